@@ -2,33 +2,59 @@
 
 import os as _os
 import sys as _sys
+import typing as _typing
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from .core.agent import Agent
 from .core.base import errors
-from .core.base.errors import Conflict, HumanInputRequired, NbagentError, Rejected, TurnLimit
+from .core.base.errors import NbagentError
 from .core.base.errors import suggest as _suggest
-from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart
-from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
-from .core.base.model import Model
-from .core.chat import Chat
-from .core.flow import Flow, flow
 from .core.hooks import hooks as _hooks
-from .core.journal.default import use_store
-from .core.journal.journal import Store
-from .core.journal.memory import MemoryStore
-from .core.run.generate import Response, tool_rejection, tool_response, tool_restart
-from .core.run.run import Run
-from .core.stored.opening import answer_external, open_run
-from .core.tools.context import ToolContext
-from .core.tools.define import interrupt_tool, tool
-from .core.tools.files import File
-from .core.tools.instructions import RunView
-from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
-from .core.tools.policy import CallView, allow, deny, review
-from .core.tools.spec import Budget
-from .core.tools.tool import ToolResult
+
+if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loaded when it is asked for
+    from .core.agent import Agent
+    from .core.base.errors import Conflict, HumanInputRequired, NbagentError, Rejected, TurnLimit
+    from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart
+    from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
+    from .core.base.model import Model
+    from .core.chat import Chat
+    from .core.flow import Flow, flow
+    from .core.journal.default import use_store
+    from .core.journal.journal import Store
+    from .core.journal.memory import MemoryStore
+    from .core.journal.verification import verify_run
+    from .core.run.generate import Response, tool_rejection, tool_response, tool_restart
+    from .core.run.run import Run
+    from .core.stored.decisions import decisions
+    from .core.stored.deletion import delete_run, prune
+    from .core.stored.document import export_run, import_run
+    from .core.stored.listing import runs
+    from .core.stored.opening import answer_external, open_run
+    from .core.tools.context import ToolContext
+    from .core.tools.define import interrupt_tool, tool
+    from .core.tools.files import File
+    from .core.tools.hosted import hosted
+    from .core.tools.instructions import RunView
+    from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
+    from .core.tools.policy import CallView, allow, deny, review
+    from .core.tools.spec import Budget
+    from .core.tools.tool import ToolResult
+    from .data.tools import notebook_tools
+    from .forms.hints import FormHint
+    from .mcp_servers.server import mcp
+    from .models.limits import RateLimit
+    from .models.litellm import LiteLLMModel
+    from .models.openai.history import messages_from_openai, messages_to_openai
+    from .models.openai.model import OpenAIModel
+    from .models.prices import set_prices
+    from .models.recorded.model import RecordedModel
+    from .models.scripted import ScriptedModel
+    from .notebook.forms import form
+    from .notebook.inbox import inbox
+    from .notebook.locale import set_locale
+    from .notebook.nested import allow_nested
+    from .stores.sql import SQLStore
+    from .stores.sqlite import SQLiteStore
 
 __version__ = "0.1.0"
 
@@ -107,36 +133,81 @@ __all__ = [
 ]
 
 _LATE = {
+    "Agent": "nbagent.core.agent",
+    "Ask": "nbagent.core.base.metadata",
+    "Budget": "nbagent.core.tools.spec",
+    "CallView": "nbagent.core.tools.policy",
+    "Chat": "nbagent.core.chat",
+    "Choose": "nbagent.core.base.metadata",
+    "Confirm": "nbagent.core.base.metadata",
+    "Conflict": "nbagent.core.base.errors",
+    "Edit": "nbagent.core.base.metadata",
+    "File": "nbagent.core.tools.files",
+    "Flow": "nbagent.core.flow",
     "FormHint": "nbagent.forms.hints",
+    "HumanInputRequired": "nbagent.core.base.errors",
+    "Interrupt": "nbagent.core.base.interrupts",
     "LiteLLMModel": "nbagent.models.litellm",
+    "MemoryStore": "nbagent.core.journal.memory",
+    "Model": "nbagent.core.base.model",
     "OpenAIModel": "nbagent.models.openai.model",
+    "Option": "nbagent.core.base.metadata",
+    "PendingInterrupt": "nbagent.core.base.interrupts",
     "RateLimit": "nbagent.models.limits",
     "RecordedModel": "nbagent.models.recorded.model",
+    "Reject": "nbagent.core.base.interrupts",
+    "Rejected": "nbagent.core.base.errors",
+    "Respond": "nbagent.core.base.interrupts",
+    "Response": "nbagent.core.run.generate",
+    "Restart": "nbagent.core.base.interrupts",
+    "Retry": "nbagent.core.tools.middleware",
+    "Run": "nbagent.core.run.run",
+    "RunView": "nbagent.core.tools.instructions",
     "SQLStore": "nbagent.stores.sql",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
+    "Store": "nbagent.core.journal.journal",
+    "Timeout": "nbagent.core.tools.middleware",
+    "ToolCall": "nbagent.core.tools.middleware",
+    "ToolContext": "nbagent.core.tools.context",
+    "ToolErrorsToText": "nbagent.core.tools.middleware",
+    "ToolResult": "nbagent.core.tools.tool",
+    "TurnLimit": "nbagent.core.base.errors",
+    "allow": "nbagent.core.tools.policy",
     "allow_nested": "nbagent.notebook.nested",
+    "answer_external": "nbagent.core.stored.opening",
     "decisions": "nbagent.core.stored.decisions",
     "delete_run": "nbagent.core.stored.deletion",
+    "deny": "nbagent.core.tools.policy",
     "export_run": "nbagent.core.stored.document",
-    "import_run": "nbagent.core.stored.document",
-    "prune": "nbagent.core.stored.deletion",
-    "verify_run": "nbagent.core.journal.verification",
+    "flow": "nbagent.core.flow",
     "form": "nbagent.notebook.forms",
-    "inbox": "nbagent.notebook.inbox",
-    "mcp": "nbagent.mcp_servers.server",
     "hosted": "nbagent.core.tools.hosted",
+    "import_run": "nbagent.core.stored.document",
+    "inbox": "nbagent.notebook.inbox",
+    "interrupt_tool": "nbagent.core.tools.define",
+    "mcp": "nbagent.mcp_servers.server",
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
     "notebook_tools": "nbagent.data.tools",
+    "open_run": "nbagent.core.stored.opening",
+    "prune": "nbagent.core.stored.deletion",
+    "review": "nbagent.core.tools.policy",
     "runs": "nbagent.core.stored.listing",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
+    "tool": "nbagent.core.tools.define",
+    "tool_rejection": "nbagent.core.run.generate",
+    "tool_response": "nbagent.core.run.generate",
+    "tool_restart": "nbagent.core.run.generate",
+    "use_store": "nbagent.core.journal.default",
+    "verify_run": "nbagent.core.journal.verification",
 }
+"""Where each name is that is loaded when it is asked for: ``import nbagent`` itself loads next to nothing."""
 
 
 def __getattr__(name: str) -> _Any:
-    """Load what a plain ``import nbagent`` should not pay for."""
+    """The name, loaded now."""
     if name not in _LATE:
         raise AttributeError(f"module 'nbagent' has no attribute {name!r}{_hint(name)}")
     value = getattr(_import_module(_LATE[name]), name)
@@ -242,5 +313,19 @@ def _schema_misfit(schema: _Any, *, as_input: bool) -> str:
     return found
 
 
+def _pattern_in(pattern: str, text: str) -> bool | None:
+    """Whether a pattern of a schema is in a text."""
+    found: bool | None = _import_module("nbagent.forms.schema.patterns").matches(pattern, text)
+    return found
+
+
+def _unsearched_patterns(schema: _Any) -> list[str]:
+    """The patterns of a JSON Schema that are not searched for."""
+    found: list[str] = _import_module("nbagent.forms.schema.patterns").unsearched(schema)
+    return found
+
+
+_hooks.pattern_in = _pattern_in
+_hooks.unsearched_patterns = _unsearched_patterns
 _hooks.schema_errors = _schema_errors
 _hooks.schema_misfit = _schema_misfit

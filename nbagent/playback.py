@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from nbagent.core.base.private import write_private
 from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY
 
 SUFFIX = ".recorded.json"
@@ -182,12 +183,8 @@ def _write(content: Any, output: Path | None) -> None:
         return
     import nbformat  # noqa: PLC0415  an extra, loaded late
 
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        nbformat.write(content, draft)  # type: ignore[no-untyped-call]
-        draft.replace(output)
-    finally:
-        draft.unlink(missing_ok=True)
+    text: str = nbformat.writes(content)  # type: ignore[no-untyped-call]
+    write_private(output, f"{text}\n", keep_rights=True)
 
 
 def _content(recording: Path) -> Recorded:

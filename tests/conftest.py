@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -55,8 +57,54 @@ SLOWEST = (
 together: its tabs go from test to test."""
 
 
+CORE_MINUTES = 24
+"""What everything takes one core that has nothing else to do, about; half of it are the browser tests."""
+SEARCHING = (
+    "usepdb",
+    "trace",
+    "keyword",
+    "maxfail",
+    "lf",
+    "failedfirst",
+    "stepwise",
+    "collectonly",
+    "setupplan",
+)
+"""Options of somebody who looks for something: of one process, which begins at once."""
+
+
+def is_whole(option: argparse.Namespace, args: Sequence[str]) -> bool:
+    """Whether whole folders are to be tested, and no option says how many processes do, or looks for something."""
+    if option.numprocesses is not None or option.tx or option.dist != "no":
+        return False
+    if any(getattr(option, name, None) for name in SEARCHING):
+        return False
+    return all(Path(each).is_dir() for each in args)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Have whole folders tested on all cores; a notebook, or a browser's tab, needs its file in one process."""
+    if hasattr(
+        config, "workerinput"
+    ):  # which comes by here too, and would begin workers of its own
+        return
+    if is_whole(config.option, config.args):
+        config.option.numprocesses = "logical"  # also where two of them are one core
+        config.option.dist = "loadfile"
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """How long everything takes."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword:
+        return None
+    processes = config.option.numprocesses or 1
+    minutes = math.ceil(CORE_MINUTES / processes)
+    return f"everything takes about {minutes} minutes (processes: {processes})"
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Have ``pytest -n 2 --dist loadfile`` keep the order below, its own is by the number of tests; shadow a package."""
+    """Have ``--dist loadfile`` keep the order below, its own is by the number of tests; shadow a package."""
     config.option.loadscopereorder = False
     path = (str(SHADOWS), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))

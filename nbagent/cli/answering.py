@@ -24,11 +24,10 @@ from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.run import Run
-from nbagent.core.state.state import status_of
 from nbagent.core.stored.opening import answer_external, answer_stored
 
 from . import driving
-from .output import CONFLICT, LEFT, NOTHING, OK, USAGE, CommandError, tell, tell_json
+from .output import CONFLICT, LEFT, NOTHING, OK, USAGE, CommandError, tell, tell_aside, tell_json
 from .runs import how_to_answer, question_json, text_of
 from .stored import (
     add_options,
@@ -367,8 +366,8 @@ def _drive(
         return asyncio.run(driving.go_on(journal.run_id, agent, store, answer, BY))
     except KeyboardInterrupt:
         journal.catch_up()
-        done = _STOPPED.get(status_of(journal.state), "it goes on when it is opened")
-        print(f"\nnbagent: stopped the run {journal.run_id}: {done}", file=sys.stderr)
+        done = _STOPPED.get(journal.state.status, "it goes on when it is opened")
+        tell_aside(f"\nnbagent: stopped the run {journal.run_id}: {done}")
         raise
 
 
@@ -394,7 +393,7 @@ def _tell(
     where = "here" if here else {False: "elsewhere", True: "nobody", None: "unknown"}[ended]
     outcome, waiting = journal.state.outcome, asked_by(journal)
     if options.json:
-        said: dict[str, Any] = {"run": journal.run_id, "status": status_of(journal.state)}
+        said: dict[str, Any] = {"run": journal.run_id, "status": journal.state.status}
         if isinstance(event, Resolved):
             said |= {
                 "question": event.id,

@@ -78,9 +78,12 @@ def bring_in(options: argparse.Namespace) -> int:
     if not options.file.is_file():
         raise CommandError(f"there is no file {str(options.file)!r}", USAGE)
     store = SQLiteStore(options.store) if _is_new_file(options.store) else opened(options)
+    before = set(store.run_ids())
     run_id = import_run(options.file, store=store)
     if options.json:
         tell_json({"run": run_id})
+    elif run_id in before:
+        tell(f"{run_id} is here already: nothing was changed.")
     else:
         tell(f"Brought in {run_id}. What had been approved elsewhere is asked again here.")
     return OK
@@ -96,7 +99,8 @@ def verify(options: argparse.Namespace) -> int:
     found = verify_run(run_of(store, options.run_id).run_id, store=store, seal=options.seal)
     if options.json:
         said = {"run": found.run_id, "ok": bool(found), "events": found.events, "seal": found.seal}
-        tell_json({**said, "sealed_from": found.sealed_from, "problems": found.problems})
+        said |= {"sealed_from": found.sealed_from, "problems": found.problems}
+        tell_json({**said, "unsealed": found.unsealed})
     else:
         tell(repr(found))
     return OK if found else FAILED

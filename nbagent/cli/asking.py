@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from nbagent.core.base.errors import InvalidAnswer
 from nbagent.core.base.interrupts import PendingInterrupt, Restart
 from nbagent.core.journal.journal import Journal
-from nbagent.core.run.answers import AnyResolution, resolved
+from nbagent.core.run.answers import AnyResolution, answer
 from nbagent.forms.nodes import Choice
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.notebook.render import plain
@@ -149,9 +149,7 @@ def refusal(
 ) -> list[FieldError]:
     """What the record has against an answer, so that it can be mended before it is given."""
     try:
-        resolved(
-            journal.state, interrupt.id, resolution, {}, (by, journal.state.at), by_record=True
-        )
+        answer(journal.state, interrupt.id, resolution, None, (by, journal.state.at))
     except InvalidAnswer as error:
         return field_errors(error)
     return []

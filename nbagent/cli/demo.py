@@ -20,9 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from nbagent.core.base.controls import escaped
-
-from .output import CommandError
+from .output import CommandError, tell
 
 NOTEBOOK = "01_quickstart.ipynb"
 HOST = "127.0.0.1"
@@ -56,7 +54,8 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
     _need_jupyter()
     copy, kept = copy_quickstart(folder)
     done = "Kept your" if kept else "Copied the quickstart to"
-    print(escaped(f"{done} {copy}"), flush=True)
+    tell(f"{done} {copy}")
+    sys.stdout.flush()
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with tempfile.TemporaryDirectory(prefix="nbagent-demo-", ignore_cleanup_errors=True) as scratch:
         environment = jupyter_environment(Path(scratch), os.environ)
@@ -64,7 +63,8 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
         server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
         try:
             url = _wait_for_url(server, environment["JUPYTER_TOKEN"])
-            print(escaped(f"Quickstart: {url}\nStop with Ctrl+C."), flush=True)
+            tell(f"Quickstart: {url}\nStop with Ctrl+C.")
+            sys.stdout.flush()
             return server.wait()
         except KeyboardInterrupt:
             return 0

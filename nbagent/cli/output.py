@@ -48,9 +48,17 @@ def code_of(error: Exception) -> int:
             return FAILED
 
 
-def tell(text: str) -> None:
-    """Print text; controls of others are written out."""
-    print(escaped(text))
+def tell(*texts: str, color: int | None = None) -> None:
+    """Print text; controls of others are written out. Of several texts the second one has the color."""
+    plain = [escaped(text) for text in texts]
+    if color is not None and len(plain) > 1:
+        plain[1] = f"\x1b[{color}m{plain[1]}\x1b[0m"
+    print("".join(plain))
+
+
+def tell_aside(text: str, end: str = "\n") -> None:
+    """Print text on standard error, as what a command says to the person at the terminal."""
+    print(escaped(text), end=end, file=sys.stderr, flush=True)
 
 
 def tell_json(document: Any) -> None:
@@ -70,7 +78,7 @@ def tell_error(error: Exception, *, as_json: bool) -> int:
             ]
         print(json.dumps(said, ensure_ascii=True, default=str), file=sys.stderr)
     else:
-        print(escaped(f"nbagent: {error}"), file=sys.stderr)
+        tell_aside(f"nbagent: {error}")
     return code
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nbagent import __version__
 
 from . import answering, archive, demo, recordings, runs
-from .output import EXIT_CODES, KNOWN, LEFT, OK, CommandError, tell_error
+from .output import EXIT_CODES, KNOWN, LEFT, OK, CommandError, tell_aside, tell_error
 
 _EXAMPLES = """\
 examples:
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KNOWN as error:
         return tell_error(error, as_json=getattr(options, "json", False))
     except KeyboardInterrupt:
-        print(file=sys.stderr)
+        tell_aside("")
         return LEFT
     except BrokenPipeError:  # whoever read has seen enough
         _say_no_more()

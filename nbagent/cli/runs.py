@@ -16,7 +16,7 @@ from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.process import has_ended
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.describe import asks
-from nbagent.core.state.state import Status, status_of
+from nbagent.core.state.state import Status
 from nbagent.core.stored.catalog import Catalog, Entry
 from nbagent.core.stored.listing import driven_by
 
@@ -98,7 +98,7 @@ def show(options: argparse.Namespace) -> int:
         said = {
             "id": journal.run_id,
             "agent": journal.state.agent,
-            "status": status_of(journal.state),
+            "status": journal.state.status,
         }
         tell_json({**said, "questions": [question_json(each) for each in waiting], "text": text})
         return OK
@@ -217,7 +217,7 @@ def _word(entry: Entry) -> str:
 def _row(entry: Entry, short: str) -> tuple[str, str, str, str]:
     """The columns before the prompt: id, how it stands, since when, whose it is."""
     since = f"{duration(time.time() - entry.moved)} ago"
-    return short, _word(entry), since, _line(entry.agent)
+    return _line(short), _word(entry), since, _line(entry.agent)
 
 
 def _tell_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> None:
@@ -227,9 +227,9 @@ def _tell_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> None
         each.rjust(width) if index == _SINCE else each.ljust(width)
         for index, (each, width) in enumerate(zip(row, widths, strict=True))
     )
-    shown = word if color is None else f"\x1b[{color}m{word}\x1b[0m"
     room = _width() - sum(widths) - 2 * len(widths)
-    print(f"{short}  {shown}  {since}  {agent}  {_cut(_line(entry.prompt), room)}".rstrip())
+    rest = f"  {since}  {agent}  {_cut(_line(entry.prompt), room)}".rstrip()
+    tell(f"{short}  ", word, rest, color=color)
     now = time.time()
     if entry.status == "running":
         tell("    " + _cut(_line(driven_by(entry.driver)), _width() - 4))

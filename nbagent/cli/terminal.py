@@ -18,6 +18,8 @@ from nbagent.forms.schema.shape import label_of
 from nbagent.forms.values import ABSENT
 from nbagent.notebook.wire import FieldError
 
+from .output import tell_aside
+
 T = TypeVar("T")
 
 NO_VALUE = "-"
@@ -54,7 +56,7 @@ class Terminal:
 
     def say(self, text: str = "") -> None:
         """Say this, with control characters written out."""
-        print(escaped(text), file=sys.stderr, flush=True)
+        tell_aside(text)
 
     def ask(self, prompt: str, *, secret: bool = False) -> str:
         """The next line that is typed, without its end.
@@ -67,7 +69,7 @@ class Terminal:
         try:
             if secret:
                 return getpass.getpass(prompt, stream=sys.stderr)
-            print(prompt, end="", file=sys.stderr, flush=True)
+            tell_aside(prompt, end="")
             line = sys.stdin.readline()
         except (EOFError, KeyboardInterrupt):
             raise Left from None

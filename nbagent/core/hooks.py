@@ -24,6 +24,14 @@ def _no_misfit(_schema: Any, *, as_input: bool) -> str:
     return ""
 
 
+def _not_searched(_pattern: str, _text: str) -> bool | None:
+    return None
+
+
+def _no_patterns(_schema: Any) -> list[str]:
+    return []
+
+
 def _no_prices() -> str:
     return ""
 
@@ -63,10 +71,12 @@ class Hooks:
         "in_place_of",
         "kept_answers",
         "model_named",
+        "pattern_in",
         "price_list",
         "schema_errors",
         "schema_misfit",
         "store_at",
+        "unsearched_patterns",
     )
 
     def __init__(self) -> None:
@@ -85,6 +95,10 @@ class Hooks:
         was made of a type, so that a date must be one."""
         self.schema_misfit: Callable[..., str] = _no_misfit
         """Why a JSON Schema cannot be used (``as_input=``: as that of an input); empty where it can."""
+        self.pattern_in: Callable[[str, str], bool | None] = _not_searched
+        """Whether a pattern of a schema is in a text; None where that is not searched for."""
+        self.unsearched_patterns: Callable[[Any], list[str]] = _no_patterns
+        """The patterns of a JSON Schema that are not searched for."""
         self.error_lines: Callable[[BaseException], list[str]] = _plainly
         """An error of ours as a notebook shows it."""
         self.exported: Callable[[Any, str], str] = _no_export

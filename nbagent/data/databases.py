@@ -10,16 +10,32 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
 
-from .reading import QueryError, read
+from .reading import QueryError, Source, read
 from .table import Table
 
-Open = Callable[[], sqlite3.Connection]
-"""Opens the database anew, for reading."""
+
+@dataclass(frozen=True)
+class Open:
+    """How a database is read: never through the person's own connection."""
+
+    connect: Callable[[], sqlite3.Connection]
+    """Opens it anew, for reading."""
+    address: str | None = None
+    """The URI of its file; None where it is in memory."""
+
+    def source(self) -> Source:
+        """The database as another process can open it."""
+        if self.address is not None:
+            return Source(self.address)
+        return Source.of(self.connect())
+
+
 _WAIT_S, _LOOK_S = 1.0, 0.05
 """How long a copy waits for a transaction that is open, and between two looks."""
 _MAX_SCHEMA = 500
@@ -66,7 +82,10 @@ def _unknown(name: str, what: str) -> str:
 
 def _of_file(path: str) -> Open:
     address = f"{Path(path).absolute().as_uri()}?mode=ro"  # as SQLite reads it, with a drive, too
-    return lambda: sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
+    return Open(
+        lambda: sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None),
+        address,
+    )
 
 
 def _of_connection(connection: sqlite3.Connection, name: str) -> Open:
@@ -78,7 +97,7 @@ def _of_connection(connection: sqlite3.Connection, name: str) -> Open:
             f"{name} is in memory, and only the thread that opened it may use it: open it with "
             "sqlite3.connect(':memory:', check_same_thread=False)"
         )
-    return lambda: _copy(connection, name)
+    return Open(lambda: _copy(connection, name))
 
 
 def _shared(connection: sqlite3.Connection) -> bool:
@@ -123,7 +142,7 @@ def _copy(connection: sqlite3.Connection, name: str) -> sqlite3.Connection:
 
 def tables(open_: Open) -> list[str]:
     """The names of its tables and views."""
-    connection = open_()
+    connection = open_.connect()
     try:
         return [row[0] for row in connection.execute(_TABLES).fetchmany(_MAX_SCHEMA)]
     finally:
@@ -132,7 +151,7 @@ def tables(open_: Open) -> list[str]:
 
 def described(open_: Open) -> Table:
     """A row for each column of its tables."""
-    connection = open_()
+    connection = open_.connect()
     try:
         found = connection.execute(_COLUMNS).fetchmany(_MAX_SCHEMA + 1)
     except sqlite3.Error as error:
@@ -145,8 +164,4 @@ def described(open_: Open) -> Table:
 
 def query(open_: Open, sql: str, *, rows: int, seconds: float) -> Table:
     """What one statement gives that does nothing but read."""
-    try:
-        connection = open_()
-    except sqlite3.Error as error:
-        raise QueryError(f"the database cannot be opened for reading: {error}") from error
-    return read(connection, sql, rows=rows, seconds=seconds)
+    return read(open_.source(), sql, rows=rows, seconds=seconds)

@@ -11,7 +11,7 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 
-from .reading import QueryError
+from .reading import QueryError, Source
 from .table import Table
 
 MAX_CELLS = 3_000_000
@@ -28,7 +28,7 @@ def is_frame(value: Any) -> bool:
     return is_table and not isinstance(value, type)
 
 
-def database(frames: Mapping[str, Any], sql: str) -> sqlite3.Connection:
+def database(frames: Mapping[str, Any], sql: str) -> Source:
     """A database with the frames that the query names.
 
     Raises:
@@ -54,7 +54,7 @@ def database(frames: Mapping[str, Any], sql: str) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
-    return connection
+    return Source.of(connection)
 
 
 def _fill(connection: sqlite3.Connection, name: str, frame: Any) -> None:

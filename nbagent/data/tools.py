@@ -73,8 +73,8 @@ class Query:
             if database:
                 found = self._database(database)
                 return databases.query(found, sql, rows=rows, seconds=self._seconds)
-            connection = frames.database(self.frames, sql)
-            return read(connection, sql, rows=rows, seconds=self._seconds)
+            source = frames.database(self.frames, sql)
+            return read(source, sql, rows=rows, seconds=self._seconds)
         except MissingName as error:
             there = self._columns(sql, database)
             raise QueryError(f"{error}{_there(error, there)}") from error

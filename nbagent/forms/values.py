@@ -15,6 +15,8 @@ Json: TypeAlias = Any
 
 MAX_NESTING = 100
 """Levels of lists and objects accepted in JSON that a person typed."""
+MAX_VALUES = 100_000
+"""Commas, colons and opening brackets in it, those in texts too."""
 
 
 class Absent(Enum):
@@ -45,6 +47,8 @@ def loads(text: str) -> Json:
     Raises:
         ValueError: it is not JSON, has NaN or Infinity, or is nested too deeply.
     """
+    if len(text) > MAX_VALUES and sum(map(text.count, ",:[{")) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES:,} values")
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:

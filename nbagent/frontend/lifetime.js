@@ -105,17 +105,31 @@ export function onResize(signal, el, act) {
  */
 export function makeTimer(signal) {
   let id = 0;
-  const stop = () => clearTimeout(id);
+  /** @type {(() => void)|null} */
+  let due = null;
+  const stop = () => {
+    due = null;
+    clearTimeout(id);
+  };
+  const now = () => {
+    const act = due;
+    stop();
+    act?.();
+  };
   onAbort(signal, stop);
   return {
     stop,
+    /** Acts at once, if it was about to. */
+    now,
     /**
      * @param {number} ms
      * @param {() => void} act
      */
     start(ms, act) {
       stop();
-      if (!signal.aborted) id = setTimeout(act, ms);
+      if (signal.aborted) return;
+      due = act;
+      id = setTimeout(now, ms);
     },
   };
 }

@@ -4,6 +4,7 @@
 
 /** @typedef {import("./wire.js").Model} Model */
 /** @typedef {{get: (name: string) => any}} FrontEnd */
+/** @typedef {{code: string, find: string, saved: string, css: string, texts: Record<string, string>}} Parts */
 /** @typedef {{initialize: (context: any) => void, render: (context: any) => void}} Card */
 
 /** On the page, whichever card came first: the code of each front end, once it is loaded. */
@@ -20,13 +21,13 @@ export default function loader() {
   let card = null;
   /** @param {{model: Model}} context */
   const made = (context) => {
-    card ??= find(context.model).then(async (frontEnd) => {
-      const [{ default: start }, saved] = await load(frontEnd);
+    card ??= frontEndOf(context.model).then(async (frontEnd) => {
+      const [{ default: start }, saved, { texts, css, find }] = await load(frontEnd);
+      showStyle(css.replaceAll("&", LIVE));
       const one = start();
       /** @type {Promise<any>|null} */
       let found = null;
-      const finder = () => (found ??= run(frontEnd.get("find")));
-      const [texts, css] = [frontEnd.get("texts"), frontEnd.get("css")];
+      const finder = () => (found ??= run(find));
       one.initialize({ ...context, texts, css, finder, saved });
       return one;
     });
@@ -49,7 +50,7 @@ export default function loader() {
  * @param {Model} model
  * @returns {Promise<FrontEnd>}
  */
-async function find(model) {
+async function frontEndOf(model) {
   const name = model.get("front_end").replace("IPY_MODEL_", "");
   const found = await model.widget_manager?.get_model?.(name);
   if (!found) throw new Error("nbagent: this page cannot find the code of its cards");
@@ -57,20 +58,29 @@ async function find(model) {
 }
 
 /**
- * The code of cards, and of what a saved notebook keeps of them, loaded once; the styles are on the page.
+ * The code of cards, that of what a saved notebook keeps of them, and all the parts, loaded once.
  * @param {FrontEnd} frontEnd
- * @returns {Promise<[{default: () => Card}, object]>}
+ * @returns {Promise<[{default: () => Card}, object, Parts]>}
  */
 function load(frontEnd) {
-  showStyle(frontEnd.get("css").replaceAll("&", LIVE));
   const page = /** @type {any} */ (globalThis);
   /** @type {WeakMap<FrontEnd, Promise<any>>} */
   const loaded = page[LOADED] ?? new WeakMap();
   page[LOADED] = loaded;
-  const code =
-    loaded.get(frontEnd) ?? Promise.all(["code", "saved"].map((name) => run(frontEnd.get(name))));
-  loaded.set(frontEnd, code);
-  return code;
+  const parts =
+    loaded.get(frontEnd) ??
+    unpacked(frontEnd).then(async (all) => [await run(all.code), await run(all.saved), all]);
+  loaded.set(frontEnd, parts);
+  return parts;
+}
+
+/**
+ * @param {FrontEnd} frontEnd
+ * @returns {Promise<Parts>}
+ */
+function unpacked(frontEnd) {
+  const stream = new Blob([frontEnd.get("packed")]).stream();
+  return new Response(stream.pipeThrough(new DecompressionStream("gzip"))).json();
 }
 
 /** @param {string} code of a module */

@@ -15,6 +15,11 @@ import { onAbort } from "./lifetime.js";
  */
 
 const WIDGET = "application/vnd.jupyter.widget-view+json";
+const TAG = /<(\/?)([a-z][a-z0-9]*)(?:[^>"]|"[^"]*"?)*>?/g;
+const BLOCKS = new Set(
+  `blockquote caption dd details div dl dt figure h1 h2 h3 h4 h5 h6 hr li ol p pre summary table
+  tr ul br`.split(/\s+/),
+);
 
 /**
  * The notebook that the page shows the card in, if it can write into that.
@@ -99,11 +104,14 @@ export function keepSaved(store, model, context, signal, css = "") {
     if (content.type !== "keep") return;
     const before = kept;
     const pieces = Object.entries(content.bundle);
-    if (pieces.length) bundle = Object.fromEntries(pieces.map(joined));
-    else if (content.number !== before?.number) {
+    const missed = pieces.length
+      ? content.seq !== null && content.seq !== store.seq
+      : content.number !== before?.number;
+    if (missed) {
       model.send({ type: "keeps", ended: false });
       return;
     }
+    if (pieces.length) bundle = Object.fromEntries(pieces.map(joined));
     kept = content;
     if (content.ended) {
       let stands = false;
@@ -124,7 +132,18 @@ export function keepSaved(store, model, context, signal, css = "") {
    */
   const joined = ([mime, pieces]) => [
     mime,
-    pieces.map((one) => (typeof one === "string" ? one : css.slice(...one))).join(""),
+    pieces
+      .map((one) => {
+        if (typeof one === "string") return one;
+        if (Array.isArray(one)) return css.slice(...one);
+        const item = store.view?.items.find(({ key }) => key === one.key);
+        if (item?.type !== "text") throw new Error(`nbagent: no text ${one.key} to keep`);
+        const blocks = [...item.blocks, item.tail];
+        return mime === "text/html"
+          ? blocks.join("")
+          : blocks.map(textOf).filter(Boolean).join("\n\n");
+      })
+      .join(""),
   ];
 
   model.on("msg:custom", heard);
@@ -137,4 +156,32 @@ export function keepSaved(store, model, context, signal, css = "") {
     if (over()) show();
     else saving(null, "started");
   });
+}
+
+/**
+ * HTML that the kernel sanitized as text; ../notebook/render/plain.py has the same.
+ * @param {string} html
+ */
+export function textOf(html) {
+  const read = (/** @type {string} */ part) =>
+    part.includes("&") ? (sanitized(part).textContent ?? "") : part;
+  let [at, pre, cells, out] = [0, 0, 0, ""];
+  const add = (/** @type {string} */ part) => {
+    const data = read(part);
+    if (pre > 0 || !data.includes("\n")) out += data;
+    else if (data.trim()) out += data.replaceAll("\n", " ");
+  };
+  for (const { 0: tag, 1: closes, 2: name = "", index } of html.matchAll(TAG)) {
+    add(html.slice(at, index));
+    at = index + tag.length;
+    if (BLOCKS.has(name)) out += "\n";
+    if (name === "pre") pre += closes ? -1 : 1;
+    if (name === "tr") cells = 0;
+    else if (/^t[dh]$/.test(name) && !closes) out += cells++ ? " | " : "";
+    else if (name === "img") out += read(/\balt="([^"]*)"/.exec(tag)?.[1] ?? "");
+    else if (!closes) out += { li: "- ", hr: "---\n" }[name] ?? "";
+  }
+  add(html.slice(at));
+  const lines = out.split("\n").map((line) => line.trimEnd());
+  return lines.filter(Boolean).join("\n");
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { keepSaved, notebookOf } from "./saved.js";
+import { keepSaved, notebookOf, textOf } from "./saved.js";
 import { Store } from "./store.js";
-import { FakeModel } from "./test-support/fake-host.js";
+import { FakeModel, WIRE } from "./test-support/fake-host.js";
 
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 
@@ -46,6 +46,7 @@ const keep = (text, more = {}) => ({
   view: "m1",
   number: 1,
   bundle: text ? { "text/html": [text] } : {},
+  seq: null,
   ended: false,
   over: false,
   ...more,
@@ -109,6 +110,38 @@ test("rules come as their places in the sheet that the page has", () => {
   model.tell(keep("", { bundle: { "text/html": ["<", [4, 9], ">"], "text/plain": ["plain"] } }));
   save("started");
   expect(page.saved.data).toEqual({ "text/html": "<sheet>", "text/plain": "plain" });
+});
+
+test("texts come as the items that the page draws, and as words where that is another patch's", () => {
+  const { model, page, save } = open(live);
+  const text = { type: "text", key: "0.t", blocks: ["<p>One</p>"], tail: "", raw: "" };
+  const view = { ...WIRE.from_kernel.snapshot.view, items: [text] };
+  model.tell({ ...WIRE.from_kernel.snapshot, seq: 1, view });
+  const block = {
+    op: "block",
+    key: "0.t",
+    start: 0,
+    end: 0,
+    html: "<p>two &amp; three</p>",
+    ends: [],
+  };
+  const patch = { type: "patch", seq: 2, ops: [{ ...block, raw: "" }] };
+  const bundle = { "text/html": ["<", { key: "0.t" }, ">"], "text/plain": [{ key: "0.t" }, "."] };
+  model.tell(keep("", { bundle, seq: 2 })); // the patch before it was lost
+  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: false });
+  model.tell(keep("whole"));
+  model.tell(patch);
+  model.tell(keep("", { bundle, seq: 2, number: 2 }));
+  save("started");
+  expect(page.saved.data).toEqual({
+    "text/html": "<<p>One</p><p>two &amp; three</p>>",
+    "text/plain": "One\n\ntwo & three.",
+  });
+  expect(model.said("keeps").length).toBe(1);
+});
+
+test("what HTML says is read as the kernel reads it", () => {
+  for (const { html, text } of WIRE.texts_of_html) expect(textOf(html)).toBe(text);
 });
 
 test("once the kernel is gone what is over stands there as HTML, and what waits or is written in stays", () => {

@@ -22,6 +22,8 @@ import { apply, changes } from "./reduce.js";
 
 /** Loads what finds in a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
 
+/** Bytes of one message: a server closes the channel on 10 MiB, in which Jupyter's own part is too. */
+const MAX_MESSAGE = 10 * 2 ** 20 - 2 ** 16;
 /** Milliseconds after which a gap asks for a snapshot once more. */
 const ASK_AGAIN = 1000;
 
@@ -102,10 +104,23 @@ export class Store {
   }
 
   /**
-   * Sends to the kernel. False, and `gone` for every view, where the channel is dead.
+   * Sends to the kernel. False, and `gone` for every view, where the channel is dead. What is too large for
+   * the channel is refused here, as the kernel would.
    * @param {FromFrontEnd} content
    */
   send(content) {
+    if (new Blob([JSON.stringify(content)]).size > MAX_MESSAGE) {
+      const errors = [{ field: null, message: this.t("message_too_large") }];
+      const submission = "submission" in content ? content.submission : "";
+      const receipt = {
+        type: /** @type {const} */ ("receipt"),
+        submission,
+        interrupt: "",
+        ok: false,
+      };
+      queueMicrotask(() => this.#tell({ type: "receipt", receipt: { ...receipt, errors } }));
+      return true;
+    }
     try {
       this.#model.send(content);
       return true;
@@ -114,6 +129,11 @@ export class Store {
       this.#lost();
       return false;
     }
+  }
+
+  /** The number of the last message applied. */
+  get seq() {
+    return this.#live?.seq;
   }
 
   /** Whether something stands in the box. */

@@ -44,6 +44,30 @@ test("whatever patch is lost, the next one asks for a snapshot and the text is r
   }
 });
 
+test("what is too large for the channel is not sent, and whoever waits for its receipt is told", async () => {
+  const { model, store, heard } = start();
+  model.tell(snapshot([]));
+  heard.length = 0;
+  const answer = (text) => ({ ...WIRE.from_front_end.answer, drafts: { text } });
+  const fits = answer("é".repeat(5 * 2 ** 20 - 2 ** 16));
+  expect(store.send(fits)).toBe(true);
+  expect(model.said("answer")).toEqual([fits]);
+  const large = answer("é".repeat(5 * 2 ** 20));
+  expect(store.send(large)).toBe(true);
+  expect(model.said("answer")).toHaveLength(1);
+  expect(heard).toEqual([]); // the form is still about to wait for it
+  await Promise.resolve();
+  expect(heard).toHaveLength(1);
+  expect(heard[0].receipt).toEqual({
+    type: "receipt",
+    submission: large.submission,
+    interrupt: "",
+    ok: false,
+    errors: [{ field: null, message: TEXTS.message_too_large }],
+  });
+  expect(store.gone).toBe(false);
+});
+
 test("a patch that a snapshot includes is not applied twice", () => {
   const { model, store } = start();
   model.tell(snapshot([text("ab")], { seq: 3 }));

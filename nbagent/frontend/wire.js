@@ -116,8 +116,8 @@
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
-/** Text, or its place in the style sheet. @typedef {string|[number, number]} Piece */
-/** @typedef {{type: "keep", view: string, number: number, bundle: Record<string, Piece[]>, ended: boolean, over: boolean}} Keep */
+/** Text, or its place in the style sheet, or the item whose text it is. @typedef {string|[number, number]|{key: string}} Piece */
+/** @typedef {{type: "keep", view: string, number: number, bundle: Record<string, Piece[]>, seq: number|null, ended: boolean, over: boolean}} Keep */
 /** @typedef {{name: string, about: string}} Name */
 /** @typedef {{type: "names", text: string, names: Name[]}} Names */
 /** @typedef {Snapshot|Patch|Receipt|Names|Keep} FromKernel */

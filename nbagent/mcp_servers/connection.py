@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import Context
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +22,12 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.core.base.errors import McpError
+from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, counted, counted_value
 
 from .address import Address, Command, cut
-from .exchange import Answer, Asked, Exchange, current
+from .exchange import MAX_QUESTIONS, Answer, Asked, Exchange, current
 from .process import MAX_LINE, Said, process
+from .results import MAX_CONTENT
 
 logger = logging.getLogger("nbagent")
 for _name in ("mcp", "client"):  # what mcp logs is for who asks for it, and not for a cell
@@ -33,8 +37,24 @@ MAX_PAGES = 100
 """Pages of a list of tools."""
 MAX_TOOLS = 1_000
 """Tools of one server."""
+MAX_ASKED = 5_000
+"""Values in the messages, or the tools, of what a server wants to ask a model."""
 MAX_WHY = 1_000
 """Characters of a reason that a server gives."""
+SHORTLY = 2.0
+"""Seconds in which a refusal by HTTP says why."""
+_LONGER = (
+    "(nb.mcp(…, connect_timeout=…) waits longer: a first start may have to download something)"
+)
+_CLOSED, _OVER = "Connection closed", "Session terminated"
+"""What the client says of a connection that has ended, and of a session that the server does not know any more; the
+code that comes with it, -32000, is one that servers use for anything."""
+_STAND_INS = ("Server returned an error response", "Not Found")
+"""What the client says of a refusal in whose body it finds no error of the protocol."""
+_OTHER_URL = (
+    "is this its URL of streamable HTTP, such as https://mcp.example/mcp? The old transport, whose URLs often end in "
+    "/sse, is not spoken"
+)
 _LOGGERS = ("httpx2", "mcp.client.streamable_http", "httpcore2.connection", "httpcore2.http11")
 """Who logs requests to a URL."""
 _Answer = types.CallToolResult | types.InputRequiredResult
@@ -61,6 +81,8 @@ class Connection:
         """Whether the server's tools may be others than when they were listed last."""
         self.refused: list[str] = []
         """What was listed and is no tool, and why."""
+        self.listing = asyncio.Lock()
+        """Held while its tools are listed: what is known of them is of one list."""
         self._listed = 0
         """How many were listed, tools or not."""
         self.name = options.name
@@ -69,6 +91,8 @@ class Connection:
         self._said = Said()
         self._status: int | None = None
         """The last HTTP status that says no."""
+        self._told = ""
+        """What came with it."""
         self._exchanges: list[Exchange] = []
         self._client: Client | None = None
         self._loop = asyncio.get_running_loop()
@@ -91,7 +115,7 @@ class Connection:
         except TimeoutError:
             self.leave()
             self._task.cancel()
-            raise self.failure(f"it did not answer for {seconds:g} seconds") from None
+            raise self.failure(f"it did not answer for {seconds:g} seconds {_LONGER}") from None
 
     def leave(self) -> None:
         """Have it closed; to be called on its loop."""
@@ -156,9 +180,9 @@ class Connection:
         address = self._address
         if isinstance(address, Command):
             async with process(address, self._said) as (read, write):
-                yield _Watched(read, self.leave, self._is_tool), write
+                yield _Watched(read, self.leave, self._is_tool, self._cannot_read), write
             return
-        timeout = httpx2.Timeout(30.0, read=None)
+        timeout = httpx2.Timeout(30.0, read=None, connect=self._options.connect_timeout)
         with _cut_from_logs(address.secrets):
             async with (
                 httpx2.AsyncClient(
@@ -170,7 +194,7 @@ class Connection:
                     address.url, http_client=client, max_sse_event_size=MAX_LINE
                 ) as (read, write),
             ):
-                yield _Watched(read, self.leave, self._is_tool), write
+                yield _Watched(read, self.leave, self._is_tool, self._cannot_read), write
 
     async def _noted(self, response: httpx2.Response) -> None:
         """Remember a refusal, and bound what comes."""
@@ -179,10 +203,17 @@ class Connection:
             raise httpx2.DecodingError(
                 f"its answer is packed as {packing!r:.40}, which it was asked not to"
             )
-        self._status = response.status_code if response.status_code >= 400 else None
+        self._status, self._told = None, ""
+        is_refusal = response.status_code >= 400
         kind = response.headers.get("content-type", "")
-        if not kind.startswith("text/event-stream"):  # whose events are bounded one by one
-            response.stream = _Bounded(response.stream)  # type: ignore[arg-type]
+        kept = _Events() if kind.startswith("text/event-stream") else _Whole()
+        response.stream = _Bounded(response.stream, kept)  # type: ignore[arg-type]
+        if is_refusal:
+            self._status = response.status_code
+            with suppress(httpx2.HTTPError, httpx2.StreamError, TimeoutError):
+                async with asyncio.timeout(SHORTLY):
+                    await response.aread()
+                    self._told = " ".join(response.text.split())
 
     def _is_tool(self, listed: Any) -> bool:
         """Whether it is a tool at all: one that is not must not hide the others. Beyond ``MAX_TOOLS`` nothing is."""
@@ -192,6 +223,8 @@ class Connection:
                 self.refused.append(f"what it lists beyond {MAX_TOOLS:,} tools")
             return False
         try:
+            if isinstance(listed, dict):
+                listed.pop("icons", None)  # of which nothing is shown
             if isinstance(listed, dict) and isinstance(listed.get("inputSchema"), dict):
                 listed["inputSchema"].setdefault("type", "object")  # which many leave out
             found = types.Tool.model_validate(listed, by_name=False)
@@ -265,12 +298,21 @@ class Connection:
                 request, _ANSWER, progress_callback=exchange.progress
             )
         except Exception as error:
-            if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+            if isinstance(error, MCPError) and error.message == _CLOSED:
                 await self._said.heard()
             raise self._why(error) from None  # what it follows from may tell a credential
         finally:
             self._exchanges.remove(exchange)
         return answer
+
+    def _cannot_read(self, error: Exception) -> None:
+        """A line of the server is no message: where it can only be the answer to the one call under way, that fails."""
+        if not isinstance(error, ValidationError) or len(self._exchanges) != 1:
+            return
+        first = error.errors(include_url=False)[0]
+        line = first["input"] if isinstance(first["input"], str) else ""
+        if '"jsonrpc"' in line and '"result"' in line:
+            self._exchanges[0].fail(f"answered with what cannot be read: {first['msg'][:MAX_WHY]}")
 
     async def _here(self) -> Client:
         await self.opened()
@@ -315,7 +357,7 @@ class Connection:
         return await exchange.ask(params, note=note)
 
     async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
-        said = params.data if isinstance(params.data, str) else json.dumps(params.data, default=str)
+        said = _in_words(params.data)
         exchange = current.get() or next(iter(self._exchanges), None)
         if exchange is None:
             logger.debug("%s: %s", self.name, said[:MAX_WHY])
@@ -348,26 +390,63 @@ class Connection:
         if isinstance(error, McpError):
             return error
         told = f"{what}: " if what else ""
-        if self._status in (401, 403):
-            return self.failure(
-                f"{told}it refuses what it was sent (HTTP {self._status}): give credentials, as in "
+        return self.failure(f"{told}{self._refusal(error) or self._trouble(error)}")
+
+    def _refusal(self, error: BaseException) -> str:
+        """What a server said that was reached and refuses by HTTP; empty where it did not."""
+        status = self._status
+        if status is None or not isinstance(error, MCPError | httpx2.HTTPError):
+            return ""
+        message = error.message if isinstance(error, MCPError) else str(error)
+        said = self._told[: MAX_WHY // 2] if self._told and message in _STAND_INS else message
+        if status in (401, 403):
+            return (
+                f"it refuses what it was sent (HTTP {status}): give credentials, as in "
                 "nb.mcp(url, headers={'Authorization': 'Bearer …'})"
             )
-        if isinstance(error, MCPError):
-            if error.code == types.CONNECTION_CLOSED or error.message == "Session terminated":
-                self.leave()
-                return self.failure(
-                    f"{told}it is gone ({error.message}); the next call starts anew, this one is not repeated"
+        if status in (404, 405, 406, 415) and not self._opened.done():
+            return f"there is no such server at this URL (HTTP {status}: {said}): {_OTHER_URL}"
+        is_other = isinstance(error, MCPError) and error.code == types.URL_ELICITATION_REQUIRED
+        if is_other or message in (_CLOSED, _OVER):
+            return ""
+        return f"it was reached and refuses (HTTP {status}): {said}"
+
+    def _trouble_by_protocol(self, error: MCPError) -> str:
+        is_opening = not self._opened.done()
+        if error.message == _CLOSED and is_opening:
+            return (
+                f"it ended before it was connected ({error.message}): is this the command of a server that "
+                "speaks MCP on its input and output?"
+            )
+        if error.message in (_CLOSED, _OVER):
+            self.leave()
+            return (
+                f"it is gone ({error.message}); the next call starts anew, this one is not repeated"
+            )
+        if error.code == types.URL_ELICITATION_REQUIRED:
+            return f"a person has to open a page first: {_pages(error)}"
+        if is_opening and error.message.startswith("Unexpected content type"):
+            return f"what answers at this URL is no MCP server ({error.message}): {_OTHER_URL}"
+        return error.message
+
+    def _trouble(self, error: BaseException) -> str:
+        """What is wrong, and what to do, where no refusal by HTTP says it."""
+        match error:
+            case MCPError():
+                return self._trouble_by_protocol(error)
+            case ValidationError():
+                return f"it answered with what is no result: {_misfit(error)}"
+            case TimeoutError() | httpx2.TimeoutException():
+                return f"it did not answer in time {_LONGER}"
+            case httpx2.ConnectError():
+                return f"it cannot be reached ({error}): does it run, and is its URL right?"
+            case httpx2.RemoteProtocolError() | httpx2.ReadError():
+                return (
+                    f"it was reached, and hung up ({error}): it may be starting, busy, or no MCP server; "
+                    "the next call connects anew, this one is not repeated"
                 )
-            if error.code == types.URL_ELICITATION_REQUIRED:
-                return self.failure(f"{told}a person has to open a page first: {_pages(error)}")
-            status = "" if self._status is None else f" (HTTP {self._status})"
-            return self.failure(f"{told}{error.message}{status}")
-        if isinstance(error, ValidationError):
-            return self.failure(f"{told}it answered with what is no result: {_misfit(error)}")
-        if isinstance(error, TimeoutError):
-            return self.failure(f"{told}it did not answer in time")
-        return self.failure(f"{told}{type(error).__name__}: {error}")
+            case _:
+                return f"{type(error).__name__}: {error}"
 
 
 class _Cut(logging.Filter):
@@ -402,11 +481,16 @@ class _Watched:
     """A read stream that tells its end, and lets no tool through that is none."""
 
     def __init__(
-        self, inner: Any, ended: Callable[[], None], is_tool: Callable[[Any], bool]
+        self,
+        inner: Any,
+        ended: Callable[[], None],
+        is_tool: Callable[[Any], bool],
+        cannot_read: Callable[[Exception], None],
     ) -> None:
         self._inner = inner
         self._ended = ended
         self._is_tool = is_tool
+        self._cannot_read = cannot_read
 
     @property
     def last_context(self) -> Any:
@@ -431,7 +515,15 @@ class _Watched:
         except StopAsyncIteration:
             self._ended()
             raise
-        result = getattr(getattr(item, "message", None), "result", None)
+        if isinstance(item, Exception):
+            self._cannot_read(item)
+        message = getattr(item, "message", None)
+        result = getattr(message, "result", None)
+        params = getattr(message, "params", None)
+        if isinstance(params, dict):
+            _without_excess(params)
+        if isinstance(result, dict):
+            _shorten(result)
         if isinstance(result, dict) and isinstance(result.get("tools"), list):
             result["tools"] = [one for one in result["tools"] if self._is_tool(one)]
         return item
@@ -444,22 +536,106 @@ class _Watched:
         return await self._inner.__aexit__(*error)
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """A body of a response that ends with an error where it is too long."""
+def _shorten(result: dict[str, Any]) -> None:
+    """Leave out what is beyond the bounds of a result, before there is a model of each part."""
+    content, requests = result.get("content"), result.get("inputRequests")
+    if isinstance(content, list) and len(content) > MAX_CONTENT:
+        told = f"[{len(content) - MAX_CONTENT:,} more parts were left out]"
+        result["content"] = [*content[:MAX_CONTENT], {"type": "text", "text": told}]
+    if isinstance(requests, dict):  # one more than are answered is declined, and said
+        result["inputRequests"] = dict(islice(requests.items(), MAX_QUESTIONS + 1))
 
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+
+def _without_excess(params: dict[str, Any]) -> None:
+    """Empty the lists of what a server wants to ask a model where they are too long; no prompt is refused."""
+    for name in ("messages", "tools"):
+        try:
+            counted_value(params.get(name), MAX_ASKED)
+        except TooManyParts:
+            params[name] = []
+
+
+class _Whole:
+    """A message that comes as the body of a response."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def take(self, piece: bytes) -> None:
+        """More of it."""
+        self._held += piece
+        if len(self._held) > MAX_LINE:
+            raise TooManyParts(f"it has more than {MAX_LINE:,} bytes")
+
+    def end(self) -> None:
+        """All has come."""
+        counted(bytes(self._held))
+
+
+class _Events(_Whole):
+    """Messages that come as events of a stream: each is counted before whoever reads it has its end."""
+
+    def take(self, piece: bytes) -> None:
+        """More of them."""
+        searched = max(len(self._held) - 3, 0)
+        self._held += piece
+        end = 0
+        for found in _BLANK.finditer(self._held, searched):
+            self._count(end, found.start())
+            end = found.end()
+        del self._held[:end]
+        if len(self._held) > MAX_LINE:
+            raise TooManyParts(f"an event has more than {MAX_LINE:,} bytes")
+
+    def end(self) -> None:
+        """All has come."""
+
+    def _count(self, start: int, end: int) -> None:
+        if end - start <= MAX_PARTS:
+            return
+        event = bytes(self._held[start:end])
+        if event.count(b"\n") + event.count(b"\r") > MAX_PARTS:
+            raise TooManyParts(f"an event has more than {MAX_PARTS:,} lines")
+        lines = event.replace(b"\r", b"\n").split(b"\n")
+        counted(b"".join(line[5:] for line in lines if line.startswith(b"data:")))
+
+
+_BLANK = re.compile(rb"\n\n|\r\r|\r\n\r\n|\n\r|\r\n\n")
+"""What ends an event: two ends of lines, of any kind."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body of a response that ends with an error where a message in it is too much to be read."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, messages: _Whole) -> None:
         self._inner = inner
+        self._messages = messages
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        length = 0
-        async for piece in self._inner:
-            length += len(piece)
-            if length > MAX_LINE:
-                raise httpx2.ReadError(f"an answer has more than {MAX_LINE:,} bytes")
-            yield piece
+        try:
+            async for piece in self._inner:
+                self._messages.take(piece)
+                yield piece
+            self._messages.end()
+        except TooManyParts as error:
+            raise httpx2.ReadError(f"its answer is too much to be read: {error}") from None
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _in_words(logged: Any) -> str:
+    """What a server logs, as a line: its message, which libraries send in an object, and what comes beside it."""
+    if not isinstance(logged, dict):
+        return logged if isinstance(logged, str) else json.dumps(logged, default=str)
+    name = next((one for one in ("msg", "message") if isinstance(logged.get(one), str)), None)
+    rest = {
+        one: value for one, value in logged.items() if one != name and value not in (None, {}, "")
+    }
+    if set(rest) == {"extra"} and isinstance(rest["extra"], dict):
+        rest = rest["extra"]
+    beside = json.dumps(rest, default=str, ensure_ascii=False) if rest else ""
+    return " ".join(filter(None, ("" if name is None else logged[name], beside)))
 
 
 def _misfit(error: ValidationError) -> str:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import mcp_types as types
@@ -15,6 +15,7 @@ import mcp_types as types
 from nbagent.core.agent import Agent
 from nbagent.core.base.addresses import host_of
 from nbagent.core.base.errors import McpError, Rejected
+from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.metadata import Ask, Confirm
 from nbagent.core.base.model import Model
 from nbagent.core.hooks import hooks
@@ -26,8 +27,6 @@ Asked: TypeAlias = types.ElicitRequestParams | types.CreateMessageRequestParams
 """What a server asks: a person, or the model."""
 Answer: TypeAlias = types.ElicitResult | types.CreateMessageResult | types.ErrorData
 
-WAITS = "the server asks, and waits"
-"""The step that says so: what such a call came to is not known once its process is gone."""
 MAX_QUESTIONS = 20
 """Questions of one call."""
 MAX_SAID = 2_000
@@ -45,6 +44,15 @@ current: ContextVar[Exchange | None] = ContextVar("nbagent_mcp_exchange", defaul
 """The call that the running code belongs to, where the transport can tell."""
 
 
+class Times(NamedTuple):
+    """How long a call may take, in seconds; waiting for a person is free."""
+
+    silent: float
+    """Without a word of the server."""
+    total: float
+    """Altogether, however much the server tells meanwhile."""
+
+
 class Exchange:
     """One call under way.
 
@@ -52,7 +60,7 @@ class Exchange:
         ctx: of the body that waits.
         output: of its call; None where nobody shows it.
         server: what the server is called.
-        timeout: seconds without a word of the server, after which the call is given up.
+        times: after which the call is given up.
         model: that the server may ask; None where it may ask none.
     """
 
@@ -61,20 +69,22 @@ class Exchange:
         ctx: ToolContext,
         output: CallOutput | None,
         server: str,
-        timeout: float,
+        times: Times,
         model: Model | str | None = None,
     ) -> None:
         self._model = model
         self._ctx = ctx
         self._output = output
         self._server = server
-        self._timeout = timeout
+        self._times = times
         self._loop = asyncio.get_running_loop()
         self._stirred = asyncio.Event()
         self._asked: deque[tuple[tuple[Asked, str], asyncio.Future[Answer]]] = deque()
         self._questions = 0
         self._lines = 0
         self._told_at = 0.0
+        self._end = self._loop.time() + times.total
+        self._failure = ""
         self._alive()
 
     # --- from the server, on its connection
@@ -95,6 +105,11 @@ class Exchange:
             self._told_at = now
             text = (message or "")[:MAX_SAID] or ("" if total else f"{progress:g}")
             self._ctx.progress(fraction, text)
+
+    def fail(self, why: str) -> None:
+        """No answer is going to come, for this reason."""
+        self._failure = why
+        self._stirred.set()
 
     def log(self, text: str) -> None:
         """The server logs a line."""
@@ -124,14 +139,15 @@ class Exchange:
                     await self._answer(*self._asked.popleft(), task)
                     continue
                 self._stirred.clear()
-                left = self._until - self._loop.time()
-                if left <= 0:
+                if self._failure:
                     raise McpError(
-                        f"{self._server} did not say a word for {self._timeout:g} seconds, and the call was "
-                        "given up; what it has done is not known (nb.mcp(…, timeout=…) waits longer)"
+                        f"{self._server} {self._failure}; what the call has done is not known"
                     )
+                now = self._loop.time()
+                if now >= min(self._until, self._end):
+                    raise self._too_late(now)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stirred.wait(), left)
+                    await asyncio.wait_for(self._stirred.wait(), min(self._until, self._end) - now)
             return task.result()
         finally:
             for _, answer in self._asked:
@@ -142,24 +158,36 @@ class Exchange:
             if task.done() and not task.cancelled():
                 task.exception()  # told, or nobody waits for it any more
 
+    def _too_late(self, now: float) -> McpError:
+        """Why the call is given up, and what waits longer."""
+        went, option = f"did not say a word for {_seconds(self._times.silent)}", "timeout"
+        if now >= self._end:
+            went = f"gave no result in {_seconds(self._times.total)}"
+            option = "max_total_timeout"
+        return McpError(
+            f"{self._server} {went}, and the call was given up; what it has done is not known "
+            f"(nb.mcp(…, {option}=…) waits longer)"
+        )
+
     async def answer(self, params: Asked, note: str = "") -> Answer:
         """What a person says to a question, as the protocol has it."""
         self._questions += 1
         if self._questions > MAX_QUESTIONS:
             self.log(f"{self._server} asked more than {MAX_QUESTIONS} questions: this was declined")
             return types.ElicitResult(action="decline")
-        if isinstance(params, types.CreateMessageRequestParams):
-            return await self._sampled(params, note)
-        heading = (
-            f"{self._server[:1].upper()}{self._server[1:]} asks{note}: {params.message[:MAX_SAID]}"
-        )
+        since = self._loop.time()
         try:
+            if isinstance(params, types.CreateMessageRequestParams):
+                return await self._sampled(params, note)
+            name = f"{self._server[:1].upper()}{self._server[1:]}"
+            heading = f"{name} asks{note}: {params.message[:MAX_SAID]}"
             if isinstance(params, types.ElicitRequestURLParams):
                 return await self._opened(params, heading)
             return await self._filled(params, heading)
         except Rejected:
             return types.ElicitResult(action="decline")
         finally:
+            self._end += self._loop.time() - since
             self._alive()
 
     async def _answer(
@@ -168,8 +196,18 @@ class Exchange:
         answer: asyncio.Future[Answer],
         task: asyncio.Task[Any],
     ) -> None:
-        """Ask a person while the server waits; a call that ends meanwhile ends the question too."""
-        await self._ctx.step(WAITS, lambda: None)
+        """Ask a person while the server waits; a call that ends meanwhile ends the question too.
+
+        Raises:
+            McpError: nobody could answer in time, since the body would end where it asks.
+        """
+        if not self._ctx.is_live:
+            _cancelled(answer)
+            raise McpError(
+                f"{self._server} asked a question in the middle of this call ({_asks(question[0])}), and such a call "
+                "cannot be paused and gone on with later: run it with agent.run(…), where it waits for the answer"
+            )
+        await self._ctx.step(ASKS_OUTSIDE, lambda: None)
         asking = self._loop.create_task(self.answer(*question))
         try:
             await asyncio.wait({asking, task}, return_when=asyncio.FIRST_COMPLETED)
@@ -232,13 +270,20 @@ class Exchange:
             result = await agent.run(prompt)
         except Rejected:
             return types.ErrorData(code=-1, message="User rejected sampling request")
-        finally:
-            self._alive()
         text = types.TextContent(type="text", text=result.text)
         return types.CreateMessageResult(role="assistant", content=text, model=agent.model.name)
 
     def _alive(self) -> None:
-        self._until = self._loop.time() + self._timeout
+        self._until = self._loop.time() + self._times.silent
+
+
+def _seconds(count: float) -> str:
+    return f"{count:g} second{'' if count == 1 else 's'}"
+
+
+def _asks(params: Asked) -> str:
+    message = getattr(params, "message", None)
+    return repr(message[:200]) if message else "of a model"
 
 
 def _text_of(content: Any) -> str:

@@ -1,18 +1,24 @@
-"""The process between nbagent and a server: it ends the server with whoever started it, and bounds its lines.
+"""The process between nbagent and a server: it bounds the server's lines, and ends it with whoever started it.
 
-Run as a script, by its path, with ``MOST COMMAND…``: ``MOST`` is how many bytes a line may have. It imports the
-standard library alone, since nothing of nbagent is there where it runs.
+However the server ends, by itself, killed, or because the kernel is gone, what it started ends too: all that is in
+the process group, which this process leads. A process that has left the group on purpose, as a daemon does, stays.
+
+Run as a script, by its path, with ``BYTES PARTS READER COMMAND…``: how many bytes a line may have, and how many
+parts as ``READER``, the path of ``core/base/foreign.py``, counts them. It imports the standard library alone,
+since nothing of nbagent is there where it runs. Lines are passed on whole.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import select
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from typing import NamedTuple
 
 LOOK = 0.2
 """Seconds between looks at whether the process that started it is still there."""
@@ -21,7 +27,25 @@ GRACE = 2.0
 CHUNK = 65_536
 
 
-def main(most: int, command: list[str]) -> int:
+class Bounds(NamedTuple):
+    """Of one line."""
+
+    bytes: int
+    parts: int
+    reader: str
+    """The path of the module that counts parts; it is read for the first line that may have too many."""
+
+    def misfit(self, held: bytearray, length: int, *, is_whole: bool) -> str:
+        """Why the line that begins here, and has this length so far, is not passed on; empty where it is."""
+        if length > self.bytes:
+            return f"more than {self.bytes:,} bytes"
+        if not is_whole or length <= self.parts:
+            return ""
+        found = runpy.run_path(self.reader)["parts_of"](bytes(held[:length]), self.parts)
+        return f"more than {self.parts:,} values" if found > self.parts else ""
+
+
+def main(bounds: Bounds, command: list[str]) -> int:
     """Run the command to its end; its exit code."""
     parent = os.getppid()
     child = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -29,57 +53,98 @@ def main(most: int, command: list[str]) -> int:
         signal.SIGTERM, signal.SIG_IGN
     )  # the group is told: this ends when the server has
     assert child.stdout is not None
-    source, line = child.stdout.fileno(), 0
+    source, held, left_at = child.stdout.fileno(), bytearray(), 0.0
     while True:
         if os.getppid() != parent:
             return _end(child)
+        has_left = child.poll() is not None
+        if has_left and not left_at:
+            left_at = time.monotonic()
         ready, _, _ = select.select([source], [], [], LOOK)
+        if has_left and (not ready or time.monotonic() - left_at > GRACE):
+            return _end(child)  # all of it is read; a child of its own may hold the pipe, and write
         if not ready:
-            if child.poll() is not None:  # a child of its own may hold the pipe
-                return _code(child)
             continue
         data = os.read(source, CHUNK)
-        if not data:
-            return _code(child)
-        last = data.rfind(b"\n")
-        line = line + len(data) if last < 0 else len(data) - last - 1
-        if line > most:
-            told = f"nbagent: a line of the server has more than {most:,} bytes; it was ended\n"
+        if not data:  # it has ended, or is about to
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(GRACE)
+            return _end(child)
+        end = data.find(b"\n")
+        is_whole = end >= 0
+        length = len(held) + (end if is_whole else len(data))  # lines after it are in one piece
+        held += data
+        if misfit := bounds.misfit(held, length, is_whole=is_whole):
+            told = f"nbagent: a line of the server has {misfit}; it was ended\n"
             os.write(2, told.encode())
             return _end(child)
-        try:
-            _write(data)
-        except OSError:  # nobody reads it any more
-            return _end(child)
+        if is_whole:
+            last = held.rfind(b"\n") + 1
+            try:
+                _write(held[:last])
+            except OSError:  # nobody reads it any more
+                return _end(child)
+            del held[:last]
 
 
-def _write(data: bytes) -> None:
+def _write(data: bytearray) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(1, rest) :]
 
 
-def _code(child: subprocess.Popen[bytes]) -> int:
-    """The exit code of a server that closed its output."""
-    with suppress(subprocess.TimeoutExpired):
-        return child.wait(GRACE)
-    return _end(child)
-
-
 def _end(child: subprocess.Popen[bytes]) -> int:
-    """End the server, and what it started in its group, this process too."""
-    os.killpg(0, signal.SIGTERM)
-    until = time.monotonic() + GRACE
-    while child.poll() is None and time.monotonic() < until:
-        time.sleep(0.01)
-    if child.poll() is None:
-        os.killpg(0, signal.SIGKILL)
+    """End the server and all it started that is still in its group; the server's exit code.
+
+    This process is in the group too, and ignores SIGTERM; where SIGKILL is needed, that ends it as well. Its
+    output is closed first, so that who waits for an answer need not wait for all this.
+    """
+    os.close(1)
+    if child.poll() is None or _others(child.pid):
+        os.killpg(0, signal.SIGTERM)
+        until = time.monotonic() + GRACE
+        while child.poll() is None or _others(child.pid):
+            if time.monotonic() > until:
+                os.killpg(0, signal.SIGKILL)
+            time.sleep(LOOK / 10)
     return child.wait()
+
+
+def _others(server: int) -> bool:
+    """Whether anything else than the server runs in this group."""
+    group, mine = os.getpgrp(), {os.getpid(), server}
+    try:
+        listed = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:  # a system without it, such as macOS
+        return _others_by_ps(group, mine)
+    return any(_runs_in(group, pid) for pid in listed if pid not in mine)
+
+
+def _runs_in(group: int, pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, _parent, found = file.read().rpartition(b")")[2].split()[:3]
+    except (OSError, ValueError):  # it has ended meanwhile
+        return False
+    return int(found) == group and state not in (b"Z", b"X")
+
+
+def _others_by_ps(group: int, mine: set[int]) -> bool:
+    command = ["ps", "-A", "-o", "pid=,pgid=,stat="]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as ps:
+        assert ps.stdout is not None
+        rows = [line.split()[:3] for line in ps.stdout]
+    known = mine | {ps.pid}
+    return any(
+        int(one[0]) not in known and int(one[1]) == group and not one[2].startswith(b"Z")
+        for one in rows
+        if len(one) == 3
+    )
 
 
 if __name__ == "__main__":
     try:
-        code = main(int(sys.argv[1]), sys.argv[2:])
+        code = main(Bounds(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]), sys.argv[4:])
     except OSError as error:
         sys.stderr.write(f"nbagent: the server could not be started: {error}\n")
         code = 127

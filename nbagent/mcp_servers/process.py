@@ -15,6 +15,7 @@ from typing import Any
 
 from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 
+from nbagent.core.base import foreign
 from nbagent.core.base.errors import McpError
 
 from . import guard
@@ -85,7 +86,8 @@ async def process(command: Command, said: Said) -> AsyncGenerator[Any, None]:
         os.name == "posix" and sys.executable
     ):  # elsewhere mcp has the system end it with this process
         script = str(Path(guard.__file__))
-        argv = [sys.executable, "-I", "-S", script, str(MAX_LINE), *argv]
+        bounds = [str(MAX_LINE), str(foreign.MAX_PARTS), str(Path(foreign.__file__))]
+        argv = [sys.executable, "-I", "-S", script, *bounds, *argv]
     parameters = StdioServerParameters(
         command=argv[0], args=argv[1:], env=command.env, cwd=command.cwd
     )

@@ -5,18 +5,24 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import mcp_types as types
+from pydantic_core import to_json
 
 from nbagent.core.base.errors import McpError, UsageError
 from nbagent.core.base.files import IMAGES
+from nbagent.core.base.foreign import counted
+from nbagent.core.base.messages import canonical
 from nbagent.core.hooks import hooks
 from nbagent.core.tools.files import MAX_FILES, File
 from nbagent.core.tools.tool import ToolResult
 
-MAX_PARTS = 200
-"""Parts of one result that are looked at."""
+MAX_CONTENT = 200
+"""Parts of one result; further ones are left out, and a last one says so."""
+SHORT = 100
+"""Characters of base64 from which they are no words of any text."""
 MAX_PICTURE = 8_000_000
 """Characters of a picture's base64 that are looked at."""
 
@@ -26,13 +32,16 @@ class _Told(NamedTuple):
 
     text: str
     picture: File | None = None
+    data: str = ""
+    """Its bytes in base64, where it has some: they stand in no text."""
 
 
 def told(result: types.CallToolResult, schema: dict[str, Any] | None, room: int) -> Any:
     """A result as it is told: text or data, with its pictures beside it where it has some.
 
-    Data that comes with a text saying the same is told once, as data. A picture that cannot be sent is told
-    in words alone, with why: the rest of the result stands.
+    What texts and data both say is told once, and without the ``{"result": …}`` that libraries of servers put
+    around a plain value. Bytes are told in words, wherever they stand. A picture that cannot be sent is told in words
+    alone, with why: the rest of the result stands.
 
     Args:
         result: as the server gave it.
@@ -42,26 +51,87 @@ def told(result: types.CallToolResult, schema: dict[str, Any] | None, room: int)
     Raises:
         McpError: the server says that the tool failed, or its data does not fit.
     """
-    parts = _within([_part(part) for part in result.content[:MAX_PARTS]], room)
-    texts = [part.text for part in parts]
-    left_out = len(result.content) - MAX_PARTS
-    if left_out > 0:
-        texts.append(f"[{left_out} more parts were left out]")
+    parts = _within([_part(part) for part in result.content], room)
+    in_words = {part.data: part.text for part in parts if part.data}
+    texts = [_without_bytes(part.text, in_words) for part in parts]
     if result.is_error:
         raise McpError("\n".join(texts) or "the server says that it failed, and nothing else")
     data = result.structured_content
     if schema is not None:
         _check(data, schema)
-    value = _value(texts, data)
+    value = _value(result.content, texts, _without_bytes(data, in_words))
     pictures = [part.picture for part in parts if part.picture is not None]
     return ToolResult(value, files=pictures) if pictures else value
 
 
-def _value(texts: list[str], data: Any) -> Any:
+def _value(content: list[Any], texts: list[str], data: Any) -> Any:
+    """Texts and data as one value, with what both say once."""
     if data is None:
         return "\n".join(texts)
+    found = _alike(content, texts, data)
+    if found is not _OTHER:
+        return found
     others = [text for text in texts if not _says(text, data)]
-    return "\n".join([*others, json.dumps(data, ensure_ascii=False)]) if others else data
+    return "\n".join([*others, _as_json(data)]) if others else data
+
+
+def _as_json(data: Any) -> str:
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # an infinite number, which is no JSON
+        return to_json(data, inf_nan_mode="strings").decode()
+
+
+_OTHER = object()
+"""Is told where texts and data do not say the same."""
+
+
+def _alike(content: list[Any], texts: list[str], data: Any) -> Any:
+    """What is told where the texts say the same as the data, or as the one value in it."""
+    if not isinstance(data, dict) or len(data) != 1:
+        return _OTHER
+    ((name, value),) = data.items()
+    whole = "\n".join(texts)
+    if value == whole or _lists(content, texts, value):
+        return whole
+    if name != "result":  # which is a word of libraries, and no word of the tool
+        return _OTHER
+    if not texts:
+        return value if value in (None, "", []) else _OTHER
+    says_each = isinstance(value, list) and len(value) == len(texts)
+    is_each = says_each and all(map(_is_or_says, texts, value))
+    return value if is_each or _says(whole, value) else _OTHER
+
+
+def _lists(content: list[Any], texts: list[str], value: Any) -> bool:
+    """Whether a value is the list of the result's parts once more, or one of one part."""
+    if not content or not isinstance(value, list | dict):
+        return False
+    parts = [
+        {"type": part.type, "text" if part.type == "text" else "data": text}
+        for part, text in zip(content, texts, strict=False)
+    ]
+    listed = value if isinstance(value, list) else [value]
+    return len(listed) == len(parts) and all(
+        isinstance(one, dict) and part.items() <= one.items()
+        for one, part in zip(listed, parts, strict=True)
+    )
+
+
+def _without_bytes(value: Any, in_words: Mapping[str, str]) -> Any:
+    """A value with the words of each part in the place of its bytes; at any depth that it can have."""
+    if not in_words:
+        return value
+    if isinstance(value, str):
+        for data, words in in_words.items():
+            if value == data or len(value) >= len(data) >= SHORT:
+                value = value.replace(data, words)
+        return value
+    if isinstance(value, list):
+        return [_without_bytes(one, in_words) for one in value]
+    if isinstance(value, dict):
+        return {name: _without_bytes(one, in_words) for name, one in value.items()}
+    return value
 
 
 def _within(parts: list[_Told], room: int) -> list[_Told]:
@@ -71,7 +141,7 @@ def _within(parts: list[_Told], room: int) -> list[_Told]:
         size = len(part.picture.data) if part.picture is not None else 0
         if size and (count == MAX_FILES or size > room):
             why = f"a result may have {MAX_FILES}" if count == MAX_FILES else "no room for it"
-            kept.append(_unseen(part.text, why))
+            kept.append(_unseen(part.text, why, part.data))
             continue
         count, room = count + bool(size), room - size
         kept.append(part)
@@ -122,19 +192,19 @@ def _part(part: Any) -> _Told:
 def _of_bytes(text: str, media_type: str, data: str) -> _Told:
     """A part with bytes in base64: the picture that it is, or why it is none that can be sent."""
     if media_type not in IMAGES:
-        return _Told(text)
+        return _Told(text, data=data)
     if len(data) > MAX_PICTURE:
-        return _unseen(text, "too large")
+        return _unseen(text, "too large", data)
     try:
-        return _Told(text, File(base64.b64decode(data, validate=True), media_type))
+        return _Told(text, File(base64.b64decode(data, validate=True), media_type), data)
     except (binascii.Error, ValueError, UsageError) as error:
-        return _unseen(text, str(error))
+        return _unseen(text, str(error), data)
     except Exception as error:  # of Pillow, which makes it smaller, about bytes of somebody else
-        return _unseen(text, f"{type(error).__name__}: {error}")
+        return _unseen(text, f"{type(error).__name__}: {error}", data)
 
 
-def _unseen(text: str, why: str) -> _Told:
-    return _Told(f"{text[:-1]}; not sent: {why:.200}]")
+def _unseen(text: str, why: str, data: str) -> _Told:
+    return _Told(f"{text[:-1]}; not sent: {why:.200}]", data=data)
 
 
 def _size(data: str) -> str:
@@ -142,9 +212,13 @@ def _size(data: str) -> str:
     return f"{count} bytes" if count < 1_000 else f"{count // 1_000:,} kB"
 
 
+def _is_or_says(text: str, data: Any) -> bool:
+    return data == text or _says(text, data)
+
+
 def _says(text: str, data: Any) -> bool:
-    """Whether a text is the data, as JSON."""
+    """Whether a text is the data, as JSON; there, 1 is not true."""
     try:
-        return bool(json.loads(text) == data)
+        return canonical(json.loads(counted(text))) == canonical(data)
     except (ValueError, RecursionError):
         return False

@@ -17,6 +17,7 @@ from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
 from nbagent.core.base.files import MAX_FILES, size_of_all
+from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Model
 from nbagent.core.tools.context import ToolContext
@@ -32,9 +33,9 @@ try:
     import mcp_types as types
 
     from .connection import Connection, Options
-    from .exchange import WAITS, Exchange
+    from .exchange import Exchange, Times
     from .results import told
-    from .tools import tool_of
+    from .tools import tool_of, unsearched
 except ModuleNotFoundError as error:
     raise ImportError(
         f"nb.mcp needs a package that is not installed ({error.name}): pip install 'jupyter-nbagent[mcp]'"
@@ -44,8 +45,12 @@ logger = logging.getLogger("nbagent")
 
 TIMEOUT = 120.0
 """Seconds without a word of a server after which a call is given up."""
+TOTAL = 3_600.0
+"""Seconds after which a call is given up whatever the server says meanwhile."""
 CONNECT = 60.0
 """Seconds that a server has to start and tell its tools."""
+SHOWN = 8
+"""Names of tools in what stands for a server."""
 MAX_LOGGED = 20
 """Warnings of what is left out of one list of tools."""
 MAX_ROUNDS = 10
@@ -65,10 +70,11 @@ class McpServer(ToolSource):
         self.label: str = how["name"] or config_name or self._address.label
         self.name = f"the MCP server {self.label}"
         self.notes: list[str] = []
-        """What of the server is not used, and why."""
+        """What of the server is not used, and why; then what of its tools' schemas is not checked."""
+        self._left_out = 0
         self._prefix: str = how["prefix"]
         self._include, self._exclude = how["include"], how["exclude"]
-        self._timeout: float = how["timeout"]
+        self._times = Times(how["timeout"], how["max_total_timeout"])
         self._tool_options = ToolOptions(
             approval=how["approval"], editable=how["editable"], max_output=how["max_output"]
         )
@@ -81,9 +87,13 @@ class McpServer(ToolSource):
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        count = "not connected yet" if self._tools is None else f"{len(self._tools)} tools"
-        left = f", {len(self.notes)} left out (see .notes)" if self.notes else ""
-        return escaped(f"<MCP server {self.label}: {count}{left}>")
+        if self._tools is None:
+            named = f", its tools will be called {self._prefix}…" if self._prefix else ""
+            return escaped(f"<MCP server {self.label}: not connected yet{named}>")
+        names = ", ".join([*self._tools][:SHOWN]) + (", …" if len(self._tools) > SHOWN else "")
+        left = f"; {self._left_out} left out (see .notes)" if self._left_out else ""
+        count = f"{len(self._tools)} tool{'' if len(self._tools) == 1 else 's'}"
+        return escaped(f"<MCP server {self.label}: {count}{names and f' ({names})'}{left}>")
 
     @property
     def tools(self) -> Mapping[str, Tool[..., Any]]:
@@ -122,18 +132,32 @@ class McpServer(ToolSource):
 
     async def ready(self) -> Mapping[str, Tool[..., Any]]:
         """Its tools as they are now; where they cannot be asked for, as they were."""
-        connection = self._connection()
         try:
-            await connection.opened()
-            if connection.is_stale or self._tools is None:
-                listed = await connection.tools()
-                await asyncio.to_thread(self._take, listed, connection.refused)  # the loop goes on
+            return await self._now(anew=False)
         except McpError as error:
             if self._tools is None:
                 raise
             logger.warning("%s", error)
+        return self._tools
+
+    async def _now(self, *, anew: bool) -> Mapping[str, Tool[..., Any]]:
+        """Its tools; asked for where they may be others by now, or ``anew`` in any case.
+
+        Raises:
+            McpError: they cannot be asked for.
+        """
+        connection = self._connection()
+        await connection.opened()
+        async with connection.listing:
+            if anew or connection.is_stale or self._tools is None:
+                listed = await connection.tools()
+                await asyncio.to_thread(self._take, listed, connection.refused)  # the loop goes on
         assert self._tools is not None
         return self._tools
+
+    async def _renewed(self, name: str) -> Tool[..., Any] | None:
+        """A tool as it is now: a server need not tell that it has changed one."""
+        return (await self._now(anew=True)).get(name)
 
     def _connection(self) -> Connection:
         """The connection of the loop that runs; a new one where there is none, or it is over."""
@@ -156,6 +180,7 @@ class McpServer(ToolSource):
         chosen = [one for one in listed if self._is_chosen(one.name)]
         self._check_named([one.name for one in listed])
         before, made, notes = self._tools or {}, {}, list(refused)
+        unchecked: list[str] = []
         for one in chosen:
             name = f"{self._prefix}{one.name}"
             if name in made:
@@ -169,6 +194,7 @@ class McpServer(ToolSource):
             old = before.get(name)
             same = old is not None and old.code == tool.code and old.spec == tool.spec
             made[name] = old if old is not None and same else tool
+            unchecked += [f"{name}: {what}" for what in unsearched(one)]
         known = set(self.notes)
         new = [note for note in map(escaped, notes) if note not in known]
         for note in new[:MAX_LOGGED]:
@@ -177,12 +203,14 @@ class McpServer(ToolSource):
             logger.warning(
                 "%s: %d more were left out, see .notes", self.name, len(new) - MAX_LOGGED
             )
-        self.notes, self._listed, self._tools = [escaped(note) for note in notes], now, made
+        self.notes = [escaped(note) for note in (*notes, *unchecked)]
+        self._left_out, self._listed, self._tools = len(notes), now, made
 
     def _made(self, listed: types.Tool, name: str) -> Tool[..., Any]:
         return tool_of(
             listed,
             self._call,
+            partial(self._renewed, name),
             name=name,
             server=self.label,
             place=self._place,
@@ -213,9 +241,9 @@ class McpServer(ToolSource):
     async def _call(self, listed: types.Tool, arguments: dict[str, Any], ctx: ToolContext) -> Any:
         """What a call gives: sent once, and once more for each time that the server wants an answer first."""
         output = current_call.get()
-        exchange = Exchange(ctx, output, self.name, self._timeout, self._model)
+        exchange = Exchange(ctx, output, self.name, self._times, self._model)
         earlier = ctx.steps
-        if WAITS in earlier:
+        if ASKS_OUTSIDE in earlier:
             raise McpError(
                 f"{self.name} had this call and waited for an answer when the process that asked was gone: "
                 "nobody knows what it came to, and it is not sent again"
@@ -270,6 +298,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     include: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     timeout: float = TIMEOUT,
+    max_total_timeout: float | None = None,
     connect_timeout: float = CONNECT,
     max_output: int | None = MAX_OUTPUT,
     roots: Iterable[str | os.PathLike[str]] = (),
@@ -283,7 +312,8 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         given: a command that starts it (a text, or a list of words), its URL (streamable HTTP), a config
             as a dict (``command``, ``args``, ``env``, or ``url``, ``headers``; or ``mcpServers`` of those),
             or the ``Path`` of such a file.
-        name: what people read; by default the config's name, the program's or the host's.
+        name: what people read; by default the config's name, the program's or the host's. The tools keep
+            their names, which ``prefix`` alone changes.
         server: which one of a config's servers.
         env: more of the process's environment, which has ``PATH``, ``HOME`` and their like alone.
         cwd: the process's working directory.
@@ -295,6 +325,8 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         include: the server's names of the tools to take, with ``*`` and ``?``; all by default.
         exclude: of those to leave out.
         timeout: seconds without a word of the server after which a call fails; waiting for a person is free.
+        max_total_timeout: seconds after which it fails however often the server tells how far it is; by default
+            an hour, or ``timeout`` where that is longer.
         connect_timeout: seconds that it has to start and tell its tools.
         max_output: characters of a result that the model is told, as in ``nb.tool``.
         roots: folders that the server is told it may work in.
@@ -308,7 +340,9 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     for what, value in {"include": include, "exclude": exclude}.items():
         if isinstance(value, str):
             raise UsageError(f"{what} is a list of names, such as [{value!r}]")
-    for what, seconds in {"timeout": timeout, "connect_timeout": connect_timeout}.items():
+    total = max(TOTAL, timeout) if max_total_timeout is None else max_total_timeout
+    times = {"timeout": timeout, "connect_timeout": connect_timeout, "max_total_timeout": total}
+    for what, seconds in times.items():
         if not seconds > 0:
             raise UsageError(f"{what} is a number of seconds above 0, not {seconds!r:.80}")
     return McpServer(
@@ -325,6 +359,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
             "include": None if include is None else tuple(include),
             "exclude": tuple(exclude),
             "timeout": float(timeout),
+            "max_total_timeout": float(total),
             "connect_timeout": float(connect_timeout),
             "max_output": max_output,
             "roots": tuple(Path(one) for one in roots),

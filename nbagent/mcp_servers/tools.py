@@ -10,6 +10,7 @@ import mcp_types as types
 
 from nbagent.core.base.errors import ToolError
 from nbagent.core.base.messages import dumps
+from nbagent.core.hooks import hooks
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.json_schema import input_model, usable
 from nbagent.core.tools.signature import Signature
@@ -17,6 +18,8 @@ from nbagent.core.tools.tool import Origin, Tool, ToolOptions
 
 MAX_SCHEMA = 100_000
 """Characters of the schema of one tool's input."""
+MAX_PATTERNS = 5
+"""Patterns of one schema that are told because they are not checked."""
 MAX_DESCRIPTION = 8_000
 """Characters of one tool's description."""
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -34,13 +37,21 @@ Call = Callable[[types.Tool, dict[str, Any], ToolContext], Awaitable[Any]]
 
 
 def tool_of(
-    listed: types.Tool, call: Call, *, name: str, server: str, place: str, options: ToolOptions
+    listed: types.Tool,
+    call: Call,
+    renewed: Callable[[], Awaitable[Any]],
+    *,
+    name: str,
+    server: str,
+    place: str,
+    options: ToolOptions,
 ) -> Tool[..., Any]:
     """A tool that the server has listed.
 
     Args:
         listed: as the server says.
         call: what its body does.
+        renewed: asks the server for the tool as it is now.
         name: what the model calls it.
         server: what the server is called.
         place: what tells this server from others of the same name, without its credentials.
@@ -60,7 +71,13 @@ def tool_of(
     async def body(arguments: dict[str, Any], ctx: ToolContext) -> Any:
         return await call(listed, arguments, ctx)
 
-    identity = [place, description, said, listed.output_schema]
+    origin = Origin(
+        told=_told(server, said),
+        annotations=said,
+        identity=[place, description, said, listed.output_schema],
+        said=[description, said],
+        renewed=renewed,
+    )
     return Tool(
         body,
         name=name,
@@ -72,7 +89,7 @@ def tool_of(
             output=inspect.Signature.empty,
             document="arguments",
         ),
-        options=options._replace(origin=Origin(_told(server, said), said, identity)),
+        options=options._replace(origin=origin),
     )
 
 
@@ -90,6 +107,17 @@ def _schema(listed: types.Tool) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ToolError(f"its schema cannot be used: {error}") from None
     return checked
+
+
+def unsearched(listed: types.Tool) -> list[str]:
+    """What of its schemas is not checked here, and why."""
+    schemas = {"input": listed.input_schema, "result": listed.output_schema or {}}
+    return [
+        f"the pattern {pattern!r:.100} of its {name} is not checked: it has look-arounds or back references, is no "
+        "regular expression, or too long"
+        for name, schema in schemas.items()
+        for pattern in hooks.unsearched_patterns(schema)[:MAX_PATTERNS]
+    ]
 
 
 def _annotations(listed: types.Tool) -> dict[str, Any]:

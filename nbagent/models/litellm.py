@@ -22,10 +22,10 @@ from typing import Any, Self
 from nbagent.core.base.errors import ModelConfigError, ModelError
 
 from .limits import RateLimit
-from .openai.bounds import BrokenStream
 from .openai.exchange import DEFAULT_RETRIES
 from .openai.model import RESERVED, OpenAIModel
 from .openai.providers import PROVIDERS, OutputMode
+from .openai.stream import BrokenStream
 
 TIMEOUT = 600.0
 """Seconds to wait for more of an answer where no ``timeout`` is given; the openai client's."""

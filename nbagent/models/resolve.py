@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbagent.core.base.model import Model
 
-from .openai.names import LITELLM
+from .openai.providers import LITELLM
 
 DEMO = "demo"
 """The name of the built-in model that needs no key."""

@@ -27,8 +27,8 @@ class NotebookHost:
     """Runs in a kernel: live cards where a front end is attached, static ones where none is."""
 
     def __init__(self) -> None:
-        self._started: dict[str, list[tuple[str | None, Run]]] = {}
-        """By cell: the runs it started, with the execution that did."""
+        self._started: dict[str, _Started] = {}
+        """By cell: the runs it started."""
         self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
         """By run id: where and how it is shown, while it is shown live; its run listens, and keeps it."""
         self._chats: dict[Chat, Any] = {}
@@ -55,7 +55,7 @@ class NotebookHost:
         cell, key = kernel.cell_id(), kernel.execution_key()
         if cell is None:
             return
-        earlier = [r for k, r in self._started.get(cell, ()) if k != key and _goes_on(r)]
+        earlier = self._left_of(cell, key)
         if on_rerun == "cancel":
             earlier = _stopped(earlier)
         self._before[run] = earlier
@@ -64,8 +64,11 @@ class NotebookHost:
     def _belongs(self, cell: str | None, key: str | None, run: Run) -> None:
         """The run is of this execution of the cell: its code began it, or somebody who asked on in its card."""
         if cell is not None:
-            kept = [(k, r) for k, r in self._started.get(cell, ()) if _goes_on(r) and r is not run]
-            self._started[cell] = [*kept, (key, run)]
+            self._started.setdefault(cell, _Started()).add(run, key)
+
+    def _left_of(self, cell: str, key: str | None) -> list[Run]:
+        """The runs that earlier executions of the cell have left, and that go on."""
+        return self._started[cell].before(key) if cell in self._started else []
 
     def _asked_in(self, chat: Chat | None) -> Callable[[Run], None]:
         """Told of each run that is begun in a card which the cell that runs now shows."""
@@ -126,8 +129,7 @@ class NotebookHost:
             shown = self._chats[chat] = ShownChat(chat, asked=self._asked_in(chat))
         cell, key = kernel.cell_id(), kernel.execution_key()
         if cell is not None and not thread_of(chat).is_named:
-            left = [r for k, r in self._started.get(cell, ()) if k != key and _goes_on(r)]
-            _stopped([r for r in left if r not in chat.runs])
+            _stopped([r for r in self._left_of(cell, key) if r not in chat.runs])
         shown.show(key)
 
     def show_runs(self, listed: Runs) -> bool:
@@ -182,6 +184,39 @@ class NotebookHost:
         from .cards.display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
 
         publish_static(run)
+
+
+class _Started:
+    """The runs that one cell started and that go on, by the execution that did."""
+
+    def __init__(self) -> None:
+        self._by_execution: dict[str | None, dict[Run, None]] = {}
+        self._tidy_at = 8
+        """How many there are when those that have ended are let go again, at the cost of a look at each."""
+        self._count = 0
+
+    def add(self, run: Run, key: str | None) -> None:
+        """The run is of this execution, and of no other."""
+        for runs in self._by_execution.values():
+            if run in runs:
+                del runs[run]
+                self._count -= 1
+        self._by_execution.setdefault(key, {})[run] = None
+        self._count += 1
+        if self._count >= self._tidy_at:
+            self._tidy()
+
+    def before(self, key: str | None) -> list[Run]:
+        """Those that go on of other executions than this one."""
+        if set(self._by_execution) - {key}:
+            self._tidy()
+        return [run for k, runs in self._by_execution.items() if k != key for run in runs]
+
+    def _tidy(self) -> None:
+        going_on = {k: dict.fromkeys(filter(_goes_on, r)) for k, r in self._by_execution.items()}
+        self._by_execution = {k: runs for k, runs in going_on.items() if runs}
+        self._count = sum(map(len, self._by_execution.values()))
+        self._tidy_at = max(8, 2 * self._count)
 
 
 def _stopped(runs: list[Run]) -> list[Run]:

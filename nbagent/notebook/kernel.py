@@ -9,8 +9,8 @@ While somebody waits, a gate stands in for that stream's callback: comm messages
 once, in the context of the cell that waits, and everything else goes where it would have gone, in
 its order. ``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
 
-ipykernel 7.0 to 7.3 may stop hearing a front end for good; whoever finds the kernel here mends that
-(``_hear_all``).
+ipykernel 7.0 to 7.3 may stop hearing a front end for good, and 7.0 refuses what threads send; whoever
+finds the kernel here mends that (``_hear_all``, ``_let_threads_send``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, Token, copy_context
 from typing import Any, TypeVar
 
 from nbagent.core.base.errors import UsageError
@@ -389,6 +389,7 @@ def _kernel() -> Any | None:
     kernel = getattr(ipython.get_ipython(), "kernel", None)
     if kernel is not None:
         _hear_all(kernel)
+        _let_threads_send(kernel)
     return kernel
 
 
@@ -420,6 +421,41 @@ def _hear_all(kernel: Any) -> None:
 
     manager._send_on_shell_channel = send  # noqa: SLF001 - for the subshells to come
     channel.io_loop.add_callback(replace)  # streams belong to the thread of their loop
+
+
+def _let_threads_send(kernel: Any) -> None:
+    """Let threads send widget messages and displays on ipykernel 7.0; done once, from any thread.
+
+    It keeps the request that is handled in context variables alone, so that whatever a thread sends
+    that was started without the context of a cell (which writes to a store, say) raises a
+    ``LookupError``. From 7.1 on such a thread gets the request of the last one who knew it.
+    """
+    shell = getattr(kernel, "shell", None)
+    parts = ((kernel, "_shell_parent"), (kernel, "_shell_parent_ident"))
+    if hasattr(kernel, "_get_shell_context_var"):
+        return
+    displays = (getattr(shell, name, None) for name in ("display_pub", "displayhook"))
+    for owner, name in (*parts, *((display, "_parent_header") for display in displays)):
+        variable = getattr(owner, name, None)
+        if isinstance(variable, ContextVar):
+            setattr(owner, name, _LastKnown(variable, b"" if name.endswith("ident") else {}))
+
+
+class _LastKnown:
+    """A context variable that has a value where its context knows none: what was set last, by anybody."""
+
+    def __init__(self, variable: ContextVar[Any], default: Any) -> None:
+        self._variable = variable
+        self._last = variable.get(default)
+
+    def get(self) -> Any:
+        """This context's value, or what was set last."""
+        return self._variable.get(self._last)
+
+    def set(self, value: Any) -> Token[Any]:
+        """Set it for this context, and for those that know none."""
+        self._last = value
+        return self._variable.set(value)
 
 
 def _request() -> dict[str, Any]:

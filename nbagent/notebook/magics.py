@@ -22,6 +22,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from pydantic import BaseModel
 
 from nbagent.core.agent import Agent
+from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.run.result import Result
 from nbagent.core.run.run import Run, session_of
@@ -185,7 +186,7 @@ class AgentMagics(Magics):
 
 
 def _say(text: str) -> None:
-    print(text)  # noqa: T201 - for the person who ran the cell
+    print(escaped(text))  # noqa: T201 - for the person who ran the cell
 
 
 def _waited(run: Run) -> Result:

@@ -263,6 +263,8 @@ TEXTS: dict[str, str] = {
     # what is wrong with a press
     "form_over": "This form is answered already.",
     "unknown_action": "This button does not belong to this question.",
+    "message_too_large": "This is too large to be sent at once: at most 10 MB in at most 100,000 parts. Nothing was changed.",
+    "too_many_messages": "Too much came from this page at once, and this was left out. Nothing was changed: try again.",
     "bad_reason": "The reason must be a text.",
     "no_form": "This question has nothing to fill in.",
     "not_memorable": "This approval cannot be remembered: approve it as shown.",

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
+from nbagent.core.base.controls import escaped
+
 _OURS = ("nbagent", "IPython", "ipykernel")
 """Packages whose lines tell a person nothing of an error of ours."""
+_COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
+"""What IPython colors a traceback with: the one control that it needs."""
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 
 
 def rendered(error: BaseException) -> list[str]:
-    """The error as IPython shows it, in lines; all of it where ``%xmode Verbose`` says so."""
+    """The error as IPython shows it, in lines; all of it where ``%xmode Verbose`` says so.
+
+    What a tool's own error says, as the cause of one of ours, has no control in it but for colors.
+    """
     from IPython.core.getipython import get_ipython  # noqa: PLC0415  not where nothing is shown
 
     shell = get_ipython()
     if shell is None:
-        return traceback.format_exception(error)
+        return [escaped(line) for line in traceback.format_exception(error)]
     show: Any = shell.InteractiveTB
     if show.mode == "Verbose":
-        return list(show.structured_traceback(type(error), error, error.__traceback__))
+        return _plain(show.structured_traceback(type(error), error, error.__traceback__))
     with _shortened(error):
         # 0 is no frame that is left out: the shell's own are gone already
         lines = show.structured_traceback(type(error), error, error.__traceback__, tb_offset=0)
-        return list(lines)
+        return _plain(lines)
+
+
+def _plain(lines: Iterable[str]) -> list[str]:
+    parts = (_COLOR.split(line) for line in lines)
+    return ["".join(p if n % 2 else escaped(p) for n, p in enumerate(each)) for each in parts]
 
 
 def tell(error: BaseException, line: str) -> None:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from nbagent.core.base.foreign import counted_value
 
 
 class _Wire(BaseModel):
@@ -411,8 +413,14 @@ class Receipt(_Wire):
     errors: list[FieldError] = Field(default_factory=list)
 
 
-Piece: TypeAlias = str | tuple[int, int]
-"""Text, or from where to where it stands in the style sheet that a page has of all cards."""
+class Drawn(_Wire):
+    """The text of an item as the page draws it: its HTML, or what that says where the piece is of plain text."""
+
+    key: str
+
+
+Piece: TypeAlias = str | tuple[int, int] | Drawn
+"""Text, or from where to where it stands in the style sheet that a page has of all cards, or an item's text."""
 
 
 class Keep(_Wire):
@@ -425,6 +433,8 @@ class Keep(_Wire):
     """Of the bundle; it is left out where it is the one of that number, which a page that missed it asks for."""
     bundle: dict[str, list[Piece]] = Field(default_factory=dict)
     """By mime type: HTML and text that need no kernel."""
+    seq: int | None = None
+    """The number of the patch after which a page draws the items that are meant; one with another asks for it anew."""
     ended: bool = False
     """Whether this is the last: the page shows it in the widget's place, and says so."""
     over: bool = False
@@ -563,3 +573,25 @@ FromFrontEnd: TypeAlias = Annotated[
     Hello | Answer | Drafts | Press | Stop | Retry | Focus | Attach | Say | Complete | Keeps,
     Field(discriminator="type"),
 ]
+
+MAX_TEXT = 10 * 2**20
+"""Characters of a page's message: Jupyter's server takes no larger ones."""
+_from_front_end: TypeAdapter[FromFrontEnd] = TypeAdapter(FromFrontEnd)
+
+
+def check_size(content: Any) -> None:
+    """Refuse a page's message that is too large to be looked at, before anything is done with it.
+
+    Raises:
+        TooManyParts: it is.
+    """
+    counted_value(content, characters=MAX_TEXT)
+
+
+def heard(content: Any) -> FromFrontEnd:
+    """A page's message, of what the kernel has made of its JSON and ``check_size`` has let pass.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return _from_front_end.validate_python(content, strict=False)

@@ -6,6 +6,7 @@ the run's length on, from the one that it expects: that row is the lock, and an 
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import threading
@@ -45,6 +46,8 @@ PAUSE = 0.02
 """Seconds between tries of what another process was faster in."""
 STATEMENT = 60
 """Seconds that one statement may take."""
+LAST = 5.0
+"""Seconds that the end of the process waits for transactions under way."""
 FORGOTTEN = 7 * 86400.0
 """Seconds after which the beats of a process that is silent are deleted; one that lives begins again."""
 
@@ -537,7 +540,7 @@ class SQLStore:
         self._check_process()
         pool = self._engine.pool
         try:
-            with self._engine.begin() as connection:
+            with _in_driver(), self._engine.begin() as connection:
                 self._limit(connection)
                 yield connection
         except (
@@ -619,6 +622,51 @@ class SQLStore:
             for statement in UPGRADES[version]:
                 connection.execute(sa.text(statement))
             connection.execute(sa.update(_meta).values(version=version + 1))
+
+
+class _Transactions:
+    """How many are under way in this process, on any thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.changed = threading.Condition()
+        self.is_over = False
+        """Whether the interpreter ends: threads that it will cut off begin none."""
+
+    def begin_anew(self) -> None:
+        """In a forked process there is none."""
+        self.count, self.changed = 0, threading.Condition()
+
+    def end(self) -> None:
+        """Wait for those under way: an interpreter that ends cuts threads off, and in a driver's C code that ends the process."""
+        with self.changed:
+            self.is_over = True
+            self.changed.wait_for(lambda: not self.count, timeout=LAST)
+
+
+_transactions = _Transactions()
+atexit.register(_transactions.end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_transactions.begin_anew)
+
+
+@contextmanager
+def _in_driver() -> Iterator[None]:
+    """A transaction, from the connection to its end.
+
+    Raises:
+        StoreError: the interpreter ends, and would cut this thread off.
+    """
+    with _transactions.changed:
+        if _transactions.is_over and threading.current_thread().daemon:
+            raise StoreError("the process ends: nothing is read or written any more")
+        _transactions.count += 1
+    try:
+        yield
+    finally:
+        with _transactions.changed:
+            _transactions.count -= 1
+            _transactions.changed.notify_all()
 
 
 class _Faster(Exception):

@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import openai
 
@@ -173,8 +173,18 @@ async def with_agent(url: str, api: Literal["chat", "responses"]) -> AsyncIterat
         yield run
 
 
-async def compare(case: Case, url: str, rounds: int) -> None:
-    """Rounds of both ways in turns, and a row of the table."""
+class Costs(NamedTuple):
+    """Medians of both ways, and what the agent costs by the loop by hand."""
+
+    raw_ms: float
+    agent_ms: float
+    """CPU, like the one before."""
+    cpu: float
+    wall: float
+
+
+async def compare(case: Case, url: str, rounds: int) -> Costs:
+    """Rounds of both ways in turns."""
     cpu: dict[str, list[float]] = {"raw": [], "agent": []}
     wall: dict[str, list[float]] = {"raw": [], "agent": []}
     loop = by_hand if case.api == "chat" else by_hand_in_responses
@@ -187,12 +197,9 @@ async def compare(case: Case, url: str, rounds: int) -> None:
                 cpu[name].append(time.process_time() - used)
                 wall[name].append(time.perf_counter() - began)
     middle = statistics.median
-    print(
-        f"{case.api:10}{case.name:26}{middle(cpu['raw']) * 1e3:12.1f}{middle(cpu['agent']) * 1e3:12.1f}"
-        f"{middle(cpu['agent']) / middle(cpu['raw']):9.3f}"
-        f"{middle(wall['agent']) / middle(wall['raw']):9.3f}   {case.goal}",
-        flush=True,
-    )
+    by_agent, by_raw = middle(cpu["agent"]), middle(cpu["raw"])
+    waited = middle(wall["agent"]) / middle(wall["raw"])
+    return Costs(by_raw * 1e3, by_agent * 1e3, by_agent / by_raw, waited)
 
 
 def main() -> None:
@@ -202,7 +209,14 @@ def main() -> None:
     print(f"{'API':10}{'case':26}{'raw CPU ms':>12}{'agent ms':>12}{'CPU':>9}{'wall':>9}   goal")
     for case in (case for case in CASES if case.api in (only or (case.api,))):
         with server(case) as url:
-            asyncio.run(compare(case, url, rounds if case.runs == 1 else max(1, rounds // 2)))
+            costs = asyncio.run(
+                compare(case, url, rounds if case.runs == 1 else max(1, rounds // 2))
+            )
+        print(
+            f"{case.api:10}{case.name:26}{costs.raw_ms:12.1f}{costs.agent_ms:12.1f}"
+            f"{costs.cpu:9.3f}{costs.wall:9.3f}   {case.goal}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

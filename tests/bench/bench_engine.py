@@ -139,23 +139,22 @@ def paused_bytes() -> None:
     asyncio.run(measure())
 
 
-def paused_memory(count: int = 1000) -> None:
-    """Memory that one paused run holds, live and as a response."""
+def paused_memory(name: str, count: int = 1000) -> float:
+    """KiB that one paused run holds, ``live`` or as a response (``stateless``)."""
 
-    async def measure() -> None:
+    async def measure() -> float:
         agent = make_agent(0)
         agent.model = NoModel(10 * count, "pause")
-        for name in ("live", "stateless"):
-            held: list[Any] = [await _paused(agent, name) for _ in range(20)]
-            gc.collect()
-            tracemalloc.start()
-            held = [await _paused(agent, name) for _ in range(count)]
-            gc.collect()
-            size = tracemalloc.get_traced_memory()[0] / len(held)
-            tracemalloc.stop()
-            print(f"memory of a paused run, {name}: {size / 1024:.1f} KiB")
+        held: list[Any] = [await _paused(agent, name) for _ in range(20)]
+        gc.collect()
+        tracemalloc.start()
+        held = [await _paused(agent, name) for _ in range(count)]
+        gc.collect()
+        size = tracemalloc.get_traced_memory()[0] / len(held)
+        tracemalloc.stop()
+        return size / 1024
 
-    asyncio.run(measure())
+    return asyncio.run(measure())
 
 
 async def _paused(agent: nb.Agent, name: str) -> Any:
@@ -183,7 +182,8 @@ def main() -> None:
         return
     loops()
     paused_bytes()
-    paused_memory()
+    for name in ("live", "stateless"):
+        print(f"memory of a paused run, {name}: {paused_memory(name):.1f} KiB")
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import TextDelta
+from nbagent.notebook.cards.run_card import PACE
 from nbagent.notebook.render import static
 from nbagent.notebook.render.markdown import render
 from nbagent.notebook.view.view import RunView
 
 TOKENS = 20_000
-FLUSH = 0.05
 ROUNDS = 5
 SENTENCE = "The **margin** of the south fell by `4.2` points, since discounts were wrong there. "
 
@@ -94,7 +94,7 @@ def stream(tokens, a_second):
         view.apply(delta)
         now = number / a_second
         if now >= due:
-            due = now + FLUSH
+            due = now + PACE
             ops = view.flush(now)
             patches += ops is not None
             if ops:

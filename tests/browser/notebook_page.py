@@ -40,10 +40,13 @@ COMMAND = """async ([name, args]) => {
   await window.jupyterapp.commands.execute(name, args); // its result is not sent: it may hold all of JupyterLab
 }"""
 DIALOG = ".jp-Dialog"
+REPLACED = "Element is not attached to the DOM"
+LIGHT = "body[data-jp-theme-light=true]"
 PUT_AWAY = """async () => {
   const { shell } = window.jupyterapp;
-  const light = document.body.dataset.jpThemeLight === "true";
-  if (document.querySelector(".jp-Dialog") || !light || shell.leftCollapsed) return false;
+  if (document.querySelector(".jp-Dialog")) return false;
+  document.querySelectorAll("style[data-of-the-test]").forEach(style => style.remove());
+  shell.expandLeft();
   for (const widget of [...shell.widgets("main")]) {
     try {
       await widget.context?.sessionContext.shutdown();
@@ -123,7 +126,10 @@ class NotebookPage:
 
     def put_away(self) -> None:
         """End the notebook and its kernel: JupyterLab waits for the next, and else the tab shows next to nothing."""
+        self.page.set_viewport_size(VIEWPORT)
         self.waits = self.app is App.LAB and self._plain and bool(self.page.evaluate(PUT_AWAY))
+        if self.waits and not self.page.locator(LIGHT).count():
+            self.light()
         if not self.waits:
             self.page.unroute_all()
             self.page.goto(f"{self._server.url}api/status")
@@ -198,7 +204,7 @@ class NotebookPage:
     def light(self) -> None:
         """Switch to Jupyter's light theme."""
         self._theme("JupyterLab Light")
-        expect(self.page.locator("body[data-jp-theme-light=true]")).to_be_attached()
+        expect(self.page.locator(LIGHT)).to_be_attached()
 
     def cell(self, index: int) -> Locator:
         """The cell at this position, counted from 0, Markdown cells included."""
@@ -210,8 +216,8 @@ class NotebookPage:
 
     def style(self, css: str) -> None:
         """Add a style sheet to the page."""
-        self._plain = False
-        self.page.add_style_tag(content=css)
+        style = self.page.add_style_tag(content=css)
+        style.evaluate("style => { style.dataset.ofTheTest = '' }")
 
     def turn_to(self, index: int) -> None:
         """Click on a cell, as a person does who goes on reading there."""
@@ -222,7 +228,7 @@ class NotebookPage:
         self.page.bring_to_front()
         SHOTS.mkdir(exist_ok=True)
         path = SHOTS / f"{name}.png"
-        (of or self.page).screenshot(path=path, animations="disabled")
+        take_picture(of or self.page, path)
         return path
 
     def close(self) -> None:
@@ -266,6 +272,18 @@ class NotebookPage:
     def _note(self, error: str) -> None:
         if error not in JUPYTERS_OWN_ERRORS:
             self.errors.append(error)
+
+
+def take_picture(of: Page | Locator, path: Path) -> None:
+    """Take a screenshot; once more where the element was replaced meanwhile, of what is there instead."""
+    while True:
+        try:
+            of.screenshot(path=path, animations="disabled")
+        except Error as error:
+            if REPLACED not in error.message:  # nothing there any more is a timeout
+                raise
+        else:
+            return
 
 
 def as_bytes(frame: str | bytes) -> bytes:

@@ -10,12 +10,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import nbformat
+
+from tests.browser.warm_kernel import NAME as WARM
+from tests.browser.warm_kernel import WarmKernels
 
 START_SECONDS = 120
 NEWS_OFF = {
@@ -27,10 +30,17 @@ NEWS_OFF = {
 
 
 class JupyterServer(AbstractContextManager["JupyterServer"]):
-    """Serves ``home/notebooks`` while entered; ``url`` ends in a slash."""
+    """Serves ``home/notebooks`` while entered; ``url`` ends in a slash.
 
-    def __init__(self, home: Path) -> None:
+    Args:
+        home: a folder that does not exist yet.
+        warm: have notebooks that ``write`` makes run in kernels that have loaded nbagent already.
+    """
+
+    def __init__(self, home: Path, *, warm: bool = False) -> None:
         self.home = home
+        self._warm = warm
+        self._ends = ExitStack()
         self.root = home / "notebooks"
         self.log = home / "server.log"
         self.url = ""
@@ -42,16 +52,22 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
         settings.parent.mkdir(parents=True)
         settings.write_text(json.dumps(NEWS_OFF))
         settings.with_name("page_config.json").write_text(json.dumps({"buildCheck": False}))
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command(),
-                env=self._environment(),
-                cwd=self.root,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
         try:
+            if self._warm:
+                kernels = self._ends.enter_context(WarmKernels(self._environment()))
+                spec = self.home / "data" / "kernels" / WARM / "kernel.json"
+                spec.parent.mkdir(parents=True)
+                spec.write_text(json.dumps(kernels.spec()))
+            with self.log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    self._command(),
+                    env=self._environment(),
+                    cwd=self.root,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            self._ends.callback(self._end)
             self.url = self._wait_until_up()
         except BaseException:
             self.__exit__()
@@ -59,8 +75,10 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        if self._process is None:
-            return
+        self._ends.close()
+
+    def _end(self) -> None:
+        assert self._process is not None
         self._process.terminate()
         try:
             self._process.wait(20)
@@ -72,7 +90,7 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
         """Write a notebook with these code cells and return its name."""
         notebook = nbformat.v4.new_notebook()
         notebook.metadata["kernelspec"] = {
-            "name": "python3",
+            "name": WARM if self._warm else "python3",
             "display_name": "Python 3",
             "language": "python",
         }
@@ -82,7 +100,7 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
 
     def end_kernels(self) -> None:
         """Shut down every kernel, so that tests don't share one and none outlives its test."""
-        for _ in range(20):
+        for _ in range(200):
             running = self._running()
             if not running:
                 return
@@ -92,7 +110,7 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
                 ):  # one that restarts now, or that went with its session, is gone the next time
                     self._request(each, method="DELETE")
             if self._running():
-                time.sleep(0.5)
+                time.sleep(0.05)
         raise AssertionError(f"kernels that do not end: {self._running()}")
 
     def _running(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import App, take_picture
 
 WIDGET = """
 import anywidget, traitlets
@@ -47,3 +47,25 @@ def test_a_click_goes_to_python_and_back_in_both_front_ends_and_themes(app, serv
     notebook.wait_until_all_ran()
     expect(notebook.output(1)).to_contain_text("42")
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+REPLACED_FOR_A_WHILE = """
+<div id="card"><p>old</p></div>
+<script>
+  let left = 300;
+  const replace = () => {
+    document.querySelector("#card").innerHTML = left ? "<p>new</p>" : "<p>newest</p>";
+    if (left--) setTimeout(replace, 1);
+  };
+  replace();
+</script>
+"""
+
+
+def test_a_screenshot_of_an_element_that_was_just_replaced_is_of_what_is_there(browser, tmp_path):
+    """A card gives way at a moment of its own; a picture of it is taken whatever stands there then."""
+    page = browser.new_page()
+    page.set_content(REPLACED_FOR_A_WHILE)
+    take_picture(page.locator("#card p"), tmp_path / "card.png")
+    assert (tmp_path / "card.png").stat().st_size > 0
+    page.close()

@@ -203,3 +203,47 @@ def press_tab_until(page, label):
         if page.evaluate(name) == label:
             return
     raise AssertionError(f"Tab does not come to {label}")
+
+
+TYPED = """
+import nbagent as nb
+call = nb.ScriptedModel.call
+store = nb.SQLiteStore("typed.db")
+banker = nb.Agent(nb.ScriptedModel([call("pay", to="Ada", amount=10), "Done."]), name="banker", store=store)
+
+@banker.tool(approval=True, editable=True)
+def pay(to: str, amount: float) -> str:
+    "Pay a bill."
+    return f"paid {amount} to {to}"
+
+run = banker.run("Pay the bill", id="june", show=False)
+nb.runs(store)
+"""
+
+
+def test_what_was_typed_in_a_run_of_the_list_stands_there_when_it_is_opened_again(
+    server, open_page
+):
+    """The last key is pressed right before Close; the field is marked as changed, and Approve sends it."""
+    notebook = open_page(server.write("typed.ipynb", TYPED, "run.calls['pay'][0].output"))
+    notebook.run_cell(0)
+    out = notebook.output(0)
+    table = out.locator(".nba-runs")
+    card = Card(out.locator(".widget-vbox > *").nth(2))
+    table.get_by_role("button", name="Open june").click()
+    card.wait_for_question("pay")
+    card.fill("To", "Bob")
+    table.get_by_role("button", name="Close june").click()
+    expect(card.forms).to_have_count(0)
+    table.get_by_role("button", name="Open june").click()
+    card.wait_for_question("pay")
+    expect(card.root.get_by_label("To", exact=True)).to_have_value("Bob")
+    expect(card.form).to_contain_text("changed · undo")
+    notebook.shot("runs-typed-light", of=out)
+    notebook.dark()
+    notebook.shot("runs-typed-dark", of=out)
+    card.press("Approve with changes")
+    card.wait_until("completed")
+    notebook.run_cell(1)
+    expect(notebook.output(1)).to_contain_text("paid 10.0 to Bob")
+    assert notebook.errors == [], "\n".join(notebook.errors)

@@ -57,6 +57,8 @@ async def looked(run: nb.Run) -> None:
     await asyncio.wrap_future(session.journal.look())
     session.follower.look()
     await asyncio.wrap_future(session.journal.look())  # after that look, where it is in a thread
+    heard = session.follower.others._heard
+    await until(lambda: not any(one.is_asked for one in heard.values()))  # in a thread, too
     await turns()
 
 

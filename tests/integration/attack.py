@@ -39,7 +39,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.interrupts import Respond, Restart
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import RunEnd, RunState, status_of
+from nbagent.core.state.state import RunEnd, RunState
 from tests import postgres
 from tests.integration.attack_worker import SECRET, main
 
@@ -290,7 +290,7 @@ def check_run(attack: Attack, run_id: str, tools: dict[str, str], end: Any) -> N
     state = RunState()
     for event in events:
         state = apply(state, event)
-    assert status_of(state) == end["status"]
+    assert state.status == end["status"]
     assert isinstance(events[-1], RunEnd), f"something came after the end: {events[-1].type}"
     resolved = [event for event in events if isinstance(event, Resolved)]
     by_id = {event.id: event for event in resolved}

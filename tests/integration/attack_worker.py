@@ -364,7 +364,7 @@ class Worker:
         random.seed(seed)
         if machine:
             process._machine = lambda: machine
-            process._owner.cache_clear()
+            process._forget_me()
         if moment:
             _last[0] = next(_moments) + moment
         signal.setitimer(signal.ITIMER_REAL, seconds)  # which nobody handles: it ends the process

@@ -65,6 +65,24 @@ def add(a: int, b: int) -> Sum:
     return Sum(total=a + b)
 
 
+@server.tool()
+def count(words: list[str]) -> int:
+    """Count words."""
+    return len(words)
+
+
+@server.tool()
+def sort(words: list[str]) -> list[str]:
+    """Sort words."""
+    return sorted(words)
+
+
+@server.tool()
+def join(words: list[str]) -> str:
+    """Join words."""
+    return " ".join(words)
+
+
 @server.tool(structured_output=False)
 def fails() -> str:
     """Fail."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -42,13 +43,23 @@ def everything(**options: Any) -> McpServer:
 def done(notes: Path) -> list[str]:
     """What the server has done, without its starts."""
     lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
-    return [line for line in lines if not line.startswith("started ")]
+    return [line for line in lines if not line.startswith(("started ", "child "))]
 
 
-def pids(notes: Path) -> list[int]:
-    """The processes that the server was."""
+def pids(notes: Path, what: str = "started") -> list[int]:
+    """The processes that the server was; as ``child`` those that it has started."""
     lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
-    return [int(line.split()[1]) for line in lines if line.startswith("started ")]
+    return [int(line.split()[1]) for line in lines if line.startswith(f"{what} ")]
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def free_port() -> int:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 import nbagent as nb
 from tests.integration.mcp_servers import honest, liar
 
+ENV = {"CHILD": os.environ["CHILD"]} if "CHILD" in os.environ else {}
+
 
 def agent_of(how: str, notes: Path, model: nb.ScriptedModel) -> nb.Agent:
     """The same agent in every process."""
     if how == "order":
         return nb.Agent(model, tools=[honest(notes)])
-    return nb.Agent(model, tools=[liar(how, env={"NOTES": str(notes)})])
+    return nb.Agent(model, tools=[liar(how, env=ENV | {"NOTES": str(notes)})])
 
 
 async def main(how: str, store: str, notes: str) -> None:

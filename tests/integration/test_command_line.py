@@ -212,6 +212,19 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
     assert len(folder.json("runs", "--waiting")["runs"]) == len(folder.ids)
 
 
+def test_a_document_that_is_brought_in_again_changes_nothing_and_that_is_said(
+    folder: Folder,
+) -> None:
+    """What was approved elsewhere is asked again only where it comes in."""
+    bank = folder.ids["bank"]
+    assert folder.nbagent("export", bank, "--output", "run.json").returncode == 0
+    first, again = (
+        folder.nbagent("import", "run.json", "--store", "there.db").stdout for _ in range(2)
+    )
+    assert first.startswith(f"Brought in {bank}. What had been approved elsewhere is asked again")
+    assert again == f"{bank} is here already: nothing was changed.\n"
+
+
 def test_a_hint_can_be_pasted_and_a_stop_says_what_it_did(folder: Folder) -> None:
     """It names the store as it was given, and ids as short as they can be; a choice is seen before it is made."""
     (folder.path / "sleepy.py").write_text(SLEEPY, encoding="utf-8")

@@ -17,7 +17,6 @@ from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.events import dump
 from nbagent.core.base.model import TextDelta, ToolCallDelta
 from nbagent.models.openai.credentials import Credentials, StreamCut
-from nbagent.models.openai.model import OpenAIModel
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.render import plain, static
 from tests.integration.chat_server import ChatServer, Refuse, Reply
@@ -51,12 +50,12 @@ class Echo(ChatServer):
         return Reply(said, calls=step.calls, reasoning=said, pieces=len(said) // 7, cut=step.cut)
 
 
-def echoed(server: Echo, *, how: str) -> OpenAIModel:
+def echoed(server: Echo, *, how: str) -> nb.OpenAIModel:
     """A model with credentials in one way or another."""
     host = server.url.removeprefix("http://")
     if how == "url":
         base_url = f"http://ann:p%40ss%20word%2F42-long@{host}?token={TOKEN}"
-        return OpenAIModel("m", base_url=base_url, api_key=KEY, max_retries=1)
+        return nb.OpenAIModel("m", base_url=base_url, api_key=KEY, max_retries=1)
     client = openai.AsyncOpenAI(
         base_url=server.url,
         api_key=KEY,
@@ -64,7 +63,7 @@ def echoed(server: Echo, *, how: str) -> OpenAIModel:
         max_retries=1,
         http_client=openai.DefaultAsyncHttpxClient(),
     )
-    return OpenAIModel("m", client=client)
+    return nb.OpenAIModel("m", client=client)
 
 
 STEPS: dict[str, Any] = {
@@ -103,8 +102,8 @@ async def test_no_credential_leaves_in_anything(step, how, caplog, tmp_path):
             run_card.close()
         assert server.requests, repr(seen)
         again = [request.body for request in server.requests]
-        if model._client is not None:
-            await model._client.close()
+        if model._clients.given is not None:
+            await model._clients.given.close()
         await model.aclose()
     found = repr(seen) + repr(again)
     for secret in KNOWN[how]:
@@ -122,7 +121,7 @@ def look(at: str) -> str:
 async def test_a_query_of_the_base_url_goes_with_each_request():
     """The client itself would put it into the middle of the path."""
     with Echo([Reply("yes")]) as server:
-        model = OpenAIModel("m", base_url=f"{server.url}?token={TOKEN}", api_key=KEY)
+        model = nb.OpenAIModel("m", base_url=f"{server.url}?token={TOKEN}", api_key=KEY)
         assert "•••" in (await nb.Agent(model).run("go", attended=False)).text
         await model.aclose()
     assert server.queries == [f"token={TOKEN}"]
@@ -141,7 +140,7 @@ async def test_a_base_url_that_is_none_is_told_without_its_password():
     """Whatever the client makes of it."""
     for wrong in (f"http://ann:{PASSWORD[-9:]}@host:port/v1", f"http://ann:{KEY}@[::1/v1"):
         with pytest.raises((ModelConfigError, ModelError)) as caught:
-            await nb.Agent(OpenAIModel("m", base_url=wrong, api_key=KEY, max_retries=0)).run(
+            await nb.Agent(nb.OpenAIModel("m", base_url=wrong, api_key=KEY, max_retries=0)).run(
                 "go", attended=False
             )
         told = "".join(traceback.format_exception(caught.value))

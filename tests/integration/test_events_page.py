@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel
 
 from nbagent.core.base.events import StoredEvent
 from nbagent.core.base.model import ModelDelta
@@ -22,15 +22,15 @@ DELTAS: tuple[Any, ...] = (*get_args(ModelDelta), *get_args(OutputDelta))
 
 def type_of(kind: Any) -> str:
     """The tag of a class of events."""
-    return (
-        kind.model_fields["type"].default if issubclass(kind, BaseModel) else kind.type.fget(None)
-    )
+    if is_dataclass(kind):
+        return next(one.default for one in fields(kind) if one.name == "type")
+    return kind.type.fget(None)
 
 
 def fields_of(kind: Any) -> list[str]:
     """What an event has besides what all of its table have."""
-    if issubclass(kind, BaseModel):
-        return [name for name in kind.model_fields if name not in ("at", "scope", "type")]
+    if is_dataclass(kind):
+        return [one.name for one in fields(kind) if one.name not in ("at", "scope", "type")]
     return list(kind._fields)
 
 

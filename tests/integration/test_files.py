@@ -20,8 +20,7 @@ from nbagent.core.base.events import ModelResponded, RunStarted, ToolFinished
 from nbagent.core.base.messages import load
 from nbagent.core.base.model import Request
 from nbagent.core.tools.pictures import png
-from nbagent.models.openai.files import sees
-from nbagent.models.openai.model import OpenAIModel
+from nbagent.models.openai.encoding import sees
 from tests.integration.chat_server import ChatServer, Refuse, Reply
 from tests.until import until
 
@@ -49,7 +48,7 @@ def plain() -> str:
 
 
 def agent_at(server: ChatServer, **settings: Any) -> nb.Agent:
-    model = OpenAIModel("test-model", base_url=server.url, **settings)
+    model = nb.OpenAIModel("test-model", base_url=server.url, **settings)
     return nb.Agent(model, tools=[heat, report, plain])
 
 
@@ -327,7 +326,7 @@ def test_no_api_is_given_a_picture_where_the_model_sees_none(api: str):
         ]
     )
     for vision, times in ((False, 0), (True, 2)):
-        model = OpenAIModel("m", api=api, vision=vision)  # type: ignore[arg-type]
+        model = nb.OpenAIModel("m", api=api, vision=vision)  # type: ignore[arg-type]
         body = model._api.body(Request(history), "somewhere")
         assert body.count(URL.encode()) == times
         assert (b"you cannot see it" in body) is not vision

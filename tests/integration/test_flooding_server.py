@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import nbagent as nb
-from nbagent.models.openai import bounds
-from nbagent.models.openai.sse import SSEDecoder
+from nbagent.models.openai import stream as bounds
+from nbagent.models.openai.stream import SSEDecoder
 
 MOST = 150_000_000
 """Bytes that may be held at a time: several times what is read, a small part of what is sent."""
@@ -52,6 +52,8 @@ class Flood(NamedTuple):
     stream: bool = True
 
 
+TOO_MANY = "too much to be read: it has more than 100,000 values"
+
 FLOODS = {
     "a line": Flood(itertools.repeat(b"data: " + b"x" * 65_536), "event .* larger than 8,000,000"),
     "a line of little pieces": Flood(itertools.repeat(b"x" * 100), "event .* larger"),
@@ -72,8 +74,12 @@ FLOODS = {
     "JSON": Flood(itertools.repeat(b" " * 65_536), "larger than 8,000,000", JSON, stream=False),
     "a JSON bomb": Flood(bomb(b"{"), "larger than 8,000,000", JSON, packing="gzip", stream=False),
     "a stream bomb": Flood(bomb(b"data: "), "event .* larger than 8,000,000", packing="gzip"),
-    "an error bomb": Flood(bomb(b"{"), "larger than 8,000,000", JSON, 400, "gzip"),
-    "an error": Flood(itertools.repeat(b"x" * 65_536), "larger than 8,000,000", "text/plain", 500),
+    "an error bomb": Flood(bomb(b"{"), "larger than 400,000", JSON, 400, "gzip"),
+    "an error": Flood(itertools.repeat(b"x" * 65_536), "larger than 400,000", "text/plain", 500),
+    "tiny parts": Flood([b'data: {"choices":[', b"{}," * 2_600_000, b"{}]}\n\n"], TOO_MANY),
+    "tiny parts in one": Flood(
+        [b'{"choices":[', b"1," * 3_900_000, b"1]}"], TOO_MANY, JSON, stream=False
+    ),
     "another packing": Flood([b"xx"], "packed its answer as 'br'", JSON, packing="br"),
     "a damaged packing": Flood([b"xx"], "packed answer is damaged", packing="gzip"),
 }

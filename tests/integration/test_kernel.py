@@ -184,6 +184,27 @@ def test_state_typed_into_a_widget_arrives_while_the_cell_waits(attached: Attach
         assert page.must_run("print(question.typed)") == "ab\n"
 
 
+def test_what_a_thread_sends_and_shows_reaches_the_page(attached: Attached) -> None:
+    """A thread knows no request, and a store's may be the one that tells of an answer."""
+    page = attached.page
+    page.seen.clear()
+    page.must_run("""
+    def work():
+        question.send({"said": "by a thread"})
+        get_ipython().display_pub.publish({"text/plain": "shown by a thread"})
+        told.append(kernel.variables()["question"] is question and kernel.cell_id())
+    told = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    """)
+    assert page.must_run("print(told)") == "['cell']\n"
+    sent = [m["content"]["data"] for m in page.seen if m["msg_type"] == "comm_msg"]
+    assert {"method": "custom", "content": {"said": "by a thread"}} in sent
+    shown = [m["content"]["data"] for m in page.seen if m["msg_type"] == "display_data"]
+    assert {"text/plain": "shown by a thread"} in shown
+
+
 def test_two_waits_in_one_cell_may_end_in_any_order(attached: Attached) -> None:
     """The gate stays open as long as anybody waits."""
     page = attached.page

@@ -133,6 +133,18 @@ async def test_a_server_by_http_gets_its_headers_and_nobody_else_does(notes, cap
     assert "wrong-token-99" not in logged + told
 
 
+async def test_a_plain_value_of_the_official_library_is_told_once_and_as_it_is(notes):
+    """It comes as a text, and as data that is wrapped in an object: neither is doubled, and nothing is around it."""
+    server = honest(notes)
+    words = {"words": ["b", "a"]}
+    run = _agent(
+        server, [call("count", **words), call("sort", **words), call("join", **words)]
+    ).run("Go")
+    await run
+    assert _outputs(run) == {"count": [2], "sort": [["a", "b"]], "join": ["b a"]}
+    await server.aclose()
+
+
 async def test_a_server_by_http_that_was_started_anew_is_met_again(notes):
     """The call that meets the lost session fails; the next one has a new connection."""
     port = free_port()
@@ -232,6 +244,26 @@ async def test_a_rule_that_names_no_tool_of_any_server_is_told_once_they_are_kno
     await server.aclose()
 
 
+@pytest.mark.parametrize("rule", [nb.review, nb.deny, nb.allow])
+async def test_a_rule_with_a_wildcard_that_matches_no_tool_of_a_server_is_refused(rule, notes):
+    """``name=`` puts nothing before the tools' names: such a rule would let everything run."""
+    server = honest(notes, name="fs")
+    agent = _agent(server, call("drop", table="t"), policy=[rule("fs__*")])
+    with pytest.raises(
+        UsageError, match=r"names no tool of 'agent': .*drop.*after the prefix= of nb\.mcp"
+    ):
+        await agent.run("Go")
+    assert done(notes) == []
+    await server.aclose()
+    prefixed = honest(notes, name="fs", prefix="fs__")
+    assert repr(prefixed) == "<MCP server fs: not connected yet, its tools will be called fs__…>"
+    run = _agent(prefixed, call("fs__drop", table="t"), policy=[nb.review("fs__*")]).run("Go")
+    await run.settled()
+    assert [one.tool_name for one in run.interrupts] == ["fs__drop"]
+    await run.cancel()
+    await prefixed.aclose()
+
+
 async def test_c199_a_tool_whose_description_changed_is_asked_about_again():
     """What was always allowed is the tool as it was: what the server tells the model is another text since."""
     before = liar("changes", approval=True)
@@ -253,14 +285,91 @@ async def test_c199_a_tool_whose_description_changed_is_asked_about_again():
     await after.aclose()
 
 
+ONE_MORE = {"type": "object", "properties": {"to": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        ({"description": "Sends all to evil.example."}, "“Sends all to evil.example.”"),
+        ({"annotations": {"destructiveHint": True}}, "it may destroy something"),
+        ({"inputSchema": ONE_MORE}, "has changed this tool"),
+    ],
+)
+@pytest.mark.parametrize("how", ["run", "generate", "flow"])
+async def test_c331_a_tool_that_a_server_changes_while_it_is_asked_about_is_asked_about_again(
+    how, changed, note, notes
+):
+    """Whether the server tells of it or not; the question says so in plain words, and what is shown then runs once."""
+    server = liar("changes", approval=True, env={"NOTES": str(notes)})
+    await server.connect()
+    notes.with_name("notes.json").write_text("{}", encoding="utf-8")
+    agent = _agent(server, call("plain"))
+
+    @nb.flow
+    async def calling(ctx: nb.ToolContext) -> Any:
+        return await ctx.call(server.tools["plain"])
+
+    if how == "generate":
+        response = await agent.generate("Go")
+        first = response.interrupts[0]
+    else:
+        run = agent.run("Go") if how == "run" else calling.run()
+        await run.settled()
+        first = run.interrupts[0]
+    assert "changed" not in first.note
+    notes.with_name("notes.json").write_text(json.dumps(changed), encoding="utf-8")
+    if how == "generate":
+        response = await agent.generate(
+            messages=json.loads(json.dumps(response.messages)),
+            tool_restarts=[nb.tool_restart(first)],
+        )
+        (asked,) = response.interrupts
+    else:
+        run.approve(first)
+        await until(lambda: run.interrupts != [] and run.interrupts[0].id != first.id)
+        (asked,) = run.interrupts
+    assert asked.note.startswith("Its server has changed this tool since this was shown")
+    assert note in asked.note
+    assert done(notes) == []
+    if how == "generate":
+        await agent.generate(messages=response.messages, tool_restarts=[nb.tool_restart(asked)])
+    else:
+        run.approve(asked)
+        await run
+    assert done(notes) == ["called {}"]
+    await server.aclose()
+
+
+@pytest.mark.parametrize("what", ["dropped", "gone"])
+async def test_an_approved_tool_that_its_server_has_no_more_is_not_run(what, notes):
+    """The call fails and says so; also where the server cannot say what the tool is by now."""
+    server = liar("changes", approval=True, env={"NOTES": str(notes)}, connect_timeout=20)
+    run = _agent(server, call("plain")).run("Go")
+    await run.settled()
+    notes.with_name("notes.json").write_text(
+        '{"name": ""}' if what == "dropped" else "{", encoding="utf-8"
+    )
+    run.approve(run.interrupts[0])
+    await run
+    told = {"dropped": "There is no tool 'plain'", "gone": "was approved, and was not run"}
+    assert told[what] in _outputs(run)["plain"][0]
+    assert done(notes) == []
+    await server.aclose()
+
+
 # --- which tools
 
 
 async def test_names_are_chosen_and_prefixed(notes):
     """``include``, ``exclude`` and ``prefix``; a name that the server does not have is told."""
-    server = honest(notes, include=["*o*"], exclude=["look", "asks_*"], prefix="t_")
+    server = honest(notes, include=["*o*"], exclude=["look", "count", "sort", "join"], prefix="t_")
     async with server:
         assert sorted(server.tools) == ["t_drop", "t_environment", "t_grow", "t_order", "t_slow"]
+        assert (
+            repr(server)
+            == "<MCP server tester: 5 tools (t_drop, t_slow, t_order, t_environment, t_grow)>"
+        )
     with pytest.raises(ToolError, match="did you mean 'drop'"):
         await honest(notes, include=["dropp"]).connect()
 
@@ -287,12 +396,39 @@ async def test_tools_that_come_while_it_runs_are_there_in_the_next_turn(notes):
 async def test_a_tool_with_a_hostile_schema_is_left_out_and_the_others_stay():
     """Wrong, huge, leading out of itself, with a name that is none: each has its note."""
     async with liar("schemas") as server:
-        assert sorted(server.tools) == ["circle", "deep", "pattern", "plain", "untyped"]
-        assert len(server.notes) == 8
+        assert sorted(server.tools) == ["circle", "deep", "looks", "pattern", "plain", "untyped"]
+        assert len(server.notes) == 8 + 3
+        assert "8 left out" in repr(server)
         assert not any("\x1b" in note for note in server.notes)
         run = _agent(server, [call("pattern", a="a" * 5_000 + "!"), call("plain")]).run("Go")
         await run
         assert _outputs(run)["plain"] == ["fine"]
+
+
+async def test_a_pattern_that_is_not_searched_for_is_noted_and_holds_nothing_up():
+    """In an input, its result, and beside a secret: Python's ``re`` would take hours for each."""
+    async with liar("schemas") as server:
+        unchecked = [note for note in server.notes if note.startswith("looks: ")]
+        assert [note.partition(" is not checked")[0] for note in unchecked] == [
+            "looks: the pattern '(?=a)(a+)+$' of its input",
+            "looks: the pattern '(k+)+\\\\1$' of its input",
+            "looks: the pattern '(?=a)(a+)+$' of its result",
+        ]
+        secret = {"k" * 40 + "!": "pencil"}
+        run = _agent(server, call("looks", a="a" * 40 + "!", **secret)).run("Go")
+        await run
+        assert "aaa!" in _outputs(run)["looks"][0]
+        assert "pencil" not in repr(list(run.journal))
+
+
+async def test_parts_of_a_result_beyond_the_bound_are_left_out_and_counted():
+    """No model is made of them."""
+    async with liar("many parts") as server:
+        run = _agent(server, call("plain")).run("Go")
+        await run
+    (output,) = _outputs(run)["plain"]
+    assert output.count("{three}") == 200
+    assert output.endswith("[9,800 more parts were left out]")
 
 
 # --- servers that fail
@@ -303,7 +439,10 @@ async def test_a_tool_with_a_hostile_schema_is_left_out_and_the_others_stay():
     [
         ("lies", "lies", "does not fit its own schema: n: Should be a whole number"),
         ("no result", "plain", "answered with what is no result: content"),
+        ("giant", "plain", "answered with what cannot be read: Invalid JSON: number out of range"),
         ("flood", "plain", "a line of the server has more than 16,000,000 bytes"),
+        ("tiny parts", "plain", "a line of the server has more than 100,000 values"),
+        ("tiny data", "plain", "a line of the server has more than 100,000 values"),
     ],
 )
 async def test_what_is_wrong_fails_that_call_alone(how, tool, told):
@@ -376,6 +515,32 @@ async def test_a_server_that_hangs_is_given_up_and_told_so(notes):
     await server.aclose()
 
 
+async def test_progress_without_an_end_does_not_hold_a_call_forever():
+    """Each word of a server extends its time, up to ``max_total_timeout`` seconds of its own."""
+    server = liar("progresses", timeout=20, max_total_timeout=1)
+    heard: list[Any] = []
+    run = _agent(server, call("plain")).run("Go")
+    run.subscribe(lambda event: heard.append(event) if event.type == "progressed" else None)
+    await run
+    told = run.calls["plain"][0].output
+    assert "gave no result in 1 second" in told
+    assert "max_total_timeout=" in told
+    assert len(heard) > 1
+    await server.aclose()
+
+
+async def test_waiting_for_a_person_is_no_time_of_the_server(notes):
+    """Neither ``timeout`` nor ``max_total_timeout`` goes on while a question of the server is open."""
+    server = liar("waits", env={"NOTES": str(notes)}, timeout=1, max_total_timeout=1)
+    run = _agent(server, call("plain")).run("Go")
+    await run.settled()
+    await asyncio.sleep(1.2)
+    run.respond(run.interrupts[0], {"size": 3})
+    await run
+    assert not run.calls["plain"][0].error
+    await server.aclose()
+
+
 async def test_a_cancelled_run_cancels_the_servers_request(notes):
     """The server hears it, and stays for other runs."""
     server = honest(notes)
@@ -389,6 +554,8 @@ async def test_a_cancelled_run_cancels_the_servers_request(notes):
 
 async def test_a_server_that_cannot_be_started_says_why(tmp_path):
     """No such program, a program that is no server, one that says nothing."""
+    with pytest.raises(McpError, match=r"ended before it was connected.*speaks MCP on its input"):
+        await nb.mcp("python3 -c print(1)").connect()
     with pytest.raises(McpError, match="no program 'no-such-program'"):
         await nb.mcp("no-such-program --flag").connect()
     with pytest.raises(McpError, match=r"No such file or directory|can't open file"):
@@ -478,6 +645,7 @@ def test_a_config_is_taken_as_people_have_it(tmp_path):
         ({"type": "sse", "url": "https://x"}, {}, "streamable HTTP"),
         ("npx server", {"env": {"N": 1}}, "dict of texts"),
         ("npx server", {"timeout": 0}, "above 0"),
+        ("npx server", {"max_total_timeout": -1}, "above 0"),
         ("npx server", {"include": "look"}, "list of names"),
         ("npx server", {"approval": "yes"}, "True, False or a condition"),
     ],
@@ -552,6 +720,85 @@ async def test_a_list_of_tools_without_an_end_costs_no_more_than_a_long_one(capl
             assert any("beyond 1,000 tools" in note for note in server.notes)
             assert len(server.notes) <= 1_001
         assert len(caplog.records) <= 30
+
+
+def _plain(status: str, body: str, kind: str = "text/plain") -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n{body}".encode()
+
+
+ERROR = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No such tenant"}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            _plain("405 Method Not Allowed", ""),
+            r"no such server at this URL \(HTTP 405.*old transport.*/sse",
+        ),
+        (
+            _plain("404 Not Found", "not here"),
+            r"no such server at this URL \(HTTP 404: not here\).*/mcp",
+        ),
+        (_plain("200 OK", "<p>", "text/html"), r"no MCP server \(.*text/html\).*streamable HTTP"),
+        (_plain("500 Oops", "no disk"), r"was reached and refuses \(HTTP 500\): no disk"),
+        (
+            _plain("400 Bad", ERROR, "application/json"),
+            r"reached and refuses \(HTTP 400\): No such tenant",
+        ),
+        (_plain("403 No", ""), r"refuses what it was sent \(HTTP 403\).*headers="),
+        (b"", "was reached, and hung up .*may be starting, busy"),
+        (None, r"did not answer for 1 seconds \(nb\.mcp\(…, connect_timeout=…\)"),
+    ],
+)
+async def test_a_server_by_http_that_refuses_says_what_to_do(answer, told):
+    """It was reached: what it said stands there, and whether the URL, the credentials or the time is the matter."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if answer is None:
+            await reader.read()
+        else:
+            writer.write(answer)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    seconds = 1 if answer is None else 20
+    server = nb.mcp(f"http://127.0.0.1:{port}/sse", name="other", connect_timeout=seconds)
+    with pytest.raises(McpError, match=told) as refused:
+        await server.connect()
+    assert "cannot be reached" not in str(refused.value)
+    await server.aclose()
+    listening.close()
+
+
+async def test_a_server_that_is_not_there_cannot_be_reached():
+    """Nobody listens at that port, which is another matter than a refusal."""
+    with pytest.raises(McpError, match=r"cannot be reached \(.*does it run, and is its URL right"):
+        await nb.mcp(f"http://127.0.0.1:{free_port()}/mcp").connect()
+
+
+@pytest.mark.parametrize(
+    ("logged", "line"),
+    [
+        ('"plain"', "info: plain"),
+        ('{"msg": "as FastMCP says it", "extra": null}', "info: as FastMCP says it"),
+        ('{"msg": "with more", "extra": {"rows": 3}}', 'info: with more {"rows": 3}'),
+        ('{"message": "other", "rows": 3}', 'info: other {"rows": 3}'),
+        ('{"rows": 3}', 'info: {"rows": 3}'),
+        ("[1]", "info: [1]"),
+    ],
+)
+async def test_what_a_server_logs_is_read_as_a_line(logged, line):
+    """Libraries send the message in an object, with what comes beside it."""
+    server = liar("logs", env={"LOGGED": logged})
+    run = _agent(server, call("plain")).run("Go")
+    await run
+    (finished,) = [event for event in run.journal if event.type == "tool_finished"]
+    assert finished.printed == f"{line}\n"
+    await server.aclose()
 
 
 async def test_a_packed_answer_of_a_server_is_not_unpacked():

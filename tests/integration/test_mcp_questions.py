@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import nbagent as nb
 from nbagent.core.base.model import Finished, TextDelta
 from nbagent.notebook.render import facts
 from tests.integration import install_mcp_servers
-from tests.integration.mcp_servers import done, everything, honest, liar, pids
+from tests.integration.mcp_servers import done, everything, honest, liar, lives, pids
 from tests.integration.mcp_worker import agent_of
 from tests.until import until
 
@@ -164,25 +163,24 @@ async def test_what_a_server_asks_a_model_is_shown_whole_before():
     assert "OBEY" in asked.metadata["message"]
 
 
+def _worker(how: str, tmp_path: Path, notes: Path) -> subprocess.Popen[str]:
+    """A process that starts a run and waits where the server asks."""
+    command = ["-m", "tests.integration.mcp_worker", how, str(tmp_path / "runs.db"), str(notes)]
+    return subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def _id_of(worker: subprocess.Popen[str]) -> str:
+    """The id of its run, once that waits."""
+    assert worker.stdout is not None
+    return worker.stdout.readline().strip()
+
+
 def _killed(how: str, tmp_path: Path, notes: Path) -> str:
     """The id of a run whose process was killed while the server's question was open."""
-    command = ["-m", "tests.integration.mcp_worker", how, str(tmp_path / "runs.db"), str(notes)]
-    with subprocess.Popen(
-        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as worker:
-        assert worker.stdout is not None
-        run_id = worker.stdout.readline().strip()
-        worker.send_signal(signal.SIGKILL)
+    with _worker(how, tmp_path, notes) as worker:
+        run_id = _id_of(worker)
+        worker.kill()
     return run_id
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")
-    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 SCRIPT = """
@@ -209,26 +207,64 @@ async def test_a_script_that_closes_nothing_says_nothing_and_leaves_no_process(h
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: ASYNC221
     assert (ended.stdout, ended.stderr) == ("done\n", "")
     assert len(pids(notes)) == 1
-    await until(lambda: not any(map(_lives, pids(notes))))
+    await until(lambda: not any(map(lives, pids(notes))))
 
 
-async def test_c197_an_answer_to_a_server_that_is_gone_sends_nothing_again(tmp_path, notes):
-    """It waited in the middle of its call when the process was killed: nobody knows what it came to."""
-    run_id = _killed("waits", tmp_path, notes)
-    await until(lambda: not any(map(_lives, pids(notes))))
+@pytest.mark.parametrize("child", ["plain", "stubborn"])
+@pytest.mark.parametrize("how", ["leaves", "is killed", "closed", "kernel killed"])
+async def test_what_a_server_has_started_ends_with_it(how, child, tmp_path, notes, monkeypatch):
+    """However it ends: by itself, killed, closed, or with the kernel; also what does not heed SIGTERM."""
+    if how == "kernel killed":
+        monkeypatch.setenv("CHILD", child)
+        _killed("waits", tmp_path, notes)
+    else:
+        server = liar(how, env={"NOTES": str(notes), "CHILD": child})
+        await server.connect()
+        await until(lambda: pids(notes, "child") != [])
+        if how != "closed":
+            run = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server]).run("Go")
+            await run
+            assert "it is gone" in _output(run)
+            first = [pids(notes)[0], pids(notes, "child")[0]]  # the next turn starts another one
+            await until(lambda: not any(map(lives, first)))
+        await server.aclose()
+    assert pids(notes, "child")
+    await until(lambda: not any(map(lives, [*pids(notes), *pids(notes, "child")])))
+
+
+@pytest.mark.parametrize("how", ["opened", "answered", "watched"])
+async def test_c197_a_question_of_a_server_that_is_gone_is_withdrawn(how, tmp_path, notes):
+    """It waited in the middle of its call when the process was killed: nobody knows what it came to.
+
+    Nobody is asked any more; an answer that comes first is taken, and sends nothing again.
+    """
+    store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = agent_of("waits", notes, nb.ScriptedModel(["done"]))
-    run = await nb.open_run(run_id, agent=agent, store=nb.SQLiteStore(tmp_path / "runs.db"))
-    await run.settled()
-    run.respond(run.interrupts[0], {"size": 3})
-    await run
-    assert "nobody knows what it came to, and it is not sent again" in _output(run)
+    with _worker("waits", tmp_path, notes) as worker:
+        run_id = _id_of(worker)
+        first = pids(notes)
+        if how == "watched":
+            run = await nb.open_run(run_id, agent=agent, store=store)
+            await run.settled()
+            assert len(run.interrupts) == 1
+        worker.kill()
+    await until(lambda: not any(map(lives, first)))
+    if how != "watched":
+        run = await nb.open_run(run_id, agent=agent, store=store)
+    if how == "answered":
+        run.respond(run.interrupts[0], {"size": 3})
+    await until(lambda: run.status == "completed")
+    assert run.interrupts == []
+    assert run.calls["plain"][0].error
+    told = "not sent again" if how == "answered" else "The question is withdrawn"
+    assert told in _output(run)
     assert done(notes) == ["asked"]
 
 
 async def test_c198_an_answer_before_the_result_survives_the_process(tmp_path, notes):
     """The server keeps nothing between its question and the answer, so another process goes on."""
     run_id = _killed("order", tmp_path, notes)
-    await until(lambda: not any(map(_lives, pids(notes))))
+    await until(lambda: not any(map(lives, pids(notes))))
     agent = agent_of("order", notes, nb.ScriptedModel(["done"]))
     run = await nb.open_run(run_id, agent=agent, store=nb.SQLiteStore(tmp_path / "runs.db"))
     await run.settled()
@@ -250,6 +286,19 @@ async def test_step_by_step_a_question_before_the_result_is_answered_in_the_hist
     )
     assert response.text == "done"
     assert done(notes) == ["order 3"]
+    await server.aclose()
+
+
+async def test_step_by_step_a_question_in_the_middle_of_a_call_is_not_asked(notes):
+    """``generate`` ends where it asks, and the server does not wait so long: the call fails at once, and says so."""
+    server = liar("waits", env={"NOTES": str(notes)})
+    agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server])
+    response = await agent.generate("Go")
+    assert response.interrupts == []
+    (result,) = response.messages[-2]["content"]
+    assert result["error"]
+    assert "asked a question in the middle of this call ('Which size?')" in result["output"]
+    assert "agent.run(" in result["output"]
     await server.aclose()
 
 

@@ -30,8 +30,7 @@ from nbagent.core.base.model import (
     ToolSpec,
     Usage,
 )
-from nbagent.models.openai.model import OpenAIModel
-from nbagent.models.openai.send import is_lean
+from nbagent.models.openai.exchange import is_lean
 from nbagent.models.resolve import resolve
 from tests.integration.chat_server import ChatServer, Refuse, Reply
 
@@ -39,7 +38,7 @@ ADD = ToolSpec("add", "Add two numbers", {"type": "object", "properties": {}})
 HELLO = [user("hello")]
 
 
-class Quick(OpenAIModel):
+class Quick(nb.OpenAIModel):
     """Repeats a broken stream without waiting."""
 
     async def _wait(self, attempt: int) -> None:
@@ -50,7 +49,7 @@ def model_at(server: ChatServer, **settings: Any) -> Quick:
     return Quick("test-model", base_url=server.url, **settings)
 
 
-async def ask(model: OpenAIModel, request: Request) -> list[ModelDelta]:
+async def ask(model: nb.OpenAIModel, request: Request) -> list[ModelDelta]:
     async with aclosing(model.stream(request)) as deltas:
         return [delta async for delta in deltas]
 
@@ -258,7 +257,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     """A refused connection names the base_url."""
     with ChatServer() as server:
         url = server.url
-    async with OpenAIModel("m", base_url=url, max_retries=0) as model:
+    async with nb.OpenAIModel("m", base_url=url, max_retries=0) as model:
         with pytest.raises(ModelError, match=url):
             await ask(model, Request(HELLO))
 
@@ -398,7 +397,7 @@ def test_a_client_of_ones_own_says_that_it_belongs_to_another_loop() -> None:
         client = openai.AsyncOpenAI(
             base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
         )
-        model = OpenAIModel("m", client=client)
+        model = nb.OpenAIModel("m", client=client)
         asyncio.run(ask(model, Request(HELLO)))
         with pytest.raises(ModelConfigError, match="another event loop"):
             asyncio.run(ask(model, Request(HELLO)))
@@ -418,10 +417,10 @@ async def test_a_client_of_ones_own_is_used_and_left_open() -> None:
             )
 
         async with make() as client:
-            async with OpenAIModel("m", client=client) as model:
+            async with nb.OpenAIModel("m", client=client) as model:
                 await ask(model, Request(HELLO))
             assert not client.is_closed()
-        async with OpenAIModel("m", client=make) as model:
+        async with nb.OpenAIModel("m", client=make) as model:
             await ask(model, Request(HELLO))
         assert [seen.headers["authorization"] for seen in server.requests] == ["Bearer mine"] * 2
 
@@ -444,7 +443,7 @@ async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> Non
             base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
         ) as client:
             for way, used in ((lean, client), ("typed", _NoPost(client))):
-                model = OpenAIModel("m", client=used, extra={"top_k": 3})
+                model = nb.OpenAIModel("m", client=used, extra={"top_k": 3})
                 answers[way] = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
         assert server.bodies[0] == server.bodies[1]
     assert text(answers["typed"]) == text(answers[lean]) == "hi"
@@ -464,7 +463,7 @@ async def test_azure_puts_the_model_into_the_url() -> None:
             http_client=openai.DefaultAsyncHttpxClient(),
         ) as client:
             with pytest.raises(ModelError, match="deployments/gpt/chat/completions"):
-                await ask(OpenAIModel("gpt", client=client), Request(HELLO))
+                await ask(nb.OpenAIModel("gpt", client=client), Request(HELLO))
 
 
 async def test_the_installed_client_takes_the_lean_way() -> None:
@@ -476,7 +475,7 @@ async def test_the_installed_client_takes_the_lean_way() -> None:
         ) as client:
             assert is_lean(client)
             client._process_response_data = lambda **data: typed.append(data)
-            assert text(await ask(OpenAIModel("m", client=client), Request(HELLO))) == "x"
+            assert text(await ask(nb.OpenAIModel("m", client=client), Request(HELLO))) == "x"
         assert typed == []
         sent = server.requests[0]
     assert sent.headers["content-type"] == "application/json"
@@ -487,14 +486,44 @@ async def test_the_installed_client_takes_the_lean_way() -> None:
 def test_extra_cannot_replace_what_nbagent_sets(field: str) -> None:
     """A field of ours in extra is a mistake, told at once."""
     with pytest.raises(ModelConfigError, match=field):
-        OpenAIModel("m", extra={field: 1})
+        nb.OpenAIModel("m", extra={field: 1})
+
+
+IN_A_SCRIPT = """
+import sys, time
+import nbagent as nb
+
+agent = nb.Agent(nb.OpenAIModel("test", base_url=sys.argv[1], api_key="k"))
+
+@agent.tool(approval=True)
+def pay(amount: int) -> str:
+    return "paid"
+
+run = agent.run("Go")
+while run.status == "running":
+    time.sleep(0.01)
+print(run.status)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [(Reply("Done."), "completed"), (Reply(calls=[("pay", {"amount": 1})]), "interrupted")],
+    ids=["ended", "paused"],
+)
+def test_a_script_leaves_no_connection_open_at_its_end(reply: Reply, status: str) -> None:
+    """A run with no loop of its caller's lives on the private one, which closes its connections with the process."""
+    with ChatServer([reply]) as server:
+        command = [sys.executable, "-W", "always::ResourceWarning", "-c", IN_A_SCRIPT, server.url]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (ran.stdout, ran.stderr) == (f"{status}\n", "")
 
 
 def test_importing_models_does_not_load_the_client() -> None:
     """Importing stays cheap: the client alone takes 0.6 s."""
     code = (
         "import sys, nbagent.models.resolve as m, nbagent.models.openai.model, "
-        "nbagent.models.openai.send, nbagent.models.scripted, nbagent.models.demo.model; m.resolve('gpt-5'); m.resolve('demo'); "
+        "nbagent.models.openai.exchange, nbagent.models.scripted, nbagent.models.demo.model; m.resolve('gpt-5'); m.resolve('demo'); "
         "print([n for n in ('openai', 'httpx2', 'httpx', 'anyio', 'IPython') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError, ModelError, UsageError
+from nbagent.core.base.events import parse
 from nbagent.core.base.messages import Message, message, text_part, user
 from nbagent.core.base.model import (
     Citation,
@@ -29,8 +30,7 @@ from nbagent.core.base.model import (
     ToolSpec,
     Usage,
 )
-from nbagent.models.openai.model import OpenAIModel
-from nbagent.models.openai.responses.parse import ResponsesParser
+from nbagent.models.openai.responses import ResponsesParser
 from tests.integration.chat_server import ChatServer
 from tests.integration.responses_server import Items, Refuse, Reply, ResponsesServer
 
@@ -39,11 +39,11 @@ ADD = ToolSpec("add", "Add two numbers", OPEN)
 HELLO = [user("hello")]
 
 
-def model_at(server: ChatServer, name: str = "o9-test", **settings: Any) -> OpenAIModel:
-    return OpenAIModel(name, base_url=server.url, **{"api": "responses", **settings})
+def model_at(server: ChatServer, name: str = "o9-test", **settings: Any) -> nb.OpenAIModel:
+    return nb.OpenAIModel(name, base_url=server.url, **{"api": "responses", **settings})
 
 
-async def ask(model: OpenAIModel, request: Request) -> list[ModelDelta]:
+async def ask(model: nb.OpenAIModel, request: Request) -> list[ModelDelta]:
     async with aclosing(model.stream(request)) as deltas:
         return [delta async for delta in deltas]
 
@@ -229,7 +229,7 @@ async def test_c177_a_history_of_one_api_goes_on_in_the_other_in_the_middle_of_a
     with servers[order[0]]([turn]) as one, servers[order[1]]([turn, Reply("Done.")]) as other:
         async with model_at(one, api=order[0]) as first, model_at(other, api=order[1]) as second:
 
-            def with_tools(model: OpenAIModel) -> nb.Agent:
+            def with_tools(model: nb.OpenAIModel) -> nb.Agent:
                 agent = nb.Agent(model, policy=[nb.review("*", editable=True)])
                 agent.add(nb.tool(name="pay")(pay))
                 agent.add(nb.tool(name="drop")(pay))
@@ -323,7 +323,7 @@ async def test_a_run_keeps_what_the_provider_ran() -> None:
         ("code_interpreter", "done", "1\n"),
     ]
     assert event.citations == ({"title": "Towers", "url": "https://example.org/towers"},)
-    assert type(event).model_validate_json(event.model_dump_json()) == event
+    assert parse(event.model_dump_json()) == event
 
 
 class Point(BaseModel):
@@ -502,13 +502,13 @@ def test_the_api_is_chosen_by_host_and_name_and_said_otherwise(
 ) -> None:
     """Data, which ``api=`` overrides."""
     monkeypatch.delenv("OPENAI_BASE_URL")
-    assert OpenAIModel(name, **settings)._api.name == api
+    assert nb.OpenAIModel(name, **settings)._api.name == api
 
 
 def test_an_api_that_is_none_is_refused() -> None:
     """At once, with those that are."""
     with pytest.raises(ModelConfigError, match="'auto', 'chat' or 'responses'"):
-        OpenAIModel("m", api="completions")  # type: ignore[arg-type]
+        nb.OpenAIModel("m", api="completions")  # type: ignore[arg-type]
 
 
 class _NoPost:
@@ -528,7 +528,7 @@ async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> Non
             base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
         ) as client:
             for used in (client, _NoPost(client)):
-                model = OpenAIModel("o9", client=used, api="responses")
+                model = nb.OpenAIModel("o9", client=used, api="responses")
                 deltas = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
                 answers.append((joined(deltas, TextDelta), calls(deltas), deltas[-1]))
         assert server.bodies[0] == server.bodies[1]
@@ -608,7 +608,7 @@ def test_bytes_may_come_in_any_pieces() -> None:
 )
 def test_what_is_no_event_of_the_api_breaks_the_stream_and_nothing_else(event: Any) -> None:
     """It is told in words, and not by what it did to the code."""
-    from nbagent.models.openai.bounds import BrokenStream  # noqa: PLC0415
+    from nbagent.models.openai.stream import BrokenStream  # noqa: PLC0415
 
     with pytest.raises(BrokenStream):
         ResponsesParser("p").chunk(event)
@@ -679,7 +679,7 @@ async def test_c176_a_hosted_tool_that_is_denied_is_not_offered(policy: Any, sen
             outer = nb.Agent(
                 nb.ScriptedModel([nb.ScriptedModel.call("inner", prompt="go"), "done"]),
                 tools=[inner.as_tool()],
-                policy=[nb.allow("inner"), *policy, nb.deny("nothing_*")],
+                policy=[nb.allow("inner"), *policy, nb.deny("inne[r]")],
             )
             await outer.run("go", attended=False)
         offered = [[tool["type"] for tool in body.get("tools", ())] for body in server.bodies]

@@ -176,6 +176,24 @@ def test_a_form_is_answered_and_the_run_goes_on(page: Page, way: str) -> None:
     assert page.kernel.must_run("print(ran)") == "[5]\n"
 
 
+SLOW_STORE = """
+class SlowStore:
+    def __init__(self): self._kept = nb.MemoryStore()
+    def append(self, *event): self._kept.append(*event)
+    def read(self, *which): return self._kept.read(*which)
+"""
+
+
+def test_a_form_is_answered_where_a_store_is_written_by_a_thread(page: Page) -> None:
+    """A store that may wait is written by a thread, which tells the card: its patches reach the page."""
+    page.kernel.must_run(SLOW_STORE)
+    page.start(RUN.replace('"all done"', '"all done", store=SlowStore()'))
+    card = page.card()
+    interrupt = page.question(card)
+    assert page.receipt(card, page.press(card, interrupt))["ok"]
+    page.status(card, "completed")
+
+
 def test_what_is_no_answer_never_approves(newest: Page) -> None:
     """Malformed presses get a receipt with an error, and the question stays open (C80)."""
     newest.kernel.must_run("ran.clear()")

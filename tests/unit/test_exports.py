@@ -92,6 +92,23 @@ def test_importing_nbagent_loads_nothing_heavy():
     assert ran.stdout.strip() == "[]"
 
 
+def test_importing_nbagent_loads_what_is_asked_for_and_no_more():
+    """A notebook's first cell waits for nothing: the names come when they are used, typed all the same."""
+    code = "import sys, nbagent; print(sorted(n for n in sys.modules if n.startswith('nbagent')), 'pydantic' in sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    few = [
+        "nbagent",
+        "nbagent.core",
+        "nbagent.core.base",
+        "nbagent.core.base.controls",
+        "nbagent.core.base.errors",
+        "nbagent.core.hooks",
+    ]
+    assert ran.stdout.strip() == f"{few} False"
+
+
 def test_a_scripted_conversation_needs_no_client():
     """Tests and notebooks on the double never load openai."""
     code = (
@@ -131,6 +148,7 @@ def test_importing_nbagent_builds_no_validator():
     """A model is built when it is first used: one that isn't deferred costs an import 15 ms."""
     code = (
         "import nbagent, pydantic\n"
+        "nbagent.Agent\n"
         "def below(c): return [c, *(d for s in c.__subclasses__() for d in below(s))]\n"
         "ours = [c for c in below(pydantic.BaseModel) if c.__module__.startswith('nbagent')]\n"
         "print(len(ours) > 10, [c.__name__ for c in ours if c.__pydantic_complete__])"

@@ -1,21 +1,29 @@
-"""Control characters in a text of others: never raw where it may reach a terminal."""
+"""Control characters in a text of others: never raw in what leaves, be it a terminal, a log, a name, a page or a file.
+
+``escaped`` is for what is read as text of Python: reprs, errors, logs, terminals. ``without_controls`` is for what a
+person reads as prose, on a page and in an exported document; it leaves what scripts and emoji need to be written.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
-_CONTROLS = re.compile(
-    "["
+_Class = TypeVar("_Class", bound=type)
+
+CONTROLS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls but tab and newline
     "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"  # invisible, or turning the direction
     "\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0001\U000e0020-\U000e007f"
     "\ud800-\udfff"  # half characters
-    "]"
 )
-"""Unicode's categories Cc, Cf, Cs, Zl and Zp, but tab and newline."""
+"""Unicode's categories Cc, Cf, Cs, Zl and Zp, but tab and newline: the inside of a pattern's brackets."""
+_CONTROLS = re.compile(f"[{CONTROLS}]")
 
 _BLOCKS = [
     *((0x0, 0x1000), (0x1800, 0x2100), (0xD800, 0xE000), (0xFE00, 0x11100)),
@@ -34,3 +42,64 @@ def _written() -> dict[int, str]:
     """How each of them is written; made when one is first met."""
     every = [chr(code) for first, end in _BLOCKS for code in range(first, end)]
     return {ord(c): c.encode("unicode_escape").decode() for c in every if _CONTROLS.match(c)}
+
+
+_PROSE = re.compile("[\n\t -~\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\U0010ffff]*+")
+"""Text of nothing but tab, newline, and what is no control, half character, separator or turn of direction."""
+
+
+def without_controls(text: str) -> str:
+    """The text with ``⟨U+001B⟩`` for each character that moves, colors, ends or turns what stands around it.
+
+    Line breaks of any kind are newlines. Joiners, marks and other invisible letters stay: scripts and emoji need them.
+    """
+    if _PROSE.fullmatch(text) is not None:
+        return text
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_signs())
+
+
+def json_without_controls(text: str) -> str:
+    """A JSON document in which the same characters are written by their code, as JSON has it: it reads as the same."""
+    return text if _PROSE.fullmatch(text) is not None else text.translate(_json_signs())
+
+
+@cache
+def _signs() -> dict[int, str]:
+    return {code: f"⟨U+{code:04X}⟩" for code in _codes()}
+
+
+@cache
+def _json_signs() -> dict[int, str]:
+    return {code: f"\\u{code:04x}" for code in _codes()}
+
+
+def _codes() -> list[int]:
+    codes = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F))
+    codes += (*range(0x2066, 0x206A), *range(0xD800, 0xE000))
+    return [code for code in codes if chr(code) not in "\t\n"]
+
+
+def escaped_repr(cls: _Class) -> _Class:
+    """A class whose repr holds those of values of others, which may say anything."""
+    made: Callable[..., str] = cls.__repr__
+
+    def __repr__(self: object) -> str:  # noqa: N807 - it becomes the class's own
+        return escaped(made(self))
+
+    cls.__repr__ = __repr__  # type: ignore[assignment]  # a class decorator sets it
+    return cls
+
+
+class _Log(logging.Filter):
+    """Has each record say what it says without controls, and the traceback that comes with it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        said = record.getMessage()
+        if (plain := escaped(said)) != said:
+            record.msg, record.args = plain, ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = escaped(logging.Formatter().formatException(record.exc_info))
+        return True
+
+
+logging.getLogger("nbagent").addFilter(_Log())

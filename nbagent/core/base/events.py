@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar, dataclass_transform
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
 from .errors import StoreError
 from .files import Said
+from .foreign import MAX_EVENT_PARTS, counted, parts_of, read_by
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
-from .messages import FrozenDict, check_depth, dumps, written_out
+from .messages import check_depth, dumps, written_out
+
+T = TypeVar("T")
 
 FORMAT_VERSION = 2
 """Of the journal; a newer one is refused, an older one is migrated."""
@@ -44,11 +43,55 @@ class _KeptAsGiven:
 Input: TypeAlias = Annotated[dict[str, Any], _KeptAsGiven()]
 """A JSON object that is kept as it is given, and not copied: several events tell of the same input."""
 
+_CONFIG = ConfigDict(extra="forbid", defer_build=True)
 
-class Event(BaseModel):
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+def _made(kind: type[T]) -> type[T]:
+    """An event that the engine makes by the thousand, of values that it has checked before."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+def _checked(kind: type[T]) -> type[T]:
+    """An event that holds values of people and of their code: pydantic checks them when it is made."""
+    decorate: Any = checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+    made: type[T] = decorate(kind)
+    return made
+
+
+class _Told:
+    """A part of a journal, with the names that people know from pydantic's models."""
+
+    __slots__ = ()
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """All of it as plain data."""
+        plain: dict[str, Any] = _serializer(type(self)).to_python(self, **options)
+        return plain
+
+    def model_dump_json(self, **options: Any) -> str:
+        """All of it as JSON; ``dump`` gives an event as a store keeps it."""
+        text: str = _serializer(type(self)).to_json(self, **options).decode()
+        return text
+
+    def model_copy(self, *, update: dict[str, Any]) -> Self:
+        """The same with these fields changed."""
+        made: Self = replace(self, **update)  # type: ignore[type-var]
+        return made
+
+
+class _Encoded(_Told):
+    """Has room for its own JSON, from the check whether it can be kept until it is stored."""
+
+    __slots__ = ("_data",)
+
+
+@_made
+class Event(_Encoded):
     """Something that happened; ``at`` is Unix time in seconds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    __pydantic_config__ = _CONFIG
     at: float
     scope: tuple[str, ...] = ()
 
@@ -56,6 +99,7 @@ class Event(BaseModel):
 AnswerForm: TypeAlias = Literal["text", "json", "value"]
 
 
+@_checked
 class RunStarted(Event):
     """A run began with this history; its last message is the prompt."""
 
@@ -75,6 +119,7 @@ class RunStarted(Event):
     """What the model is to end with: a text, JSON, or JSON as the ``value`` of an object."""
 
 
+@_checked
 class RunQueued(Event):
     """A run was asked for that begins, with ``RunStarted``, once the run before it has ended."""
 
@@ -96,13 +141,14 @@ class RunQueued(Event):
         return self.text if self.content is None else self.content
 
 
-class CallRequested(BaseModel):
+@_made
+class CallRequested(_Told):
     """One tool call of a model response; ``raw`` is the arguments' text where it was no JSON object."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    __pydantic_config__ = _CONFIG
     id: str
     name: str
-    input: Input
+    input: dict[str, Any]
     raw: str | None = None
     final: bool = False
     """Whether the tool's answer ends the run."""
@@ -112,10 +158,10 @@ class CallRequested(BaseModel):
     """What the response's provider wants back with this call."""
 
 
-class HostedRan(BaseModel):
+@_checked
+class HostedRan(_Told):
     """One call of a hosted tool, which the model's provider ran within its response."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     name: str
     input: Input
     status: Literal["running", "done", "failed"] = "done"
@@ -127,6 +173,7 @@ class HostedRan(BaseModel):
     """What it made, as file parts."""
 
 
+@_made
 class ModelResponded(Event):
     """The model answered: text, calls, or both."""
 
@@ -152,6 +199,7 @@ class ModelResponded(Event):
     """What its text refers to, each with a ``title``, and a ``url`` where it has one."""
 
 
+@_checked
 class OutputRefused(Event):
     """The model's last text is no answer of the wanted type; the model is told why."""
 
@@ -162,6 +210,7 @@ class OutputRefused(Event):
     """Whether asking again may help: what was cut off at a limit is cut off again."""
 
 
+@_made
 class ToolStarted(Event):
     """The claim to run a body: written before it runs, so that nobody runs it twice."""
 
@@ -170,12 +219,13 @@ class ToolStarted(Event):
     attempt: int
     owner: str
     """Host, process id and process start of who runs it."""
-    input: Input
+    input: dict[str, Any]
     """What the body gets: the input as proposed, or as the person changed it."""
     verdict: str | None = None
     """The rule that let it run, where one was asked."""
 
 
+@_checked
 class BodyCalled(Event):
     """A body started a run of an agent, or called a tool: a call of its own; ``scope`` leads to the body's."""
 
@@ -183,9 +233,10 @@ class BodyCalled(Event):
     call_id: str
     name: str
     """The agent's or the tool's."""
-    input: Input
+    input: dict[str, Any]
 
 
+@_checked
 class StepFinished(Event):
     """A named step inside a body has its value, which a later attempt takes instead of repeating it."""
 
@@ -199,6 +250,7 @@ class StepFinished(Event):
     """How long it took."""
 
 
+@_made
 class ToolFinished(Event):
     """A call has its result."""
 
@@ -208,7 +260,7 @@ class ToolFinished(Event):
     """What the model is told, as JSON."""
     error: bool = False
     printed: str = ""
-    displays: list[dict[str, Any]] = Field(default_factory=list)
+    displays: list[dict[str, Any]] = field(default_factory=list)
     """Mime bundles the tool displayed while it ran."""
     display: dict[str, Any] | None = None
     """Mime bundle of the result itself, where it shows richer than its JSON."""
@@ -218,6 +270,7 @@ class ToolFinished(Event):
     """File parts of the result, which the model is to see and the person does: shown, and kept, once."""
 
 
+@_checked
 class Interrupted(Event):
     """A call waits."""
 
@@ -229,7 +282,7 @@ class Interrupted(Event):
     expects: Expects
     input: Input
     """What is shown, and what an approval covers."""
-    entered: dict[str, Any] | None = None
+    entered: Input | None = None
     """The input as the call came to the middleware, where that made another of it."""
     metadata: Any = None
     state: Any = None
@@ -259,7 +312,7 @@ class Interrupted(Event):
     asking: Input | None = None
     """The inputs that ask, by name, of a body that paused without metadata."""
     printed: str = ""
-    displays: list[dict[str, Any]] = Field(default_factory=list)
+    displays: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def asker(self) -> Asker:
@@ -276,6 +329,7 @@ def question_digest(event: Interrupted) -> str:
     return digest_of(event.tool_name, event.metadata, event.reply_schema)
 
 
+@_checked
 class MessageQueued(Event):
     """A person wrote a message that is sent after the open turn's results."""
 
@@ -293,6 +347,7 @@ class MessageQueued(Event):
         return self.text if self.content is None else self.content
 
 
+@_checked
 class Resolved(Event):
     """An interrupt has its one answer."""
 
@@ -316,6 +371,7 @@ class Resolved(Event):
         return self.remembers if said in ("input_in_run", "tool_in_run") else None
 
 
+@_checked
 class RunCompleted(Event):
     """The run ended well; ``text`` is the final answer, ``output`` its typed form where asked for."""
 
@@ -324,6 +380,7 @@ class RunCompleted(Event):
     output: Any = None
 
 
+@_checked
 class RunFailed(Event):
     """The run could not go on."""
 
@@ -335,6 +392,7 @@ class RunFailed(Event):
     """The process it failed in, whose own bodies have ended by then."""
 
 
+@_checked
 class RunRetried(Event):
     """A run that had failed goes on from its last good state."""
 
@@ -346,6 +404,7 @@ class RunRetried(Event):
     """As in ``Resolved``."""
 
 
+@_checked
 class RunTaken(Event):
     """Another process drives the run from here on; what ran elsewhere has no say in it any more."""
 
@@ -361,6 +420,7 @@ class RunTaken(Event):
     """As in ``Resolved``."""
 
 
+@_checked
 class RunImported(Event):
     """All before came in a document: nothing in it counts as approved here."""
 
@@ -369,6 +429,7 @@ class RunImported(Event):
     user: str = ""
 
 
+@_checked
 class RunCancelled(Event):
     """Somebody stopped the run; calls named here were still running and their results are discarded."""
 
@@ -399,59 +460,6 @@ StoredEvent: TypeAlias = (
     | RunCancelled
 )
 
-M = TypeVar("M", bound=BaseModel)
-_GIVEN: set[str] = set()
-
-
-def made(kind: type[M], **fields: Any) -> M:
-    """An event, slim from the start, of values that the engine made: nothing of them is validated.
-
-    A field that is left out has its default; one with a default factory must be given.
-    """
-    event = object.__new__(kind)
-    for name, default in _defaults(kind):
-        _set(event, name, fields.get(name, default))
-    _set(event, "__pydantic_fields_set__", _GIVEN)
-    _set(event, "__pydantic_extra__", None)
-    _set(event, "__pydantic_private__", None)
-    return event
-
-
-@cache
-def _defaults(kind: type[BaseModel]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, field.default) for name, field in kind.model_fields.items())
-
-
-def slim(event: M) -> M:
-    """A copy of the event in a third of the memory, to be kept by the thousand.
-
-    Objects that get their attributes one by one share one table of names, which pydantic's don't, and
-    have no dict of their own until somebody asks for it, as whoever writes them as JSON does; and nobody
-    asks which of the fields were given, the set of which takes more than the fields do.
-    """
-    slimmed = object.__new__(type(event))
-    for name, value in vars(event).items():
-        _set(slimmed, name, value if type(value) in _PLAIN else _slim(value))
-    _set(slimmed, "__pydantic_fields_set__", _GIVEN)
-    _set(slimmed, "__pydantic_extra__", None)
-    _set(slimmed, "__pydantic_private__", None)
-    return slimmed
-
-
-def _slim(value: Any) -> Any:
-    if type(value) is tuple:
-        return tuple(map(_slim, value))
-    return slim(value) if isinstance(value, BaseModel) else value
-
-
-_PLAIN = (str, type(None), int, float, bool, dict, FrozenDict)
-_set = object.__setattr__
-
-for _kind in (*get_args(StoredEvent), CallRequested, HostedRan):
-    _first = object.__new__(_kind)  # a class learns its names from its first few objects alone
-    for _name in _kind.model_fields:
-        _set(_first, _name, None)
-
 AnyEvent: TypeAlias = Annotated[StoredEvent, Field(discriminator="type")]
 
 
@@ -479,10 +487,14 @@ def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
         StoreError: a newer nbagent wrote it, or it is no event.
     """
     _check_version(version)
+    try:
+        counted(data, MAX_EVENT_PARTS)
+    except ValueError as error:
+        raise StoreError(f"the journal holds an event that cannot be read: {error}") from None
     if version < FORMAT_VERSION:
         data = _migrated(data, version)
     try:
-        event = slim(_adapter().validate_json(data))
+        event = read_by(_adapter().validate_json, data)
     except ValidationError as error:
         raise StoreError(f"the journal holds what is no event: {error}") from error
     if isinstance(event, RunQueued | RunStarted):
@@ -496,34 +508,76 @@ def dump(event: StoredEvent) -> str:
     Raises:
         ValueError: it holds a text that is no Unicode.
     """
+    return encoded(event).decode()
+
+
+def encoded(event: StoredEvent) -> bytes:
+    """``dump`` as UTF-8; what ``kept`` has encoded is not encoded again."""
+    data: bytes | None = getattr(event, "_data", None)
+    if data is not None:
+        return data
+    serializer = _serializer(type(event))
     if isinstance(event, RunQueued | RunStarted | Resolved):  # the version; a resolution's type
-        return event.model_dump_json(exclude_none=True)
-    text = event.model_dump_json(exclude_defaults=True)
-    return f'{{"type":"{event.type}",{text[1:]}'  # never empty: ``at`` has no default
+        whole: bytes = serializer.to_json(event, exclude_none=True)
+        return whole
+    text: bytes = serializer.to_json(event, exclude_defaults=True)
+    return b'{"type":"%s",%s' % (
+        event.type.encode(),
+        text[1:],
+    )  # never empty: ``at`` has no default
+
+
+def _serializer(kind: type[Any]) -> Any:
+    """What writes events of a kind; made late, as it costs what an import should not pay."""
+    found = _serializers.get(kind)
+    if found is None:
+        found = _serializers[kind] = TypeAdapter(kind).serializer
+    return found
+
+
+_serializers: dict[type[Any], Any] = {}
+
+
+def checked(kind: type[T], value: Any) -> T:
+    """An event of this kind from plain data.
+
+    Raises:
+        pydantic.ValidationError: it is none.
+    """
+    return TypeAdapter(kind).validate_python(value)
 
 
 def kept(event: StoredEvent) -> StoredEvent:
-    """A slim copy of the event as every journal can keep it and any later process read it.
+    """The event as every journal can keep it and any later process read it, encoded until ``stored``.
+
+    It is the same object, unless a text in it is no Unicode, which is written out.
 
     Raises:
         ValueError: there is no such; the message says why.
     """
     try:
-        text = dump(event)
+        data = encoded(event)
     except ValueError:
-        mended = written_out(event.model_dump())
-        event = type(event).model_validate(mended)
-        text = dump(event)
-    check_depth(text.encode(), _READABLE)
-    if len(text) > MAX_SIZE:
+        event = checked(type(event), written_out(event.model_dump()))
+        data = encoded(event)
+    check_depth(data, _READABLE)
+    if len(data) > MAX_SIZE:
         raise ValueError(
-            f"{event.type!r} has {len(text):,} characters; a journal keeps up to {MAX_SIZE:,} at once"
+            f"{event.type!r} has {len(data):,} bytes; a journal keeps up to {MAX_SIZE:,} at once"
         )
-    return slim(event)
+    if len(data) > MAX_EVENT_PARTS and parts_of(data, MAX_EVENT_PARTS) > MAX_EVENT_PARTS:
+        raise ValueError(f"{event.type!r} has more than {MAX_EVENT_PARTS:,} values")
+    object.__setattr__(event, "_data", data)
+    return event
+
+
+def stored(event: StoredEvent) -> None:
+    """Forget the encoding: the event is stored, or is not going to be."""
+    object.__setattr__(event, "_data", None)
 
 
 MAX_SIZE = 200_000_000
-"""Characters of one event; SQLite keeps a billion bytes in one row."""
+"""Bytes of one event; SQLite keeps a billion bytes in one row."""
 _READABLE = 200
 """Levels of lists and objects, the event itself included."""
 

@@ -91,6 +91,9 @@ Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
 or in every run of this agent object. A run is that of the outermost agent, with all that runs inside."""
 
 
+ASKS_OUTSIDE = "the server asks, and waits"
+"""The step of a body that asks for a program outside, which waits for the answer and ends with the body's process."""
+
 ASKED_AGAIN = (
     "This is asked again after it was approved: if the tool does not mean to, guard the question "
     "with `if not ctx.resumed:`."
@@ -99,6 +102,17 @@ ASKED_AGAIN = (
 
 SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
 """The note of an interrupt whose approval was for the tool as it was defined before."""
+
+INPUT_CHANGED = (
+    "What reaches the tool is not what was shown when this was approved, so it is asked again."
+)
+"""The note of an interrupt whose tool would get another input than a person let run."""
+
+TOOL_CHANGED = (
+    "Its server has changed this tool since this was shown (its description, its hints or its parameters), "
+    "so it is asked again."
+)
+"""What the note begins with of an interrupt whose approval was for a server's tool as it was before."""
 
 SECRET_GONE = "A secret is not kept, and it is not in this process (any more), so it is asked for."
 """The note of an interrupt that asks for a secret which was given before."""

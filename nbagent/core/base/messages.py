@@ -269,8 +269,11 @@ def check(messages: Sequence[Message]) -> None:
     for index, item in enumerate(messages):
         calls, results = getattr(item, "ids", None) or _ids(item)
         role = item["role"]
-        if calls or results:
-            _check_role(index, item)
+        if (calls and role != "assistant") or (results and role != "tool"):
+            raise MessagesError(
+                f"messages[{index}] is a {role} message: only the assistant calls tools, "
+                "and only tool messages hold results"
+            )
         answered = results if role == "tool" else []
         if answered != asked:
             raise MessagesError(
@@ -382,15 +385,6 @@ _READABLE = 201
 _SHORT = 4_000
 """Bytes that hold no number which Python does not read."""
 _TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
-
-
-def _check_role(index: int, item: Message) -> None:
-    role = item["role"]
-    if (role != "assistant" and calls_of(item)) or (role != "tool" and results_of(item)):
-        raise MessagesError(
-            f"messages[{index}] is a {role} message: only the assistant calls tools, "
-            "and only tool messages hold results"
-        )
 
 
 def canonical(value: Json) -> str:

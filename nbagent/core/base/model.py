@@ -60,11 +60,14 @@ class Usage:
     """Of the input tokens of a response, those put into the server's cache: some charge more for them."""
 
     def __post_init__(self) -> None:
+        counts = (self.input_tokens, self.output_tokens, self.cached, self.reasoning, self.written)
+        if self.cost is None and self.known_cost == 0.0 and _are_counts(counts):
+            return  # as nearly all are
         for name, unknown in _COUNTED.items():
             said = getattr(self, name)
             plain = (int, float) if "cost" in name else (int,)
             if said is unknown or (type(said) in plain and 0 <= said <= MOST):
-                continue  # as nearly all are
+                continue
             known = None if said is None else amount(said)
             if known is None and said is not None:
                 logger.warning("a model said that %s is %.80r: that is not counted", name, said)
@@ -74,8 +77,10 @@ class Usage:
             object.__setattr__(self, "known_cost", self.cost)
 
     def __add__(self, other: Usage) -> Usage:
-        if NOTHING in (self, other):
-            return other if self == NOTHING else self
+        if self is NOTHING or self == NOTHING:
+            return other
+        if other is NOTHING or other == NOTHING:
+            return self
         is_known = self.cost is not None and other.cost is not None
         known_cost = min(self.known_cost + other.known_cost, MOST)
         return Usage(
@@ -98,6 +103,11 @@ class Usage:
     def is_priced(self) -> bool:
         """Whether what all of it cost is known; nothing cost nothing."""
         return self.cost is not None or self == NOTHING
+
+
+def _are_counts(values: tuple[Any, ...]) -> bool:
+    """Whether all are whole numbers that can be counted."""
+    return all(type(value) is int and 0 <= value <= MOST for value in values)
 
 
 _COUNTED = {

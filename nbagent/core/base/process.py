@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import uuid
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,22 @@ _imported = int(time.time())
 
 def this_process() -> str:
     """This process: ``machine:pid:start:host``; the host's name is there for people alone."""
-    return _owner(os.getpid())  # by id, since a fork is another process
+    global _me  # noqa: PLW0603 - one word for each process
+    if not _me:
+        _me = _owner(os.getpid())
+    return _me
+
+
+_me = ""
+
+
+def _forget_me() -> None:
+    global _me  # noqa: PLW0603
+    _me = ""
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_me)  # a fork is another process
 
 
 def describe_process(word: str) -> str:
@@ -39,7 +54,6 @@ def has_ended(word: str) -> bool | None:
     return None if now is None else start != now
 
 
-@lru_cache(maxsize=1)
 def _owner(pid: int) -> str:
     return f"{_machine()}:{pid}:{_start(pid) or _imported}:{socket.gethostname()}"
 

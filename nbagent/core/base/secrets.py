@@ -21,6 +21,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic.types import Secret
 from pydantic_core import core_schema
 
+from nbagent.core.hooks import hooks
+
 from .messages import Json, canonical, freeze, jsonable, storable
 
 T = TypeVar("T")
@@ -45,7 +47,7 @@ class Sealed(str):
         """A new mask, for this value."""
         made = super().__new__(cls, f"{MASK}#{secrets.token_hex(4)}")
         made._value = value
-        _held.add(made)
+        held.add(made)
         return made
 
     @property
@@ -60,7 +62,7 @@ class Sealed(str):
     def forget(self) -> None:
         """Have the mask alone."""
         self._value = _GONE
-        _held.discard(self)
+        held.discard(self)
 
     def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
         return (str, (str(self),))
@@ -72,7 +74,7 @@ class Sealed(str):
         return self
 
 
-_held: WeakSet[Sealed] = WeakSet()
+held: WeakSet[Sealed] = WeakSet()
 """The masks whose values are in memory."""
 
 
@@ -271,11 +273,27 @@ def _below(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
             )
             continue
         own = [part["properties"][key]] if key in part.get("properties", {}) else []
-        patterns = part.get("patternProperties", {})
-        own += [each for pattern, each in patterns.items() if re.search(pattern, key)]
+        matched, may_match = _by_pattern(part.get("patternProperties", {}), key)
+        own += matched
         rest = part.get("additionalProperties")
         found += own or ([rest] if isinstance(rest, Mapping) else [])
+        found += may_match
     return found
+
+
+_SEARCHED = 100
+"""Patterns of one object that are searched for."""
+
+
+def _by_pattern(patterns: Mapping[str, Json], key: str) -> tuple[list[Json], list[Json]]:
+    """The schemas whose pattern is in a name, and those of which that is not known: either may make it a secret."""
+    matched: list[Json] = []
+    may_match: list[Json] = []
+    for number, (pattern, each) in enumerate(patterns.items()):
+        found = hooks.pattern_in(pattern, key) if number < _SEARCHED else None
+        if found is not False:
+            (matched if found else may_match).append(each)
+    return matched, may_match
 
 
 def _as_it_is(value: Json, _path: Path) -> Json:
@@ -362,7 +380,7 @@ def prefilled(value: Json) -> Json:
 
 def release(*values: Json) -> None:
     """Forget the secrets in these values: nobody needs them any more."""
-    if _held:
+    if held:
         for mask in list(_sealed_in(values)):
             mask.forget()
 

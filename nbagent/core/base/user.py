@@ -28,6 +28,14 @@ def user_behind(by: str) -> str:
     return "" if by in _NOBODY else this_user()
 
 
+def is_answered_by_one(by: str) -> bool:
+    """Whether somebody answers in this way, and not the end of a question's time or what its tool declares."""
+    return by not in _NO_ANSWER
+
+
+_NO_ANSWER = ("expiry", "idempotent=True")
+
+
 def is_somebody_else(user: str) -> bool:
     """Whether a record names a person, and another one than who runs this process."""
     return user not in ("", this_user())

@@ -10,22 +10,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
 from pydantic import BaseModel, ValidationError
 
-from nbagent.core.base.errors import Misuse, Rejected, StoreError
-from nbagent.core.base.events import Interrupted, ToolFinished, ToolStarted, made
+from nbagent.core.base.errors import Misuse, NbagentError, Rejected, StoreError
+from nbagent.core.base.events import Interrupted, ToolFinished, ToolStarted
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
     DOES_NOT_FIT,
     SCHEMA_CHANGED,
     SECRET_GONE,
+    TOOL_CHANGED,
     Asker,
     Interrupt,
     Resumed,
-    digest_of,
     to_json,
 )
 from nbagent.core.base.messages import MAX_DEPTH, Json, canonical
@@ -37,6 +38,7 @@ from nbagent.core.tools.context import Carried, Later, ToolContext
 from nbagent.core.tools.middleware import ToolCall, chain
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
+from nbagent.core.tools.toolbox import Toolbox
 from nbagent.core.tools.values import describe
 
 from .body import Body, Raised, found_in, log_failed, log_late, none_runs
@@ -57,6 +59,8 @@ from .setup import (
 
 MAX_RAW = 2_000
 """Characters of arguments that are no JSON, in what the model is told of them."""
+MAX_SAID = 1_000
+"""Characters of a description that has changed, in what a person is told of that."""
 
 _CUT = {
     "length": "Your answer was cut off at its limit of tokens, and this call was not run: make it shorter. ",
@@ -158,17 +162,16 @@ class Attempt:
         return self._bodies != self.call.attempt
 
     async def _ending(self) -> Ending:
-        call, tools = self.call, self._setup.spec.tools
+        call = self.call
         if self._is_beyond():
             most = self._setup.spec.max_calls
             return self._failed(
                 f"One turn runs {most} calls at most, and this was one more: it was not run. Ask for what "
                 "is still needed in the next turn."
             )
-        tool = tools.get(call.name)
-        if tool is None:
-            known = ", ".join(sorted(tools)) or "none"
-            return self._failed(f"There is no tool {call.name!r}. The tools are: {known}.")
+        tool = await self._tool()
+        if isinstance(tool, str):
+            return self._failed(tool)
         if call.raw is not None:
             shown = call.raw if len(call.raw) <= MAX_RAW else f"{call.raw[:MAX_RAW]}…"
             why = _CUT.get(self._journal.state.finish_reason, "")
@@ -185,10 +188,27 @@ class Attempt:
             return self._misfit(tool, cut(describe(error), call.input))
         except BaseException as error:  # a validator of the tool's own that breaks
             return self._raised(error)
-        outdated = self._outdated(tool)
+        outdated = self._gate.outdated(tool)
         if outdated is not None:
-            return [self._asked_again(tool, outdated, SCHEMA_CHANGED)]
+            return [self._asked_again(tool, outdated, _changed_since(tool))]
         return await self._surrounded(tool, typed)
+
+    async def _tool(self) -> Tool[..., Any] | str:
+        """The tool, a server's as it is now where a person has answered about it; or why there is none."""
+        call, tools = self.call, self._setup.spec.tools
+        tool = tools.get(call.name)
+        origin = None if tool is None else tool.options.origin
+        if origin is not None and call.resumed is not None:
+            try:
+                tool = await origin.renewed()
+                if isinstance(tools, Toolbox):
+                    await tools.ready()
+            except NbagentError as error:
+                return f"{call.name} was approved, and was not run: {error}"
+        if tool is not None:
+            return tool
+        known = ", ".join(sorted(tools)) or "none"
+        return f"There is no tool {call.name!r}. The tools are: {known}."
 
     def _misfit(self, tool: Tool[..., Any], why: str) -> Ending:
         """What arguments that do not fit come to: the model is told, or who changed them is asked again."""
@@ -208,14 +228,6 @@ class Attempt:
             return False
         return calls.place(call.id) >= self._setup.spec.max_calls
 
-    def _outdated(self, tool: Tool[..., Any]) -> Interrupted | None:
-        """The pause that was approved, if the tool's schema is another by now."""
-        pause = self.call.pause
-        if pause is None or self.call.resumed is None:
-            return None
-        current = digest_of(tool.name, pause.input, tool.input_schema)
-        return pause if pause.digest != current else None
-
     def _asked_for(
         self, tool: Tool[..., Any], gone: list[str], pause: Interrupted | None
     ) -> Interrupted:
@@ -225,7 +237,7 @@ class Attempt:
         asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *gone]))
         asker = "approval" if pause is None else pause.asker
         event = self._events.paused(tool, Pause(asker, asked), self.call.input, note=SECRET_GONE)
-        return event.model_copy(update={"expects": "edit"}) if gone else event
+        return replace(event, expects="edit") if gone else event
 
     async def _surrounded(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
         """Take the call through the middleware to its body, and read what comes back."""
@@ -286,7 +298,7 @@ class Attempt:
             tool, pause, self._input, entered=entered, verdict=verdict, note=note
         )
         if note is None and call.resumed is not None and _same_question(call.pause, event):
-            return event.model_copy(update={"note": ASKED_AGAIN})
+            return replace(event, note=ASKED_AGAIN)
         return event
 
     def _finished(self, value: Any) -> Ending:
@@ -377,7 +389,12 @@ class Attempt:
     def _known_inputs(self) -> list[Json]:
         """What the call was given and shown with: a secret that is the same has the same mask."""
         call = self.call
-        return [call.input, call.cleared, None if call.pause is None else call.pause.input]
+        return [
+            call.input,
+            call.cleared,
+            call.shown,
+            None if call.pause is None else call.pause.input,
+        ]
 
     def _waited(self) -> float:
         """Seconds that the call has waited for a person, up to now."""
@@ -524,8 +541,7 @@ class Attempt:
             CallTakenOver: somebody else has claimed it, or the run is over.
         """
         call, number, me = self.call, self._bodies, this_process()
-        started = made(
-            ToolStarted,
+        started = ToolStarted(
             at=self._setup.spec.clock(),
             scope=self._setup.scope,
             call_id=call.id,
@@ -569,6 +585,16 @@ def _none_began(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:
         if not (inner and _none_began(child, inner.tools)):
             return False
     return True
+
+
+def _changed_since(tool: Tool[..., Any]) -> str:
+    """The note of a question that is asked again because the tool is another than the one that was approved."""
+    origin = tool.options.origin
+    if origin is None:
+        return SCHEMA_CHANGED
+    now = " ".join(tool.description[:MAX_SAID].split())
+    says = f"It now says: “{now}”." if now else "It now has no description."
+    return f"{TOOL_CHANGED} {says} {origin.told}"
 
 
 def _same_question(earlier: Interrupted | None, event: Interrupted) -> bool:

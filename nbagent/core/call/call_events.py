@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from pydantic_core import PydanticSerializationError
 
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed, UsageError
-from nbagent.core.base.events import Interrupted, ToolFinished, made
-from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, token_digest
+from nbagent.core.base.events import Interrupted, ToolFinished
+from nbagent.core.base.interrupts import Interrupt, InterruptKind, token_digest
 from nbagent.core.base.messages import Json, freeze
 from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is_bare
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
@@ -83,8 +83,7 @@ class CallEvents(NamedTuple):
         display: dict[str, Any] | None = None,
         found: Taken = NOTHING,
     ) -> ToolFinished:
-        return made(
-            ToolFinished,
+        return ToolFinished(
             at=self.setup.spec.clock(),
             scope=self.setup.scope,
             call_id=self.call.id,
@@ -145,7 +144,7 @@ class CallEvents(NamedTuple):
                 asking=asking,
             ),
             "editable": editable,
-            "digest": digest_of(tool.name, input_, tool.input_schema),
+            "digest": tool.digest(input_),
             "reply_schema": tool.output_schema,
             "input_schema": tool.input_schema if editable else None,
             "external": None if interrupt.external is None else token_digest(interrupt.external),

@@ -1,11 +1,21 @@
-"""The gate: judges the input that reaches a tool, right before it would run."""
+"""The gate: judges the input that reaches a tool, right before it would run.
+
+What a person let run is compared here, and nowhere else, to what would run: the tool's name, its schema and the
+input, whoever approved, and wherever the question came from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED, Interrupt
+from nbagent.core.base.events import Interrupted
+from nbagent.core.base.interrupts import (
+    CODE_CHANGED,
+    INPUT_CHANGED,
+    SCHEMA_CHANGED,
+    Interrupt,
+)
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.policy import CallView, Judgement, denial, judge, own
@@ -29,6 +39,13 @@ class Gate:
         self._journal = journal
         self._judged: dict[str, Judgement | None] = {}
 
+    def outdated(self, tool: Tool[..., Any]) -> Interrupted | None:
+        """The pause that was approved, if it was of another input, or the tool's schema is another by now."""
+        pause = self._call.pause
+        if pause is None or self._call.resumed is None:
+            return None
+        return pause if pause.digest != tool.digest(pause.input) else None
+
     async def stops(
         self, tool: Tool[..., Any], typed: Callable[[], Any], input_: Json
     ) -> Interrupt | None:
@@ -42,6 +59,20 @@ class Gate:
         Raises:
             CallDenied: a rule refuses the call.
         """
+        stop = await self._judged_stop(tool, typed, input_)
+        shown = self._call.shown
+        if shown is None or self._is(input_, shown):
+            return stop
+        self.note = " ".join(filter(None, (self.note, INPUT_CHANGED)))
+        if stop is not None:
+            return stop
+        self.verdict = None  # whatever rule let it pass, none asks
+        return Interrupt(editable=tool.options.editable)
+
+    async def _judged_stop(
+        self, tool: Tool[..., Any], typed: Callable[[], Any], input_: Json
+    ) -> Interrupt | None:
+        """What the rules ask; see ``stops``."""
         spec = self._spec
         if tool.options.flow:
             return None

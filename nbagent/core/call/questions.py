@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import replace
 from typing import Any, Never, TypeVar
 from weakref import WeakValueDictionary
 
@@ -143,6 +144,11 @@ class Questions:
         if not self._over:
             self._stop.by(Pause("tool", interrupt))
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the body waits at the line where it asks."""
+        return self._setup.bodies_wait()
+
     def promised(
         self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
@@ -252,7 +258,7 @@ class Questions:
         self._works.pop(name, None)  # it may be tried in another way
         now = self._setup.spec.clock()
         told = cut(f"{type(error).__name__}: {error}", MAX_OUTPUT)
-        return self._step_event(name, now, since).model_copy(update={"error": told})
+        return replace(self._step_event(name, now, since), error=told)
 
     def _step_event(self, name: str, now: float, since: float) -> StepFinished:
         return StepFinished(
@@ -278,7 +284,7 @@ class Questions:
                 "is kept: do it outside of a step"
             )
         event = self._step_event(name, self._setup.spec.clock(), since)
-        return event.model_copy(update={"value": plain})
+        return replace(event, value=plain)
 
     def _misused_here(self, text: str) -> Misuse:
         return self._misused(f"in the tool {self._call.name!r}: {text}")
@@ -323,14 +329,13 @@ class Questions:
             if earlier.ask == event.ask and question_digest(earlier) == question_digest(event):
                 return earlier
         why = _why_again(self._call, event, inquiry.reply)
-        return event if why is None else event.model_copy(update={"note": why})
+        return event if why is None else replace(event, note=why)
 
     async def _wait(self, inquiry: Inquiry, event: Interrupted, *, slot: bool) -> dict[str, Any]:
         is_open = event.id in self._call.asked
         if not self._setup.bodies_wait():
             self._stop.asked += [] if is_open else [event]
-            self._stop.by(Pause("ask", pause := AskPause()))
-            raise pause
+            raise self._paused()
         if not (is_open or self._setup.has_room(1)):
             raise ToolError(f"{TOO_MANY_QUESTIONS}: this one is not asked")
         reply_types[event.id] = inquiry.reply
@@ -352,17 +357,24 @@ class Questions:
             why = _why_again(self._call, event, reply)
             if why is not None and event.id not in self._call.asked:
                 # another process took the answer, and could not know that it does not do
-                again = {"id": self._setup.spec.new_id(), "note": why}
-                event = event.model_copy(update=again)
+                event = replace(event, id=self._setup.spec.new_id(), note=why)
                 reply_types[event.id] = reply
                 await self._open(event)
                 continue
+            if not self._setup.bodies_wait():  # the run has begun to fail meanwhile
+                raise self._paused()
             self._changed.clear()
             await self._changed.wait()
             if self._over:
                 raise asyncio.CancelledError
         await self._claim()
         return answer
+
+    def _paused(self) -> AskPause:
+        """What ends the body where it asks."""
+        pause = AskPause()
+        self._stop.by(Pause("ask", pause))
+        return pause
 
     def _if_mine(self, event: StoredEvent) -> Decide:
         return lambda state: [event] if is_mine(state, self._started) else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -141,7 +142,7 @@ def going_on(state: RunState, started: ToolStarted, now: float) -> list[ToolStar
     if not is_mine(state, started):
         raise CallTakenOver
     is_ready = state.calls[started.call_id].status == "ready"
-    return [started.model_copy(update={"at": now})] if is_ready else []
+    return [replace(started, at=now)] if is_ready else []
 
 
 class CallJournal:

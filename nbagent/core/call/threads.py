@@ -7,6 +7,8 @@ tool that hangs would hang the interpreter.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures
 import contextvars
 import itertools
 import logging
@@ -24,6 +26,8 @@ logger = logging.getLogger("nbagent")
 
 MAX_THREADS = 64
 """Sync tools that run at one time on one loop; further ones wait their turn."""
+CLOSING_SECONDS = 1.0
+"""How long the end of the process waits for connections to close, where something blocks their loop."""
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 in_slot: ContextVar[bool] = ContextVar("nbagent_in_slot", default=False)
@@ -113,10 +117,33 @@ def private_loop() -> asyncio.AbstractEventLoop:
     with _private_lock:
         if not _private:
             loop = asyncio.new_event_loop()
-            thread = partial(_run_for_ever, loop)
-            threading.Thread(target=thread, name="nbagent-loop", daemon=True).start()
+            work = partial(_run_for_ever, loop)
+            thread = threading.Thread(target=work, name="nbagent-loop", daemon=True)
+            thread.start()
+            atexit.register(_close_generators, loop, thread)
             _private.append(loop)
         return _private[0]
+
+
+def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Close the loop's async generators, and so the connections of models, as ``asyncio.run`` does at its end.
+
+    Where a task is still at work the process ends in its midst, as it does when it is killed. A forked
+    process has the loop but not its thread.
+    """
+    ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+    held: list[asyncio.Task[None]] = []  # a loop holds its tasks weakly
+
+    async def close() -> None:
+        try:
+            if asyncio.all_tasks() == {asyncio.current_task()}:
+                await loop.shutdown_asyncgens()
+        finally:
+            ended.set_result(None)
+
+    if thread.is_alive():
+        loop.call_soon_threadsafe(lambda: held.append(loop.create_task(close())))
+        concurrent.futures.wait([ended], CLOSING_SECONDS)
 
 
 def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:

@@ -57,12 +57,12 @@ from nbagent.core.state.next_step import (
     next_step,
 )
 from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.state import CallState, RunState, running_calls, status_of
+from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.answer_type import Misfit
 from nbagent.core.tools.rules import check_rules
 from nbagent.core.tools.spec import Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.toolbox import Toolbox, is_whole
+from nbagent.core.tools.toolbox import Toolbox, is_plain, is_whole
 
 from .response import respond
 from .runs import Request, StartedRuns, Surroundings
@@ -168,6 +168,8 @@ def used_up(state: RunState, spec: RunSpec) -> str | None:
     known counts.
     """
     budget = spec.budget
+    if budget.tokens is None and budget.cost is None and budget.seconds is None:
+        return None
     used = {
         "tokens": (state.usage.total_tokens, budget.tokens),
         "cost": (state.usage.known_cost, budget.cost),
@@ -358,10 +360,12 @@ class Driver:
         state = self.journal.state
         step = next_step(state)
         self._at = (step, len(state.messages))
-        self._check_misfits(state)
+        if state.misfits:
+            self._check_misfits(state)
         match await self._allowed(state, step):
             case CallModel():
-                await know_tools(self._spec)
+                if not is_plain(self._spec.tools):
+                    await know_tools(self._spec)
                 await self._within_budget()
             case RunCalls(ids=ids):
                 if not is_whole(self._spec.tools):
@@ -474,7 +478,7 @@ class Driver:
 
     async def _change(self) -> None:
         """Wait until an attempt ended or an answer came; an attempt's error is raised."""
-        if status_of(self.journal.state) == "interrupted":
+        if self.journal.state.status == "interrupted":
             self.hooks.idle()
         await self._wake.wait()
         self._wake.clear()
@@ -486,19 +490,14 @@ class Driver:
 
     async def _let_siblings_end(self) -> None:
         """A failing call does not destroy its siblings; only those that ask a person are left off."""
-        self._failing = True
-        self.leave_questions()
+        self._leave_questions()
         if self._tasks:
             await asyncio.wait(self._tasks.values())
 
-    def leave_questions(self) -> None:
-        """Leave off the bodies that ask a person, those in runs inside included."""
-        calls = self.journal.state.calls
-        for call_id, task in self._tasks.items():
-            if call_id in calls and calls[call_id].status == "waiting":
-                task.cancel()
-        for inner in self._inner.values():
-            inner.leave_questions()
+    def _leave_questions(self) -> None:
+        """Have bodies wait for no person any more, those in runs inside included: who does, or is about to, is woken."""
+        self._failing = True
+        self.wake()
 
     def _take_done(self) -> list[BaseException]:
         """Forget the attempts that have ended, and give what they raised."""
@@ -521,6 +520,8 @@ class Driver:
         scope = (*self.scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         await begin(journal, spec, scope, inner.prompt(typed))
+        if not journal.state.messages:  # begun by another process, which goes on with the run
+            raise CallTakenOver
         driver = Driver(
             spec,
             journal,
@@ -588,7 +589,7 @@ class Driver:
         Raises:
             ModelError: naming what did not fit.
         """
-        if not state.misfits or state.outcome is not None:
+        if state.outcome is not None:
             return
         last = state.misfits[-1]
         if len(state.misfits) > self._spec.output_retries or not last.again:
@@ -616,9 +617,7 @@ class Driver:
         state = self.journal.state
         if not self.live or state.refused:
             self._exceeded = exceeded(name, state)
-            self._failing = True
-            self.leave_questions()
-            self._wake.set()
+            self._leave_questions()
             return
         event = question(name, state, self._spec, self.scope)
         asked = await self.journal.write(
@@ -745,6 +744,10 @@ class BodyDriver(Driver):
     def decides(self) -> bool:
         """Whether the body, or one inside, is at work and may yet answer what is asked."""
         return (self.runs is not None and self.runs.decides) or super().decides
+
+    def bodies_wait(self) -> bool:
+        """Not once something has stopped the body that started them: no answer changes what it comes to."""
+        return super().bodies_wait() and not (self.runs is not None and self.runs.is_stopped)
 
     def wake(self) -> None:
         """Look at the state again."""

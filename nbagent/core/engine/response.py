@@ -6,13 +6,15 @@ import json
 import secrets
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
+from dataclasses import fields, replace
 from typing import Any, assert_never
 
 from pydantic import ValidationError
 
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
-from nbagent.core.base.events import CallRequested, HostedRan, ModelResponded, made
+from nbagent.core.base.events import CallRequested, HostedRan, ModelResponded
 from nbagent.core.base.files import check_file
+from nbagent.core.base.foreign import MAX_SAID_PARTS, counted, read_by
 from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable
 from nbagent.core.base.model import (
     Citation,
@@ -102,7 +104,7 @@ class Collected:
         """
         _check_texts(delta)
         match delta:
-            case TextDelta(text=text):
+            case TextDelta(text=text):  # first: there are thousands
                 self._text.append(text)
                 self._size += len(text)
             case ReasoningDelta(text=text):
@@ -128,7 +130,8 @@ class Collected:
             case Waiting():
                 pass  # for who watches
             case Finished(provider=provider):
-                self._finished = delta._replace(provider=self._kept(provider))
+                own = None if provider is None else self._kept(provider)
+                self._finished = delta._replace(provider=own)
             case never:
                 assert_never(never)
         if self._size > MAX_RESPONSE:
@@ -151,14 +154,14 @@ class Collected:
         Raises:
             ModelError: it holds what is no JSON, or of another type.
         """
-        told = {name: getattr(delta, name) for name in HostedRan.model_fields}
+        told = {one.name: getattr(delta, one.name) for one in fields(HostedRan)}
         try:
-            ran = HostedRan.model_validate(self._kept(told))
+            ran = HostedRan(**self._kept(told))
             for file in ran.files:
                 check_file(file, "its files")
         except (ValidationError, MessagesError) as error:
             raise ModelError(f"the model told a hosted call wrongly: {error}") from error
-        return ran.model_copy(update={"input": freeze(ran.input)})
+        return replace(ran, input=freeze(ran.input))
 
     def _kept(self, provider: Any) -> Any:
         """A provider's data, counted and as a journal keeps it.
@@ -177,11 +180,12 @@ class Collected:
 
     def public(self, delta: ModelDelta) -> ModelDelta:
         """The delta as listeners are told it: without what may be a secret of a call under way."""
-        if isinstance(delta, Finished):
-            return delta._replace(provider=None)
-        if not isinstance(delta, ToolCallDelta):
+        if not isinstance(delta, Finished | ToolCallDelta):
             return delta
-        delta = delta._replace(provider=None)
+        if delta.provider is not None:
+            delta = delta._replace(provider=None)
+        if isinstance(delta, Finished):
+            return delta
         if not delta.arguments:
             return delta
         name = self._calls[delta.index][1]
@@ -206,8 +210,7 @@ class Collected:
             raise ModelError("the model's stream ended before the response was whole")
         usage = self._finished.usage
         calls = self._requested(used_ids, broke_off=self._finished.reason in CUT)
-        return made(
-            ModelResponded,
+        return ModelResponded(
             at=at,
             scope=scope,
             text="".join(self._text),
@@ -256,8 +259,7 @@ class Collected:
                 raw = raw if tool.secrets is None else MASK
             is_plain = tool is None or tool.secrets is None
             requested.append(
-                made(
-                    CallRequested,
+                CallRequested(
                     id=call_id,
                     name=name or "",
                     input=freeze(input_ or {}),
@@ -289,6 +291,8 @@ def _check_texts(delta: ModelDelta) -> None:
     Raises:
         ModelError: something that is a text is another value.
     """
+    if type(delta) is TextDelta and type(delta.text) is str:
+        return
     for name in _TEXTS.get(type(delta), ()):
         value = getattr(delta, name)
         if not isinstance(value, str) and not (value is None and name in _MAY_MISS):
@@ -317,7 +321,7 @@ def _object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = _decode(text)
+        value = read_by(_decode, counted(text, MAX_SAID_PARTS))
         data = dumps(
             value
         ).encode()  # refuses 1e999 and lone surrogates, which no server would take

@@ -268,6 +268,7 @@ class StartedRuns:
             made.broke = error
             if isinstance(error, StoreError):
                 self._stop.by(error)
+                driver.wake()  # what else the body has started waits for no person any more
         except CallTakenOver as error:
             made.broke = error
         finally:
@@ -395,6 +396,11 @@ class StartedRuns:
         return made.broke or (None if self._driver is None else self._driver.errors.get(made.id))
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether something has stopped the body's call, whatever the body makes of that: it waits for no person."""
+        return self._stop.reason is not None
+
+    @property
     def decides(self) -> bool:
         """Whether the body is at work, or its answers are looked at: it does not just wait for what it started."""
         return any(
@@ -501,7 +507,7 @@ class StartedRuns:
     def _check_waits(self) -> None:
         """End the body where all that it started waits for answers that nobody waits for."""
         at_work = any(one.is_at_work for one in self._at_hand())
-        if at_work or self._around.setup.bodies_wait():
+        if at_work or (self._around.setup.bodies_wait() and not self.is_stopped):
             return
         waits = SubrunWaits()
         self._stop.by(waits)

@@ -66,7 +66,7 @@ def use_store(store: Kept | None) -> Store:
 
 def _is_open_at(said: Store | None, made: Store | None) -> bool:
     """Whether what was said before stands for the same place still, as where a cell is run again."""
-    return said is not None and is_same_place(said, made) and not _is_closed(said)
+    return said is not None and is_same_place(said, made) and not is_closed(said)
 
 
 def kept_in() -> Store:
@@ -154,12 +154,13 @@ def is_same_place(one: object, other: object) -> bool:
     place = _place(one)
     if place is None or type(one) is not type(other) or place != _place(other):
         return False
-    if _is_closed(one) or _is_closed(other):
+    if is_closed(one) or is_closed(other):
         return False
     return bool(getattr(one, "file", None) == getattr(other, "file", None))
 
 
-def _is_closed(store: object) -> bool:
+def is_closed(store: object) -> bool:
+    """Whether a store was closed, and holds no run any more."""
     return bool(getattr(store, "is_closed", False))
 
 

@@ -12,6 +12,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -116,12 +117,12 @@ def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:
     if not same:
         return event
     entry = {"role": "run", "id": run_id, "events": before.events, "messages": same}
-    return event.model_copy(update={"messages": [entry, *event.messages[same:]]})
+    return replace(event, messages=[entry, *event.messages[same:]])
 
 
 def lengthened(event: RunStarted, messages: Sequence[Message]) -> RunStarted:
     """The event with these messages for its reference."""
-    return event.model_copy(update={"messages": [*messages, *event.messages[1:]]})
+    return replace(event, messages=[*messages, *event.messages[1:]])
 
 
 def referred(

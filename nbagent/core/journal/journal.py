@@ -25,15 +25,15 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolFinished,
     ToolStarted,
-    dump,
+    encoded,
     kept,
-    slim,
+    stored,
 )
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.process import this_process
-from nbagent.core.base.secrets import release
+from nbagent.core.base.secrets import held, release
 from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import BEGINNING, RunState, evolve, running_calls
@@ -159,6 +159,7 @@ class Journal:
         "_before",
         "_follow",
         "_is_vacant",
+        "_known",
         "_last",
         "_line",
         "_lock",
@@ -175,13 +176,24 @@ class Journal:
         "taken",
     )
 
-    def __init__(self, run_id: str, store: Store | None, state: RunState | None = None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        store: Store | None,
+        state: RunState | None = None,
+        *,
+        keeps_events: bool = True,
+    ) -> None:
+        """Of this run; ``keeps_events`` is False where many are read, and each only for its state."""
         self.run_id = run_id
         self.store = store
         self.state = state if state is not None else BEGINNING
         self.listeners: tuple[Listener, ...] = ()
         kept: object = store
         self._at_once = kept if isinstance(kept, Prompt) else None
+        must_wait = store is not None and self._at_once is None
+        self._known: list[StoredEvent] | None = [] if must_wait and keeps_events else None
+        """What the store has of the run, where it must be waited for: no loop waits to read it again."""
         self._turn = threading.RLock()
         """Held by who writes, or reads what others wrote; it may take long."""
         self._lock = threading.RLock()
@@ -267,10 +279,10 @@ class Journal:
             return self._later(work)
 
     def look(self) -> Future[None]:
-        """``catch_up`` for code that an event loop may run."""
+        """``catch_up`` for code that an event loop may run; then an end is stored that could not be."""
         if self.store is None:
             return finished(None)
-        work = partial(self._catch_up, self.store)
+        work = partial(self._renew, self.store)
         try:
             return finished(self._now(work))
         except _WouldWait:
@@ -419,6 +431,8 @@ class Journal:
     def read(self) -> list[StoredEvent]:
         """All events so far."""
         with self._lock:
+            if self._known is not None:
+                return [*self._known, *self._owed]
             known = self._stored_length
             stored = self._stored(self.store, 0) if self.store is not None and known else []
             return [*stored[:known], *self._owed]
@@ -428,7 +442,18 @@ class Journal:
         """How many events the store has, as far as is known here."""
         return self.state.position - len(self._owed)
 
-    def _catch_up(self, store: Store, _append: object = None) -> None:
+    @property
+    def owes(self) -> bool:
+        """Whether the run's end could not be stored yet."""
+        return bool(self._owed)
+
+    def _renew(self, store: Store, append: _Append) -> None:
+        self._catch_up(store)
+        if self._owed:
+            with suppress(Conflict):  # others have gone on
+                self._write((), append)
+
+    def _catch_up(self, store: Store) -> None:
         stored = self._stored(store, self._stored_length)
         if stored and self._last is not None:
             last = self._stored(store, self._stored_length - 1)[:1]
@@ -444,6 +469,8 @@ class Journal:
             owed, self._owed = self._owed, ()
             if not _begins_with(stored, owed):
                 self.state, owed = self._before, ()
+            if self._known is not None:
+                self._known += stored
             self._fold(stored[len(owed) :])
             self._last = _mark(stored[-1])
 
@@ -492,21 +519,28 @@ class Journal:
             return lengthened(event, self.state.messages[: reference.messages])
         return lengthened(event, referred(self.run_id, reference, store.read, histories_of(store)))
 
-    def _kept(self, event: StoredEvent, *, may_wait: bool) -> tuple[StoredEvent, StoredEvent]:
-        """The event as it is stored, and the same with its whole history.
+    def _kept(
+        self, events: Sequence[StoredEvent], *, may_wait: bool
+    ) -> tuple[list[StoredEvent], list[StoredEvent]]:
+        """The events as they are stored, and the same with their whole history.
 
         Raises:
             _WouldWait: the run before would have to be read first.
         """
-        short = event
-        if self.store is not None and isinstance(event, RunStarted) and not event.scope:
-            short = self._shortened(self.store, event, may_wait=may_wait)
-        stored = kept(short)
-        reference = reference_of(stored) if short is not event else None
-        if reference is None or not isinstance(event, RunStarted):
-            return stored, stored
-        assert isinstance(stored, RunStarted)  # it is a copy
-        return stored, slim(lengthened(stored, event.messages[: reference.messages]))
+        short = list(events)
+        if self.store is not None:
+            for at, event in enumerate(events):
+                if isinstance(event, RunStarted) and event.after and not event.scope:
+                    short[at] = self._shortened(self.store, event, may_wait=may_wait)
+        short = [kept(event) for event in short]
+        whole = short.copy()
+        for at, (event, shorter) in enumerate(zip(events, short, strict=True)):
+            if shorter is event or not isinstance(shorter, RunStarted):
+                continue
+            reference = reference_of(shorter)
+            if reference is not None and isinstance(event, RunStarted):
+                whole[at] = lengthened(shorter, event.messages[: reference.messages])
+        return short, whole
 
     def _shortened(self, store: Store, event: RunStarted, *, may_wait: bool) -> RunStarted:
         """The event with a reference to the run before, where the store has that and its history goes on with it."""
@@ -542,9 +576,8 @@ class Journal:
         """Store and fold in; within the turn."""
         if self.store is not None and (events or self._owed):
             may_wait = append != self._append_at_once
-            both = [self._kept(event, may_wait=may_wait) for event in events]
-            events = [whole for _, whole in both]
-            sent = [*self._owed, *(stored for stored, _ in both)]
+            short, events = self._kept(events, may_wait=may_wait)
+            sent = [*self._owed, *short]
             self._writer = threading.get_ident()
             try:
                 append(sent, self._stored_length)
@@ -569,8 +602,12 @@ class Journal:
                 raise StoreError(f"run {self.run_id!r} could not be written: {error}") from error
             finally:
                 self._writer = None
+                for event in sent:
+                    stored(event)
             self._last = _mark(sent[-1])
         with self._lock:
+            if self._known is not None:
+                self._known += [*self._owed, *events]
             self._owed = ()
             self._fold(events)
 
@@ -578,7 +615,7 @@ class Journal:
         """Fold all in, then tell all: a listener that appends in turn is told of it afterwards."""
         for event in events:
             before, self.state = self.state, apply(self.state, event)
-            if isinstance(event, ToolFinished | Resolved | RunCancelled):
+            if held and isinstance(event, ToolFinished | Resolved | RunCancelled):
                 _forget_secrets(before, self.state, event)
             if isinstance(event, _TAKE_ON):
                 self._taken_on(event)
@@ -625,7 +662,7 @@ def _mark(event: StoredEvent) -> tuple[str, float]:
 def _begins_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:
     """Whether these are the first of what is stored; by what is written of each."""
     first = stored[: len(sent)]
-    return list(map(dump, first)) == list(map(dump, sent))
+    return list(map(encoded, first)) == list(map(encoded, sent))
 
 
 def _on_loop() -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from nbagent.core.base.errors import Conflict, UsageError
-from nbagent.core.base.events import StoredEvent, dump
+from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent, dump
 
 from .history import LostReference, referred_by
 from .journal import Watcher, moved_on
@@ -38,7 +38,8 @@ class MemoryStore:
             self._check_there(run_id, events)
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
-        kept.tell()
+        if kept.watchers:
+            kept.tell()
 
     def at_once(self) -> AbstractContextManager[None]:
         """Nothing has to wait here."""
@@ -109,6 +110,8 @@ class MemoryStore:
             kept.tell()
 
     def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
+        if not any(isinstance(event, RunStarted | RunQueued) for event in events):
+            return  # no other refers to a run
         lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)
         if lost is not None:
             raise LostReference(run_id, lost)

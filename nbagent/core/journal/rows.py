@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from nbagent.core.base.errors import Conflict, StoreError
 from nbagent.core.base.events import FORMAT_VERSION, StoredEvent, parse
+from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted, read_by
 
 
 class Row(NamedTuple):
@@ -152,7 +153,7 @@ def in_batches(heads: Iterable[Head]) -> Iterator[list[str]]:
 def last_of(data: str | bytes) -> Last | None:
     """Of an event's JSON; None where that is damaged, which whoever reads the run is told."""
     try:
-        plain = json.loads(data)
+        plain = read_by(json.loads, counted(data, MAX_EVENT_PARTS))
         return Last(str(plain["type"]), float(plain["at"]), tuple(plain.get("scope", ())))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import parse
 from nbagent.core.base.keywords import tells
@@ -21,7 +22,7 @@ class FullArchive(Archive, Store, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the seals of a run say; true where nothing is wrong."""
+    """What the seals of a run say; true where there are seals and nothing is wrong with them."""
 
     run_id: str
     events: int
@@ -33,17 +34,24 @@ class Verification:
     """The seal of the last event. Noted elsewhere, it shows later that nothing before it was changed or cut off."""
     problems: tuple[str, ...] = ()
     """What was tampered with, the first event of each run."""
+    unsealed: tuple[str, ...] = ()
+    """The runs of which no event is sealed, this one or those that it goes on with: nothing shows whether they
+    were changed."""
 
     def __bool__(self) -> bool:
-        return not self.problems
+        return not self.problems and not self.unsealed
 
     def __repr__(self) -> str:
-        if self.problems:
-            return "\n".join(self.problems)
-        if self.sealed_from is None:
-            return f"run {self.run_id!r}: {self.events} events, of which none is sealed: nothing can be said"
+        lines = list(self.problems)
+        lines += [
+            f"run {each!r}: no event is sealed, so nothing shows whether it was changed"
+            for each in self.unsealed
+        ]
+        if lines:
+            return escaped("\n".join(lines))
         first = f", sealed from event {self.sealed_from} on" if self.sealed_from else ""
-        return f"run {self.run_id!r}: {self.events} events as they were written{first}; last seal {self.seal}"
+        told = f"run {self.run_id!r}: {self.events} events as they were written{first}; last seal {self.seal}"
+        return escaped(told)
 
 
 def archive_of(store: Kept | None) -> FullArchive:
@@ -74,7 +82,7 @@ def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = Non
         seal: the last seal, as an earlier check gave it.
 
     Returns:
-        What was found: false, and in words, where an event was tampered with.
+        What was found: false, and in words, where an event was tampered with, or where a run has no seals.
 
     Raises:
         UsageError: the store has no such run.
@@ -88,6 +96,7 @@ def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = Non
         problems.append(
             f"run {run_id!r} has no event of the seal {seal:.80}: its end was cut off, or all of it was written anew"
         )
+    unsealed = [] if any(seals) else [run_id]
     following, seen = _before(rows), {run_id}
     while following is not None and following not in seen:
         seen.add(following)
@@ -97,9 +106,11 @@ def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = Non
             problems.append(f"run {following!r}, whose conversation it goes on with: {error}")
             break
         problems += _problems(following, before)
+        unsealed += [] if any(row.seal for row in before) else [following]
         following = _before(before)
     first = next((n for n, one in enumerate(seals) if one is not None), None)
-    return Verification(run_id, len(rows), first, seals[-1] if seals else None, tuple(problems))
+    last = seals[-1] if seals else None
+    return Verification(run_id, len(rows), first, last, tuple(problems), tuple(unsealed))
 
 
 def _problems(run_id: str, rows: list[Row]) -> list[str]:

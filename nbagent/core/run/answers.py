@@ -1,14 +1,16 @@
 """From an answer to the ``Resolved`` event that settles an interrupt: the one door for all answers.
 
-Forms, code, ``answers=`` and step-by-step replies all come through ``resolved``. It decides from the
-state alone and refuses before anything is written.
+Forms, code, ``answers=``, step-by-step replies, tokens, records and the end of a question's time all come
+through ``answer``, and nothing else makes the event. It decides from the state alone and refuses before
+anything is written.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, assert_never
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
@@ -23,12 +25,13 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json, canonical
+from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.base.secrets import SecretPlaces, cut, has_secret, plain_json
 from nbagent.core.base.user import named, user_behind
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
-from nbagent.core.state.state import CallState, RunState, status_of
+from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import checked_value
 
@@ -150,35 +153,102 @@ def remember(
 AnyResolution: TypeAlias = Respond | Restart | Reject
 
 
-def resolved(
+class TimeIsOver:
+    """What is given in an answer's place where a question's time is over: what its tool said comes then."""
+
+
+TIME_IS_OVER: Final = TimeIsOver()
+EXPIRY = "expiry"
+"""How the answer came that the end of a question's time gives."""
+IDEMPOTENT = "idempotent=True"
+"""How the answer came that runs a lost call again, which its tool is declared safe for."""
+
+
+def answer(
     state: RunState,
     interrupt: PendingInterrupt | str,
-    resolution: AnyResolution,
-    tools: Mapping[str, Tool[..., Any]],
+    resolution: AnyResolution | TimeIsOver,
+    tools: Mapping[str, Tool[..., Any]] | None,
     stamp: tuple[str, float],
     *,
-    by_record: bool = False,
+    owner: Callable[[RunState, Interrupted], str] | None = None,
+    scope: tuple[str, ...] = (),
+    is_stopping: bool = False,
 ) -> Resolved:
-    """The event that settles an interrupt.
+    """The event that settles an interrupt, once its run takes answers, it is open, in time, and the answer fits.
 
     Args:
         state: where the run stands.
         interrupt: the interrupt, or its id.
         resolution: what settles it.
-        tools: the registered tools.
+        tools: the registered tools; None checks the answer by what the journal says of the question.
         stamp: who answers, and when (Unix seconds).
-        by_record: whether a tool that is not registered is answered by what the journal says of it.
+        owner: names the process that goes on; nobody without it.
+        scope: the run inside whose interrupt it must be; by default any.
+        is_stopping: whether the run is being cancelled.
 
     Raises:
-        Conflict: it was answered already; the message says by whom and when.
+        Conflict: it was answered already, and the message says by whom and when; its time is over; or its run
+            takes no answers any more.
         NotPending: there is no such interrupt.
         InvalidAnswer: the answer does not fit, or is none.
         ToolError: the tool is not registered.
         TypeError: ``interrupt`` is neither an interrupt nor an id.
     """
-    interrupt_id, resolution = settles(interrupt, resolution)
-    event = check_open(state, interrupt_id)
+    if isinstance(resolution, TimeIsOver):
+        interrupt_id = id_of(interrupt)
+    else:
+        interrupt_id, resolution = settles(interrupt, resolution)
+    event = check_open(state, interrupt_id, scope=scope, is_stopping=is_stopping)
     by, at = stamp
+    if isinstance(resolution, TimeIsOver):
+        if not event.is_late(at):
+            raise Conflict(f"interrupt {interrupt_id!r} still waits: its time is not over")
+        by, resolution = EXPIRY, _at_its_end(event)
+    elif event.is_late(at):
+        raise Conflict(f"interrupt {interrupt_id!r} has expired: it takes no answer any more")
+    settled = _settled(state, event, resolution, tools, (by, at))
+    return settled if owner is None else replace(settled, owner=owner(state, event))
+
+
+def refusal_of(
+    state: RunState,
+    event: Interrupted,
+    reason: str,
+    tools: Mapping[str, Tool[..., Any]],
+    stamp: tuple[str, float],
+) -> Resolved:
+    """The event that refuses an open interrupt because the person does something else; also past its time.
+
+    Raises:
+        ToolError: the tool is not registered.
+    """
+    return _settled(state, event, Reject(reason=reason), tools, stamp)
+
+
+def run_again(event: Interrupted) -> Resolved:
+    """The event that runs a lost call again, which nobody is asked about: its tool is declared safe for it."""
+    return Resolved(
+        at=event.at,
+        scope=event.scope,
+        id=event.id,
+        call_id=event.call_id,
+        resolution=Restart(),
+        by=IDEMPOTENT,
+        owner=this_process(),
+    )
+
+
+def _settled(
+    state: RunState,
+    event: Interrupted,
+    resolution: AnyResolution,
+    known: Mapping[str, Tool[..., Any]] | None,
+    stamp: tuple[str, float],
+) -> Resolved:
+    """The event, once the answer fits."""
+    by, at = stamp
+    by_record, tools = known is None, known or {}
     checked = _checked(event, resolution, state, tools, by_record=by_record)
     if by_record and any(map(has_secret, _values(checked))):
         raise InvalidAnswer(
@@ -188,13 +258,27 @@ def resolved(
     return Resolved(
         at=at,
         scope=event.scope,
-        id=interrupt_id,
+        id=event.id,
         call_id=event.call_id,
         resolution=checked,
         by=by,
         remembers=_remembers(event, checked, tool_at(state, event.scope, event, tools)),
         user=user_behind(by),
     )
+
+
+def next_driver(state: RunState, event: Interrupted) -> str:
+    """The process that goes on after an answer: the one that takes it, or whose body waits at its line."""
+    inside = state
+    for depth, call_id in enumerate((*event.scope, event.call_id)):
+        call = inside.calls.get(call_id)
+        if call is None:
+            break
+        in_runs = depth < len(event.scope) and call.child is not None and call.child.of_body
+        if (event.id in call.asked or in_runs) and has_ended(call.owner) is False:
+            return call.owner
+        inside = call.child or RunState()
+    return this_process()
 
 
 def _values(resolution: AnyResolution) -> tuple[Json, ...]:
@@ -262,16 +346,35 @@ def named_by(resolution: AnyResolution) -> str:
     return resolution.interrupt
 
 
-def check_open(state: RunState, interrupt_id: str) -> Interrupted:
-    """The open interrupt of this id.
+def check_open(
+    state: RunState,
+    interrupt_id: str,
+    *,
+    scope: tuple[str, ...] = (),
+    is_stopping: bool = False,
+) -> Interrupted:
+    """The interrupt of this id, which waits in a run that takes answers.
+
+    Args:
+        state: where the outermost run stands.
+        interrupt_id: what is looked for.
+        scope: leads to the run that it belongs to, or to one around that; by default the outermost.
+        is_stopping: whether the run is being cancelled.
 
     Raises:
-        Conflict: it was answered already; the message says by whom and when.
+        Conflict: it was answered already, and the message says by whom and when; or its run has ended.
         NotPending: there is no such interrupt.
     """
     for event in state.pending:
-        if event.id == interrupt_id:
-            return event
+        if event.id != interrupt_id:
+            continue
+        if event.scope[: len(scope)] != scope:
+            raise NotPending(f"this run has no interrupt {interrupt_id!r}")
+        ended = state.outcome is not None
+        if ended or is_stopping:
+            now = state.status if ended else "being cancelled"
+            raise Conflict(f"the run is {now}: it takes no answers any more")
+        return event
     earlier = state.settled.get(interrupt_id)
     if earlier is not None:
         when = datetime.datetime.fromtimestamp(earlier.at, tz=datetime.UTC).isoformat(
@@ -504,32 +607,8 @@ def _at(error: Mapping[str, Any]) -> str:
     return f"{place}: {error['msg']}" if place else str(error["msg"])
 
 
-def expiry_of(event: Interrupted) -> AnyResolution:
+def _at_its_end(event: Interrupted) -> AnyResolution:
     """What the end of its time does to an interrupt that does not fail the run."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")
-
-
-def check_takes_answers(state: RunState, interrupt_id: str, *, is_stopping: bool = False) -> None:
-    """Refuse an answer to what waits in a run that has ended, or is being cancelled.
-
-    Raises:
-        Conflict: it has.
-    """
-    ended = state.outcome is not None
-    if (ended or is_stopping) and any(event.id == interrupt_id for event in state.pending):
-        now = status_of(state) if ended else "being cancelled"
-        raise Conflict(f"the run is {now}: it takes no answers any more")
-
-
-def check_in_time(state: RunState, interrupt_id: str, stamp: tuple[str, float]) -> None:
-    """Refuse an answer that comes after its interrupt's time, unless it is the expiry's own.
-
-    Raises:
-        Conflict: it is too late.
-    """
-    by, at = stamp
-    for event in state.pending:
-        if event.id == interrupt_id and event.is_late(at) and by != "expiry":
-            raise Conflict(f"interrupt {interrupt_id!r} has expired: it takes no answer any more")

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from nbagent.core.base.errors import Conflict, Expired, NotPending, StoreError
 from nbagent.core.base.events import Interrupted, RunFailed, StoredEvent
 from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.state import RunState, status_of
+from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
 
-from .answers import AnyResolution, expiry_of
+from .answers import EXPIRY, TIME_IS_OVER, AnyResolution, TimeIsOver
 
 logger = logging.getLogger("nbagent")
 
@@ -36,7 +36,7 @@ class Asking(Protocol):
         """Where the run stands."""
 
     def resolve(
-        self, interrupt_id: str, resolution: AnyResolution, *, by: str
+        self, interrupt_id: str, resolution: AnyResolution | TimeIsOver, *, by: str
     ) -> Future[StoredEvent]:
         """Settle a question."""
 
@@ -61,8 +61,11 @@ class Deadlines:
 
         It raises nothing of that: whoever moved the run has another failure to tell, or none.
         """
+        state = asking.state
+        if not state.questions:
+            return
         now = asking.spec.clock()
-        for event in asking.state.open:
+        for event in state.open:
             if not event.is_late(now):
                 continue
             try:
@@ -70,7 +73,7 @@ class Deadlines:
                     asking.fail_expired(event)
                 else:
                     with suppress(Conflict, NotPending):
-                        asking.resolve(event.id, expiry_of(event), by="expiry")
+                        asking.resolve(event.id, TIME_IS_OVER, by=EXPIRY)
             except StoreError as error:
                 logger.warning("the end of the time of %r is not stored yet: %s", event.id, error)
 
@@ -113,7 +116,7 @@ class Deadlines:
 
 def expired(state: RunState, event: Interrupted, text: str, now: float) -> Sequence[StoredEvent]:
     """What fails the run: nothing as long as a call runs whose result would be lost."""
-    waits = status_of(state) == "interrupted" and event in state.pending
+    waits = state.status == "interrupted" and event in state.pending
     return [RunFailed(at=now, error="Expired", message=text)] if waits else []
 
 

@@ -12,7 +12,7 @@ from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
 from nbagent.core.base.messages import Json, dumps
 from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.state import RunState, status_of
+from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
 
 from .result import Call, Result, calls_by_name
@@ -137,7 +137,7 @@ def result_of(
             raise Cancelled(said, messages=paused_messages(state))
         case None:
             raise RunNotFinished(
-                f"the run is {status_of(state)}, so there is no result yet: `await run` waits for it"
+                f"the run is {state.status}, so there is no result yet: `await run` waits for it"
             )
 
 

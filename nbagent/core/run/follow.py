@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from nbagent.core.base.errors import RunError
-from nbagent.core.base.events import Interrupted, Resolved, RunTaken, StoredEvent
-from nbagent.core.base.interrupts import Restart, digest_of
+from nbagent.core.base.events import Interrupted, RunTaken, StoredEvent, ToolFinished
+from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.base.user import this_user
 from nbagent.core.journal.journal import moment
 from nbagent.core.state.next_step import Wait, next_step
-from nbagent.core.state.state import CallState, RunState, running_calls
+from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec
 
-from .answers import tool_at
+from .answers import run_again, tool_at
 from .heartbeat import Others
 
 POLL = 0.25
@@ -32,6 +32,11 @@ Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
 
 TakenBy: TypeAlias = Literal["take over", "silence", "vacancy"]
 """Why a process takes a run: a person said so, the one before is gone, or nobody drove it."""
+
+_WITHDRAWN = (
+    "The {process}, in which {tool} asked a question and waited, is gone, and what asked has gone with it. The question "
+    "is withdrawn, since no answer can reach it; what the call has done is not known, and it is not sent again."
+)
 
 Lost: TypeAlias = tuple[tuple[str, ...], CallState]
 """The scope of a call, and the call."""
@@ -52,8 +57,7 @@ def whose_turn(
     if state.outcome is not None:
         return "ended"
     if isinstance(next_step(state), Wait):
-        started = running_calls(state)
-        if not started:
+        if next(_with_lives(state), None) is None:
             return "nobody's"
         return "lost" if lost_calls(state, others, is_driven_here=is_driven_here) else "theirs"
     if driver == this_process():
@@ -73,32 +77,40 @@ def lost_calls(state: RunState, others: Others, *, is_driven_here: bool) -> list
             return not is_driven_here and others.silent >= POLL
         return others.has_ended(call.owner)
 
-    return [(scope, call) for scope, call in _running(state) if is_lost(call)]
+    return [(scope, call) for scope, call in _with_lives(state) if is_lost(call)]
 
 
-def _running(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
+def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
+    """The calls that live and die with a process: a body runs, or a program that it talks to waits for an answer."""
     for call in state.calls.values():
-        if call.status == "running":
+        if call.status == "running" or (call.asked and ASKS_OUTSIDE in call.steps):
             yield scope, call
         if call.child is not None and call.status != "done":
-            yield from _running(call.child, (*scope, call.id))
+            yield from _with_lives(call.child, (*scope, call.id))
 
 
 def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[StoredEvent]:
-    """What is written of calls whose process is gone: a question, and where it is safe its answer.
+    """What is written of calls whose process is gone: a question, and where it is safe its answer; or the end.
 
     A body may have done its work, so that a person says what becomes of the call; one that is declared
-    idempotent is run again, and so is an agent in which nothing had begun.
+    idempotent is run again, and so is an agent in which nothing had begun. A question that a program outside
+    asked is withdrawn, and its call fails: an answer can reach that program no more.
     """
     events: list[StoredEvent] = []
     if state.outcome is not None:  # somebody ended the run meanwhile
         return events
     for scope, call in lost:
         current = _inside(state, scope).calls.get(call.id)
-        if current is None or (current.status, current.attempt) != ("running", call.attempt):
+        if current is None or (current.status, current.attempt) != (call.status, call.attempt):
             continue  # another handle has found it, too
-        tool = tool_at(state, scope, call, spec.tools)
         now, input_ = spec.clock(), call.input if call.cleared is None else call.cleared
+        if call.status != "running":
+            why = _WITHDRAWN.format(process=describe_process(call.owner), tool=call.name)
+            events.append(
+                ToolFinished(at=now, scope=scope, call_id=call.id, output=why, error=True)
+            )
+            continue
+        tool = tool_at(state, scope, call, spec.tools)
         asked = Interrupted(
             at=now,
             scope=scope,
@@ -113,7 +125,7 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
                 f"{'has the run no more' if has_ended(call.owner) is False else 'is gone'}: whether it took "
                 "effect is not known."
             },
-            digest="" if tool is None else digest_of(tool.name, input_, tool.input_schema),
+            digest="" if tool is None else tool.digest(input_),
             reply_schema=None if tool is None else tool.output_schema,
         )
         events.append(asked)
@@ -121,19 +133,7 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
         if is_run or (
             tool is not None and (tool.options.idempotent or tool.options.inner is not None)
         ):
-            by, me = "idempotent=True", this_process()
-            again = Restart()
-            events.append(
-                Resolved(
-                    at=now,
-                    scope=scope,
-                    id=asked.id,
-                    call_id=call.id,
-                    resolution=again,
-                    by=by,
-                    owner=me,
-                )
-            )
+            events.append(run_again(asked))
     return events
 
 
@@ -167,7 +167,7 @@ def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:
     """The calls whose bodies run in this other process, or in any; alive or not."""
     return [
         (scope, call)
-        for scope, call in _running(state)
+        for scope, call in _with_lives(state)
         if call.owner != this_process() and process in ("", call.owner)
     ]
 
@@ -204,16 +204,3 @@ def _with_bodies(state: RunState) -> Iterator[CallState]:
             yield call
         if child is not None:
             yield from _with_bodies(child)
-
-
-def next_driver(state: RunState, answer: Resolved) -> str:
-    """Who goes on after an answer: who takes it, or the process whose body waits at its line."""
-    for depth, call_id in enumerate((*answer.scope, answer.call_id)):
-        call = _inside(state, answer.scope[:depth]).calls.get(call_id)
-        if call is None:
-            break
-        in_runs = depth < len(answer.scope) and call.child is not None and call.child.of_body
-        waits = answer.id in call.asked or in_runs
-        if waits and has_ended(call.owner) is False:
-            return call.owner
-    return this_process()

@@ -10,12 +10,20 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
-from nbagent.core.base.errors import StoreError
-from nbagent.core.base.events import Resolved, StoredEvent
+from nbagent.core.base.errors import RunError, StoreError
+from nbagent.core.base.events import (
+    Resolved,
+    RunCancelled,
+    RunFailed,
+    StoredEvent,
+    ToolFinished,
+)
 from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import running_loop
+from nbagent.core.journal.default import is_closed
 from nbagent.core.journal.journal import Decide, Journal
-from nbagent.core.state.state import RunState, Status, status_of
+from nbagent.core.state.next_step import is_stuck
+from nbagent.core.state.state import RunState, Status
 from nbagent.core.tools.spec import RunSpec
 
 from .driving import Driving, is_driven_here
@@ -34,6 +42,9 @@ from .heartbeat import Others
 from .queued import Line
 from .rounds import Planned, when_written
 from .writes import Writes
+
+LONGEST = 10.0
+"""Seconds between looks at a store that fails, at most; others may tell that it is back before."""
 
 
 class FollowedRun(Protocol):
@@ -96,7 +107,7 @@ class Follower:
         "_run",
         "_seen",
         "_timer",
-        "_unreadable",
+        "_wait",
         "others",
     )
 
@@ -110,13 +121,17 @@ class Follower:
         self._timer: Planned | None = None
         self._seen = -1
         """How long the journal was when it was last looked at."""
-        self._unreadable: BaseException | None = None
-        """Why the store could not be read at the last look that failed."""
+        self._wait = POLL
+        """Seconds until the next look where the store fails."""
 
     def follow(self) -> None:
         """Look now, and go on looking while it is needed; from any thread."""
         run = self._run
-        if run.journal.store is None or run.state.outcome is not None:
+        if run.journal.store is None:
+            return
+        if run.state.outcome is not None and not run.journal.owes:
+            if self._seen != run.state.position:  # found by who was refused: not all know it yet
+                run.call_soon(self._looked)
             return
         with _lock:
             if not self._follows:
@@ -135,15 +150,18 @@ class Follower:
             self.follow()
             return
         self.leave()
-        try:
-            looked = run.journal.look()
-        except StoreError as error:
-            self._unread(error)
-            return
-        if looked.done():
-            self._looked()
-        else:
-            run.writes.then(looked, lambda _: run.call_soon(self._looked), self._unread)
+        run.writes.attempt(run.journal.look, self._has_looked, self._unread)
+
+    def look_later(self) -> None:
+        """The store fails: plan another look, ever later until one succeeds; called on the run's loop."""
+        run = self._run
+        self.leave()
+        loop, wait = run.home(), self._wait
+        self._wait = min(2 * wait, LONGEST)
+        # a run that waits for an answer alone is looked at for those who have it
+        waits = run.status == "interrupted" or is_closed(run.journal.store)
+        look = partial(_look, weakref.ref(self)) if waits else self.look
+        self._timer = loop.call_later(wait, look)
 
     def watch_on(self) -> None:
         """A driver is at work, and the run may be taken from it; called on the run's loop."""
@@ -196,7 +214,7 @@ class Follower:
         run = self._run
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
-            is_over = state.outcome is not None or status_of(state) == "queued"
+            is_over = state.outcome is not None or state.status == "queued"
             is_mine = run.journal.is_driven_here and not runs_elsewhere(state)
             return [] if is_over or is_mine else taken_over(state, run.spec)
 
@@ -211,16 +229,30 @@ class Follower:
         return self.look if is_due else partial(_look, weakref.ref(self))
 
     def _unread(self, error: BaseException) -> None:
-        """Note that the store cannot be read, and look again once it may be."""
-        run, self._unreadable = self._run, error
-        run.lost(error)
-        if self._timer is None and not self._is_told:
-            self._timer = when_written(run.journal.store, self._next_look, run.home())
+        """The store cannot be read; or it has no such run, which never began then, and ``error`` says why."""
+        if self._run.state.outcome is not None:
+            self.look_later()
+        elif isinstance(error, StoreError):
+            self._run.lost(error)
+
+    def _has_looked(self, _: None) -> None:
+        """On the thread that looked."""
+        if running_loop() is self._run.home():
+            self._looked()
+        else:
+            self._run.call_soon(self._looked)
 
     def _looked(self) -> None:
         run, state = self._run, self._run.state
-        if run.error is not None and run.error is self._unreadable:  # it can be read again
+        if isinstance(run.error, StoreError) and state.outcome is None:
             run.lost(None)
+        self._react(state)
+        if not (run.writes or run.journal.owes or isinstance(run.error, StoreError)):
+            self._wait = POLL
+
+    def _react(self, state: RunState) -> None:
+        """Do what the state asks for, and plan the next look."""
+        run = self._run
         moved = state.position != self._seen
         if moved:
             self._seen = state.position
@@ -240,8 +272,11 @@ class Follower:
 
     def _beside_driver(self, state: RunState, *, moved: bool) -> tuple[bool, bool]:
         """React while a driver is at work here; whether to look again by the clock, and at all."""
-        run = self._run
-        if moved:
+        run, end = self._run, state.outcome
+        is_failure_here = isinstance(end, RunFailed) and end.owner == this_process()
+        if isinstance(end, RunCancelled | RunFailed) and not (is_failure_here or run.is_stopping):
+            run.driving.leave()  # somebody else ended it: no body is answered any more
+        elif moved:
             run.go_on()
         if self.was_taken:
             run.driving.give_up()
@@ -256,7 +291,7 @@ class Follower:
     def _take_turn(self, state: RunState, *, moved: bool) -> bool:
         """Go on with the run where it is this handle's turn; whether to look again later."""
         run = self._run
-        if status_of(state) == "queued":
+        if state.status == "queued":
             return run.line.look() or not self._is_told
         whose = self._whose_turn(state)
         if whose == "ours":
@@ -264,6 +299,8 @@ class Follower:
                 run.go_on()
             else:
                 self._take()
+        elif moved and whose == "nobody's" and is_stuck(state):
+            run.lost(_stuck(run.journal.run_id))
         elif moved and whose != "lost":
             run.lost(run.error if self.was_taken else None)
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
@@ -292,10 +329,7 @@ class Follower:
                 return []
             return taken_over(state, run.spec, "vacancy" if is_vacant else "silence", driver)
 
-        try:
-            run.writes.then(journal.submit(decide), self._took_over)
-        except StoreError as error:
-            run.lost(error)
+        run.writes.attempt(partial(journal.submit, decide), self._took_over)
 
     def _took_over(self, written: Sequence[StoredEvent]) -> None:
         if written:
@@ -309,15 +343,18 @@ class Follower:
 
         def asked(written: Sequence[StoredEvent]) -> None:
             run.call_soon(partial(run.lost, None))
-            if any(isinstance(event, Resolved) for event in written):
+            if any(isinstance(event, Resolved | ToolFinished) for event in written):
                 run.go_on()
 
-        try:
-            run.writes.then(
-                run.journal.submit(lambda state: about_lost(state, lost, run.spec)), asked
-            )
-        except StoreError as error:
-            run.lost(error)
+        decide = partial(about_lost, lost=lost, spec=run.spec)
+        run.writes.attempt(partial(run.journal.submit, decide), asked)
+
+
+def _stuck(run_id: str) -> RunError:
+    return RunError(
+        f"run {run_id!r} waits for nothing, so that nobody can go on with it: its journal was changed, or comes "
+        "from a document that was. Cancel it, or begin another run"
+    )
 
 
 _lock = threading.RLock()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from nbagent.core.base.controls import escaped_repr
 from nbagent.core.base.errors import (
     Expired,
     InvalidAnswer,
@@ -35,14 +36,15 @@ from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec, new_id
 
 from .answers import (
+    EXPIRY,
+    TIME_IS_OVER,
     AnyResolution,
-    check_in_time,
-    expiry_of,
+    answer,
     interrupts_of,
     is_unseen,
     named_by,
+    refusal_of,
     remember,
-    resolved,
     tool_at,
 )
 
@@ -131,6 +133,7 @@ RunPending: TypeAlias = Literal["wait", "refuse", "reject", "queue"]
 NEW_MESSAGE = "The person wrote a new message instead."
 
 
+@escaped_repr
 @dataclass(frozen=True, slots=True)
 class Response:
     """What one ``generate`` came to: an answer, or a pause."""
@@ -187,6 +190,9 @@ def beginning(
         UnansweredInterrupts: questions are open, and the message neither rejects nor awaits them.
         UsageError: there is nothing to do.
     """
+    if not messages and prompt is not None:  # as most begin
+        check_room((), prompt)
+        return (user(prompt),)
     journal = Journal(new_id(), None, replace(restore(load(messages)), at=spec.clock()))
     if prompt is None:
         _check_something_to_do(journal.state, [])
@@ -241,8 +247,7 @@ def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[S
     events: list[StoredEvent] = []
     asking = [call.id for call in state.calls.values() if call.pending]
     for event in state.pending:
-        refusal = Reject(reason=NEW_MESSAGE)
-        events.append(resolved(state, event.id, refusal, spec.tools, stamp))
+        events.append(refusal_of(state, event, NEW_MESSAGE, spec.tools, stamp))
         state = apply(state, events[-1])
     for call_id in asking:
         call = state.calls.get(call_id)
@@ -262,7 +267,8 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
     """
     state, now = journal.state, spec.clock()
     _check_something_to_do(state, replies)
-    events = [_answered(state, spec, reply, now) for reply in replies]
+    stamp = ("code", now)
+    events = [answer(state, named_by(reply), reply, spec.tools, stamp) for reply in replies]
     ids = [event.id for event in events]
     if len(set(ids)) != len(ids):
         raise InvalidAnswer("one interrupt is answered twice in this call")
@@ -275,18 +281,12 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
     journal.append(*events, *(_expired(state, spec, event, now) for event in late))
 
 
-def _answered(state: RunState, spec: RunSpec, reply: AnyResolution, now: float) -> Resolved:
-    event = resolved(state, named_by(reply), reply, spec.tools, ("code", now))
-    check_in_time(state, event.id, ("code", now))
-    return event
-
-
 def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> Resolved:
     if event.on_expire == "fail":
         raise Expired(
             f"nobody answered {event.tool_name!r} in time", messages=paused_messages(state)
         )
-    return resolved(state, event.id, expiry_of(event), spec.tools, ("expiry", now))
+    return answer(state, event.id, TIME_IS_OVER, spec.tools, (EXPIRY, now))
 
 
 def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, partial: bool) -> None:

@@ -6,12 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from nbagent.core.base.errors import StoreError
 from nbagent.core.base.process import describe_process, has_ended, this_process
+from nbagent.core.call.threads import running_loop
 
 BEAT = 5.0
 """Seconds between the beats of a process that drives runs."""
@@ -120,13 +121,12 @@ class Others:
             self._heard = {**self._heard, process: heard}
         if isinstance(self._store, Beating) and now - heard.looked >= BEAT / 2:
             heard.looked = now
-            with suppress(
-                StoreError
-            ):  # no news; whoever reads the journal tells that the store fails
-                beats = self._store.beats(process)
-                if heard.beats not in (None, beats):
-                    heard.at = now
-                heard.beats = beats
+            ask = partial(heard.ask, self._store, process)
+            if running_loop() is None:
+                ask()
+            elif not heard.is_asked:  # what comes of it is known at the next look
+                heard.is_asked = True
+                threading.Thread(target=ask, name="nbagent-beats").start()
         return now - heard.at
 
 
@@ -151,11 +151,25 @@ def still_beats(store: object, process: str) -> bool | None:
 class _Heard:
     """What was heard of one process, in seconds of this one's own clock: clocks of two machines differ."""
 
-    __slots__ = ("at", "beats", "looked")
+    __slots__ = ("at", "beats", "is_asked", "looked")
 
     def __init__(self, at: float) -> None:
         self.at, self.looked = at, 0.0
         self.beats: int | None = None
+        self.is_asked = False
+        """Whether a thread asks the store for them."""
+
+    def ask(self, store: Beating, process: str) -> None:
+        """Hear whether there are new ones; not for an event loop."""
+        try:
+            beats = store.beats(process)
+        except StoreError:  # no news; whoever reads the journal tells that the store fails
+            return
+        finally:
+            self.is_asked = False
+        if self.beats not in (None, beats):
+            self.at = time.monotonic()
+        self.beats = beats
 
 
 def begin(store: object) -> Callable[[], None]:

@@ -68,6 +68,12 @@ class Asked:
         """Whether the prompt was left out."""
         return self._said is None and self._call is None
 
+    def missing(self, journal: Journal) -> UsageError:
+        """The refusal of a run without a prompt that is not there."""
+        return UsageError(
+            f"{journal.store!r} has no run {journal.run_id!r}: give a prompt to begin it"
+        )
+
     def check(self, journal: Journal) -> None:
         """Refuse a run that was asked for something else.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, cast
 
 from nbagent.core.base.awaited import awaited
-from nbagent.core.base.errors import NotPending, RunError, UsageError
+from nbagent.core.base.errors import RunError, UsageError
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, StoredEvent
 from nbagent.core.base.files import Said, check_room, outline
 from nbagent.core.base.interrupts import PendingInterrupt
@@ -18,19 +19,12 @@ from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import Request, Started, StartedRuns
 from nbagent.core.journal.journal import Listener, RunEvent, Store, under_way
-from nbagent.core.state.state import CallState, RunState, Status, evolve, status_of
+from nbagent.core.state.state import CallState, RunState, Status, evolve
 from nbagent.core.tools.output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .answers import (
-    AnyResolution,
-    check_in_time,
-    check_takes_answers,
-    interrupts_of,
-    remember,
-    resolved,
-)
+from .answers import AnyResolution, answer, interrupts_of, remember
 from .describe import result_of
 from .generate import Response, response_of
 from .result import Result
@@ -139,7 +133,7 @@ class NestedJournal:
             return None
         if isinstance(heard, OutputDelta):
             return heard._replace(scope=scope[depth:])
-        return heard.model_copy(update={"scope": scope[depth:]})
+        return replace(heard, scope=scope[depth:])
 
 
 class NestedSession:
@@ -191,7 +185,7 @@ class NestedSession:
     @property
     def status(self) -> Status:
         """The run's status."""
-        return status_of(self.state)
+        return self.state.status
 
     @property
     def interrupts(self) -> list[PendingInterrupt]:
@@ -236,14 +230,18 @@ class NestedSession:
         asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
-            stamp = (by, self.spec.clock())
-            check_takes_answers(state, interrupt_id)
-            check_in_time(state, interrupt_id, stamp)
-            event = resolved(state, interrupt_id, resolution, {}, stamp)
-            if event.scope[: len(self.scope)] != self.scope:
-                raise NotPending(f"this run has no interrupt {interrupt_id!r}")
             asked_in.append(state)
-            return [event.model_copy(update={"owner": this_process()})]
+            return [
+                answer(
+                    state,
+                    interrupt_id,
+                    resolution,
+                    {},
+                    (by, self.spec.clock()),
+                    owner=lambda *_: this_process(),
+                    scope=self.scope,
+                )
+            ]
 
         after: Future[StoredEvent] = under_way()
 

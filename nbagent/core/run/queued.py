@@ -13,9 +13,9 @@ from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed, RunS
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message
 from nbagent.core.base.process import this_process
-from nbagent.core.journal.journal import Journal, finished
+from nbagent.core.journal.journal import Journal
 from nbagent.core.state.pause_record import closed_messages
-from nbagent.core.state.state import RunState, Status, status_of
+from nbagent.core.state.state import RunState, Status
 from nbagent.core.tools.spec import RunSpec
 
 from .generate import beginning
@@ -90,9 +90,7 @@ class Before:
         """Whether it cannot go on without an answer."""
         if self.state.outcome is not None:
             return False
-        return (
-            status_of(self.state) == "interrupted" if self.held is None else self.held.is_settled()
-        )
+        return self.state.status == "interrupted" if self.held is None else self.held.is_settled()
 
     def is_over(self, *, attended: bool) -> bool:
         """Whether nobody here makes it end: it failed to go on, or asks a person and nobody is there."""
@@ -106,6 +104,7 @@ class QueuedRun(Held, Protocol):
 
     spec: RunSpec
     writes: Writes
+    error: BaseException | None
 
     @property
     def state(self) -> RunState:
@@ -185,15 +184,15 @@ class Line:
         run = self._run
         try:
             before = self._found()
-            looked = finished(None) if before.held is not None else before.journal.look()
         except (StoreError, UsageError) as error:
             run.lost(error)
             return False
-        if looked.done():
+        if before.held is not None:
             self._come_of(before)
-        else:
-            run.writes.then(looked, lambda _: run.call_soon(partial(self._come_of, before)))
-        return run.status == "queued" and before.held is None
+            return False
+        come_of = partial(run.call_soon, partial(self._come_of, before))
+        run.writes.attempt(before.journal.look, lambda _: come_of())
+        return run.status == "queued" and run.error is None
 
     def _found(self) -> Before:
         """The run before; one that nobody here has by what its journal says.
@@ -222,10 +221,7 @@ class Line:
             run.progressed()
 
         decide = partial(come_of, before=before.state, spec=run.spec)
-        try:
-            run.writes.then(run.journal.submit(decide), written)
-        except StoreError as error:
-            run.lost(error)
+        run.writes.attempt(partial(run.journal.submit, decide), written)
 
 
 def run_started(

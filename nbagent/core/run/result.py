@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from nbagent.core.base.controls import escaped
+from nbagent.core.base.controls import escaped, escaped_repr
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.base.events import (
     BodyCalled,
@@ -175,6 +175,7 @@ def shortened(text: str, limit: int = 60) -> str:
     return repr(line if len(line) <= limit else f"{line[:limit]}…")
 
 
+@escaped_repr
 @dataclass(frozen=True, slots=True)
 class Call:
     """A tool call of a run, as it stands."""

@@ -25,11 +25,12 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
+from nbagent.core.base.private import write_private
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.journal.verification import verify_run
 from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.state import Status, status_of
+from nbagent.core.state.state import Status
 
 from .answers import AnyResolution, id_of, interrupts_of, settles
 from .describe import asks, bounded, result_of, unanswered
@@ -139,7 +140,7 @@ class Run:
             return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
         first = self._session.first_in_line()
         if first is not None:
-            return f", waits for the run before it, which is {status_of(first.state)}"
+            return f", waits for the run before it, which is {first.state.status}"
         if self._session.awaited:
             return bounded(f", waits for {self._session.awaited}")
         questions = [f"{i.tool_name or 'the limit'} {asks(i)}" for i in self.interrupts]
@@ -429,10 +430,11 @@ class Document(str):
 
 
 def document(shown: Any, form: str, path: str | Path | None) -> Document:
-    """A run, or a chat of runs, as one document: its text, also written to ``path``.
+    """A run, or a chat of runs, as one document: its text, also written to ``path``, for its owner alone.
 
     Raises:
         UsageError: there is no such folder, or the path is one.
+        OSError: it cannot be written, or the path is that of a link.
     """
     if path is None:
         return Document(hooks.exported(shown, form), form)
@@ -444,7 +446,7 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
     if file.is_dir():
         raise UsageError(f"{str(file)!r} is a folder: give the path of a file in it")
     text = Document(hooks.exported(shown, form), str(path))
-    file.write_text(text, encoding="utf-8")
+    write_private(file, text)
     return text
 
 

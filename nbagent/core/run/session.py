@@ -40,23 +40,23 @@ from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
-from nbagent.core.state.state import RunState, Status, running_calls, status_of, waits_in_body
+from nbagent.core.state.state import RunState, Status, running_calls, waits_in_body
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
 from .answerer import Answerer, AnswerKeeper
 from .answers import (
     AnyResolution,
-    check_in_time,
+    TimeIsOver,
+    answer,
     check_open,
-    check_takes_answers,
     interrupts_of,
+    next_driver,
     remember,
-    resolved,
 )
 from .deadlines import Deadlines, expired, expiry_error
 from .driving import Driving
-from .follow import next_driver, taken_from
+from .follow import taken_from
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place
@@ -161,7 +161,7 @@ class Session:
     @property
     def status(self) -> Status:
         """The run's status."""
-        return status_of(self.state)
+        return self.journal.state.status
 
     @property
     def interrupts(self) -> list[PendingInterrupt]:
@@ -200,7 +200,6 @@ class Session:
     def why_not_pending(self, interrupt_id: str) -> str:
         """What became of an interrupt that takes no answer (any more): who answered, and when."""
         try:
-            check_takes_answers(self.state, interrupt_id)
             check_open(self.state, interrupt_id)
         except (NotPending, Conflict) as error:
             return str(error)
@@ -297,7 +296,7 @@ class Session:
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
-                raise UsageError(f"only a failed run is retried; this one is {status_of(state)}")
+                raise UsageError(f"only a failed run is retried; this one is {state.status}")
             return [event, *self._unwritten(state, state.outcome)]
 
         self.submit(decide, lambda _events: self._retried(), self._not_retried)
@@ -414,11 +413,14 @@ class Session:
         )
         if is_over:
             self.follower.leave()
+            self.follower.seen()
         if was_taken and not is_over and taken is not None:
             self.error = taken_from(self.run_id, taken)
         elif error is not None:
             self.error = error
             self.follower.seen()
+            if isinstance(error, StoreError) and not is_over:  # nor could that be stored
+                self.follower.look_later()
         return was_taken
 
     def cut_off(self) -> None:
@@ -433,13 +435,20 @@ class Session:
 
     def progressed(self) -> None:
         """The run may have come to a stand: tell who waits."""
+        if self.journal.owes:
+            self.follower.look_later()
         self.line.leave()
         self._deadlines.apply(self)
         self.notify()
 
     def lost(self, why: BaseException | None) -> None:
-        """Note why the run cannot go on, or that it does; called on its loop, its state may be another by now."""
+        """Note why the run cannot go on, or that it does; called on its loop, its state may be another by now.
+
+        It can once a store that fails is back.
+        """
         self.error = why
+        if isinstance(why, StoreError):
+            self.follower.look_later()
         for event in self.state.pending:
             self._deadlines.watch(self, event)
         self.progressed()
@@ -452,7 +461,8 @@ class Session:
         was_cut_off = stopped and not running_calls(self.state)
         if self.driving.is_active or was_cut_off:  # it closed before the driver got there
             self.go_on()
-        elif self.error is None:
+        elif self.error is None or isinstance(self.error, StoreError):
+            self.error = None  # the look that was planned is gone with the loop
             self.follow()
 
     def follow(self) -> None:
@@ -462,24 +472,31 @@ class Session:
     # --- answering
 
     def resolve(
-        self, interrupt_id: str, resolution: AnyResolution, *, by: str
+        self, interrupt_id: str, resolution: AnyResolution | TimeIsOver, *, by: str
     ) -> Future[StoredEvent]:
         """Settle an interrupt; safe from any thread. See ``Run.resolve``.
 
         Returns:
             The event, once it is stored; what can be refused now raises now.
         """
-        if by != "expiry":
+        if not isinstance(resolution, TimeIsOver):
             self._deadlines.apply(self)
         stamp = (by, self.spec.clock())
         asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
-            check_takes_answers(state, interrupt_id, is_stopping=self.is_stopping)
-            check_in_time(state, interrupt_id, stamp)
-            event = resolved(state, interrupt_id, resolution, self.spec.tools, stamp)
             asked_in.append(state)
-            return [event.model_copy(update={"owner": next_driver(state, event)})]
+            return [
+                answer(
+                    state,
+                    interrupt_id,
+                    resolution,
+                    self.spec.tools,
+                    stamp,
+                    owner=next_driver,
+                    is_stopping=self.is_stopping,
+                )
+            ]
 
         answered = partial(self._resolved, asked_in)
         return self.submit(decide, answered, partial(self._not_resolved, by))
@@ -489,7 +506,8 @@ class Session:
             logger.warning("an answer to run %s was not taken: %s", self.run_id, error)
         if isinstance(error, StoreError) and by != "expiry":
             self.lost(error)  # for who waits for the run, and not for the answer
-        self.follow()
+        else:
+            self.follow()
 
     def _resolved(
         self, asked_in: Sequence[RunState], written: Sequence[StoredEvent]
@@ -511,13 +529,32 @@ class Session:
         """
         check_room(self.state.messages, said)
         event = message_queued(self.spec.clock(), said, by=by)
-        sent = bool(self.journal.commit(lambda state: [] if state.outcome else [event]))
-        if sent and isinstance(next_step(self.state), CallModel):  # it waited for an outside system
-            self.go_on()
-        return sent
 
-    def dismiss(self, *, by: str = "code") -> None:
-        """Refuse all that is asked, and stop: the person wants something else.
+        def decide(state: RunState) -> list[StoredEvent]:
+            return [] if state.outcome else [event]
+
+        def written(events: Sequence[StoredEvent]) -> bool:
+            if events and isinstance(next_step(self.state), CallModel):  # for an outside system
+                self.go_on()
+            return bool(events)
+
+        sent = self.submit(decide, written, self._not_sent)
+        if sent.done():
+            return sent.result()
+        sent.add_done_callback(self._sent)
+        return self.state.outcome is None
+
+    def _sent(self, sent: Future[bool]) -> None:
+        if sent.exception() is None and not sent.result():
+            self._not_sent(NotPending("the run has ended elsewhere"))
+
+    def _not_sent(self, error: BaseException) -> None:
+        logger.warning("a message to run %s was not sent: %s", self.run_id, error)
+        if isinstance(error, StoreError):
+            self.lost(error)
+
+    def dismiss(self, *, by: str = "code") -> Future[None]:
+        """Refuse all that is asked, and stop: the person wants something else; done once that is stored.
 
         Does nothing where a call or the model is at work, or where the run has ended.
         """
@@ -525,12 +562,15 @@ class Session:
         stopped = RunCancelled(at=stamp[1], by=by, user=user_behind(by))
 
         def decide(state: RunState) -> list[StoredEvent]:
-            if status_of(state) != "interrupted":
+            if state.status != "interrupted":
                 return []
             return [*rejected(state, self.spec, stamp), stopped]
 
-        if self.journal.commit(decide):
-            self._abandon()
+        def written(events: Sequence[StoredEvent]) -> None:
+            if events:
+                self._abandon()
+
+        return self.submit(decide, written, self.lost)
 
     def fail_expired(self, event: Interrupted) -> None:
         """Fail the run of a question that nobody answered, as soon as nothing runs any more."""
@@ -542,7 +582,8 @@ class Session:
                 self._abandon()
 
         decide = partial(expired, event=event, text=str(error), now=now)
-        self.writes.then(self.journal.submit(decide), abandon)
+        failed = partial(self._not_resolved, "expiry")
+        self.writes.then(self.journal.submit(decide), abandon, failed)
 
     # --- waiting
 
@@ -638,6 +679,8 @@ def open_sessions() -> list[Session]:
 def held(run_id: str, store: object) -> Session | None:
     """The session of a run that this process holds; another store may have another run of its id."""
     for one in open_sessions():
-        if one.run_id == run_id and is_same_place(one.journal.store, store):
+        never_began = one.error is not None and not one.state.position
+        is_it = one.run_id == run_id and not never_began
+        if is_it and is_same_place(one.journal.store, store):
             return one
     return None

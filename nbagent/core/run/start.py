@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import checked_store
-from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
+from nbagent.core.base.errors import (
+    NbagentError,
+    RunNotFinished,
+    ToolError,
+    UnansweredInterrupts,
+    UsageError,
+)
 from nbagent.core.base.messages import Message
-from nbagent.core.call.threads import private_loop
+from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.default import tell_kept
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal, Store, finished
+from nbagent.core.journal.journal import Prompt as AtOnce
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.files import Prompt, said
 from nbagent.core.tools.rules import check_rules
@@ -28,7 +36,7 @@ from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
 from .result import Result
 from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
-from .session import Session
+from .session import Session, held
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,21 +182,30 @@ def _prepared(
     spec = options.told(spec)
     after, messages = _checked_after(options.after), options.messages
     asked = _asked(spec, prompt, options)
-    opened = None if asked is None else _opened(spec, asked, options)
+    is_unknown = asked is not None and _must_wait(options)
+    opened = None if asked is None or is_unknown else _opened(spec, asked, options)
     if opened is not None:
         return opened
-    text = None if prompt is None and messages is not None else said(prompt)
+    may_be_left_out = messages is not None or is_unknown
+    text = None if prompt is None and may_be_left_out else said(prompt)
     if after is not None and messages is not None:
         raise UsageError("give after= or messages=, not both: a run goes on from one history")
     if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
         return after, lambda: None
-    if after is not None and options.pending == "reject":
-        session_of(after).dismiss()
-    before = _before(after, options)
-    if before is None:
+    dismisses = after is not None and options.pending == "reject"
+
+    def first_event() -> Callable[[], None]:
+        """Begins it; what cannot begin is refused before."""
+        before = _before(after, options)
+        if before is not None and text is not None:
+            return partial(session.start_behind, before, text)
         history = _history(after) if messages is None else messages
         pending = "refuse" if options.pending == "wait" else options.pending
         begun = beginning(spec, history, text, pending)
+        meanwhile = None if asked is None else partial(asked.check, journal)
+        last = after.id if after is not None else None
+        return partial(session.start, begun, after=last, meanwhile=meanwhile)
+
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     is_apart = blocking or options.background
@@ -197,20 +214,82 @@ def _prepared(
     place = Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
+    dismissed = finished(None)
+    if dismisses and after is not None and not is_unknown:
+        dismissed = session_of(after).dismiss()
+    if not is_unknown and dismissed.done():
+        dismissed.result()
+        start = first_event()
+    else:
+        start = partial(_start_later, session, asked if is_unknown else None, after, dismissed)
+        start = partial(start, first_event, dismisses=dismisses)
 
     def begin() -> None:
         host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
         tell_kept(run.id, journal.store)
-        if before is not None and text is not None:
-            session.start_behind(before, text)
-        else:
-            meanwhile = None if asked is None else partial(asked.check, journal)
-            last = after.id if after is not None else None
-            session.start(begun, after=last, meanwhile=meanwhile)
+        start()
         if attended and options.show:
             host.show(run)
 
     return run, begin
+
+
+def _must_wait(options: Options) -> bool:
+    """Whether an event loop runs here that would wait for the store to say whether it has a run."""
+    assert options.id is not None  # as ``_asked`` has seen
+    is_prompt = isinstance(options.store, AtOnce)
+    return not is_prompt and running_loop() is not None and held(options.id, options.store) is None
+
+
+def _start_later(
+    session: Session,
+    asked: Asked | None,
+    after: Run | None,
+    dismissed: Future[None],
+    first_event: Callable[[], Callable[[], None]],
+    *,
+    dismisses: bool,
+) -> None:
+    """Begin once the store has told what must be known for it: what cannot begin is the run's ``error``.
+
+    Args:
+        session: the run's.
+        asked: what it was asked for, where the store may have it already.
+        after: the run before.
+        dismissed: done once what that asks is rejected.
+        first_event: begins it.
+        dismisses: whether that is to be rejected.
+    """
+
+    def begin(_: object = None) -> None:
+        try:
+            first_event()()
+        except NbagentError as error:
+            session.lost(error)
+
+    def not_there(error: BaseException) -> None:
+        if there.state.position or not isinstance(error, UsageError):
+            session.lost(error)
+        elif asked is not None and asked.is_nothing:
+            session.lost(asked.missing(session.journal))
+        elif dismisses and after is not None:
+            session.writes.attempt(session_of(after).dismiss, lambda _: session.call_soon(begin))
+        else:
+            begin()
+
+    there = Journal(session.run_id, session.journal.store)
+
+    def found(_: object) -> None:
+        if asked is not None:
+            asked.check(there)
+        _check_opens(session.spec, there)
+        session.journal.catch_up(there.read())
+        session.call_soon(session.take_up)
+
+    if asked is None:
+        session.writes.then(dismissed, lambda _: session.call_soon(begin))
+    else:
+        session.writes.attempt(there.look, found, not_there)
 
 
 def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | None:
@@ -233,9 +312,7 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
     there = found(options.id, options.store)
     if there is None:
         if asked.is_nothing and options.messages is None:
-            raise UsageError(
-                f"{options.store!r} has no run {options.id!r}: give a prompt to begin it"
-            )
+            raise asked.missing(Journal(options.id, options.store))
         return None
     if isinstance(there, Journal):
         asked.check(there)
@@ -248,6 +325,26 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
 
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+    _check_opens(spec, journal)
+    spec, host = options.told(spec), current_host()
+    attended = host.attended() if options.attended is None else options.attended
+    place = Place(host, attended, host.loop(attended=attended))
+    session = Session(spec, journal, place, answers=options.answers)
+    run = Run(session)
+    host.started(run, on_rerun="keep")
+    tell_kept(run.id, journal.store)
+    session.take_up()
+    if attended and options.show:
+        host.show(run)
+    return run
+
+
+def _check_opens(spec: RunSpec, journal: Journal) -> None:
+    """Refuse to go on with a run of another agent, or without a tool that it needs.
+
+    Raises:
+        UsageError, ToolError: it says what is missing.
+    """
     if journal.state.flow != (spec.model is None):
         kind = "flow" if journal.state.flow else "agent"
         raise UsageError(
@@ -268,17 +365,6 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
                 f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts: "
                 "add it to the agent and open the run again"
             )
-    spec, host = options.told(spec), current_host()
-    attended = host.attended() if options.attended is None else options.attended
-    place = Place(host, attended, host.loop(attended=attended))
-    session = Session(spec, journal, place, answers=options.answers)
-    run = Run(session)
-    host.started(run, on_rerun="keep")
-    tell_kept(run.id, journal.store)
-    session.take_up()
-    if attended and options.show:
-        host.show(run)
-    return run
 
 
 def check_pending(pending: Any) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.journal.journal import finished, under_way
 
 T = TypeVar("T")
@@ -70,6 +71,18 @@ class Writes:
 
         written.add_done_callback(settle)
         return after
+
+    def attempt(
+        self,
+        submit: Callable[[], Future[T]],
+        go_on: Callable[[T], object],
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """``then`` for what the run does by itself, on its loop: it fails alike now and later."""
+        try:
+            self.then(submit(), go_on, failed)
+        except (StoreError, UsageError) as error:
+            (failed or self._run.lost)(error)
 
 
 _lock = threading.Lock()

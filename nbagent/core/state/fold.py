@@ -29,6 +29,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import (
     SCHEMA_CHANGED,
+    TOOL_CHANGED,
     Asker,
     Reject,
     Respond,
@@ -38,6 +39,7 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.memory import with_memory
 from nbagent.core.base.messages import (
     Json,
+    Message,
     Part,
     canonical,
     correction,
@@ -48,6 +50,7 @@ from nbagent.core.base.messages import (
     user,
 )
 from nbagent.core.base.model import Usage
+from nbagent.core.base.user import is_answered_by_one
 
 from .imported import brought_in
 from .pause_record import restore
@@ -63,7 +66,6 @@ from .state import (
     asked_or,
     evolve,
     stamped,
-    status_of,
 )
 
 
@@ -103,7 +105,8 @@ def _earlier(call: CallState) -> dict[Asker, Answered]:
 
 def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
     """What the rules have judged by now: without a verdict of theirs it was not they who asked."""
-    if event.kind != "approval" and event.note != SCHEMA_CHANGED:
+    is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
+    if event.kind != "approval" and not is_changed:
         return call.judged
     return None if event.verdict is None else _kept(call, event.input)
 
@@ -123,8 +126,9 @@ def resolved(call: CallState, event: Resolved) -> CallState:
         case Reject(reason=reason):
             told = loss_text if lost else rejection_text
             return answered(call, told(call.name, reason), error=True)
-        case Restart() if lost:  # as it was: with what was shown, approved and answered before
-            return asked_or(evolve(call, lost=None), event.at)
+        case Restart() if lost:  # as it was: with what was approved and answered before
+            shown = _kept(call, lost.input) if is_answered_by_one(event.by) else call.shown
+            return asked_or(evolve(call, lost=None, shown=shown), event.at)
         case Restart() as restart:
             return asked_or(_restarted(call, restart), event.at)
 
@@ -140,10 +144,13 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
     approved = call.cleared is not None or (
         call.pause is not None and call.pause.kind == "approval"
     )
+    # middleware that asks before it passes the call on may change what it asked about
+    is_bound = call.pause is None or not call.pause.around or call.pause.entered is not None
     return evolve(
         call,
         input=_kept(call, entered),
         cleared=_kept(call, shown) if approved else None,
+        shown=_kept(call, shown) if is_bound else None,
         resumed=Resumed(restart.data),
     )
 
@@ -161,6 +168,7 @@ def _told(call: CallState, event: Resolved) -> CallState:
     told = evolve(
         call,
         asked=asked,
+        shown=_kept(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
         answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
     )
     return asked_or(told, event.at, busy="running" if call.status == "running" else "ready")
@@ -259,7 +267,7 @@ def _record(pause: Interrupted | None, event: Resolved) -> dict[str, Any]:
 
 def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
     """The state after one more event; ``depth`` is how much of the event's scope is walked already."""
-    passed = max(0.0, event.at - state.at) if status_of(state) == "running" else 0.0
+    passed = max(0.0, event.at - state.at) if state.status == "running" else 0.0
     if len(event.scope) > depth:
         folded = _inside(state, event, depth)
     else:
@@ -313,7 +321,13 @@ def _run_queued(state: RunState, event: RunQueued) -> RunState:
 
 
 def _run_started(state: RunState, event: RunStarted) -> RunState:
-    begun = restore(load(event.messages))
+    first = event.messages[0] if len(event.messages) == 1 else None
+    if (
+        isinstance(first, Message) and first["role"] == "user"
+    ):  # as most begin: nothing is open in it
+        begun = RunState(messages=(first,))
+    else:
+        begun = restore(load(event.messages))
     return evolve(
         begun,
         queued=(*begun.queued, *state.queued),

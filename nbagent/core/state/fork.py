@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from nbagent.core.base.errors import NotPending, UsageError
@@ -75,7 +76,7 @@ Anew: TypeAlias = Callable[[Interrupted], Interrupted]
 def _asked_anew(event: Interrupted, new_id: str) -> Interrupted:
     """The question of a fork: the token that answers the original does not answer this one."""
     external = None if event.external is None else token_digest(new_token())
-    return event.model_copy(update={"id": new_id, "external": external})
+    return replace(event, id=new_id, external=external)
 
 
 def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
@@ -86,7 +87,7 @@ def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
         begun = restore(load(event.messages))
         if begun.asks:
             messages = list(paused_messages(_state_anew(begun, anew)))
-            return event.model_copy(update={"messages": messages})
+            return replace(event, messages=messages)
     return event
 
 

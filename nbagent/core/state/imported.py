@@ -2,15 +2,16 @@
 
 Seals prove that the events of a document belong together, and not who wrote them. So what a person is said to
 have approved, remembered or answered to a body is forgotten, rules judge anew, and what was about to run or
-ran is asked about.
+ran is asked about. Of a question that is open its words are left: it waits for a person here, without an end of
+its time, a default answer, or a token that was handed out elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
 
 from nbagent.core.base.events import Interrupted, RunFailed
-from nbagent.core.base.interrupts import new_token, token_digest
 
 from .state import Calls, CallState, RunState, asked_or, evolve
 
@@ -22,8 +23,14 @@ TOLD = (
 
 def brought_in(state: RunState, at: float) -> RunState:
     """The state without what only the people and processes of another place may say."""
-    calls = Calls(_brought_in(call, at) for call in state.calls.values())
-    return evolve(state, calls=calls, remembered=(), granted={})
+    return evolve(
+        state,
+        calls=Calls(_brought_in(call, at) for call in state.calls.values()),
+        later={event.id: _in_words(event) for event in state.later.values()},
+        budget=None if state.budget is None else _in_words(state.budget),
+        remembered=(),
+        granted={},
+    )
 
 
 def _brought_in(call: CallState, at: float) -> CallState:
@@ -34,8 +41,13 @@ def _brought_in(call: CallState, at: float) -> CallState:
         call,
         status="ready",
         child=child,
+        pause=None if call.pause is None else _in_words(call.pause),
+        asked={event.id: _in_words(event) for event in call.asked.values()},
+        lost=None if call.lost is None else _in_words(call.lost),
+        record=(),
         cleared=None,
         judged=None,
+        shown=None,
         earlier={},
         resumed=None,
         answers={},
@@ -44,8 +56,17 @@ def _brought_in(call: CallState, at: float) -> CallState:
     return asked_or(bare, at)
 
 
+def _in_words(event: Interrupted) -> Interrupted:
+    """The question with nothing in it that answers it."""
+    return replace(event, expires_at=None, on_expire="reject", expire_output=None, external=None)
+
+
 def asked_anew(
-    before: RunState, new_id: Callable[[], str], now: float, scope: tuple[str, ...] = ()
+    before: RunState,
+    new_id: Callable[[], str],
+    now: float,
+    scope: tuple[str, ...] = (),
+    settled: Container[str] | None = None,
 ) -> list[Interrupted]:
     """The questions of a run that was brought in, whose answers of elsewhere do not count.
 
@@ -54,14 +75,16 @@ def asked_anew(
         new_id: makes random ids.
         now: when it is brought in, in Unix seconds.
         scope: leads to the run.
+        settled: the ids of questions that were answered; by default those of the run.
     """
+    settled = before.settled if settled is None else settled
     if before.outcome is not None and not isinstance(before.outcome, RunFailed):
         return []
     return [
         event
         for call in before.calls.values()
         if call.status != "done"
-        for event in _of_call(call, new_id, now, scope, is_flow=before.flow)
+        for event in _of_call(call, new_id, now, scope, settled, is_flow=before.flow)
     ]
 
 
@@ -70,14 +93,15 @@ def _of_call(
     new_id: Callable[[], str],
     now: float,
     scope: tuple[str, ...],
+    settled: Container[str],
     *,
     is_flow: bool,
 ) -> Iterator[Interrupted]:
     """What is asked of one call; no rule judges that of a flow, so that it is asked about in any case."""
     if call.child is not None:
-        yield from asked_anew(call.child, new_id, now, (*scope, call.id))
+        yield from asked_anew(call.child, new_id, now, (*scope, call.id), settled)
     is_run = call.child is not None and not call.child.of_body
-    if call.pause is not None and call.resumed is not None:
+    if call.pause is not None and (call.resumed is not None or call.pause.id in settled):
         yield _again(call.pause, new_id(), now)
     elif call.status in ("ready", "running") and (call.attempt or is_flow) and not is_run:
         yield Interrupted(
@@ -94,9 +118,5 @@ def _of_call(
 
 
 def _again(event: Interrupted, new_id: str, now: float) -> Interrupted:
-    """The same question, as one of here: it has as long as it had, and another token."""
-    ends = None if event.expires_at is None else now + max(0.0, event.expires_at - event.at)
-    external = None if event.external is None else token_digest(new_token())
-    return event.model_copy(
-        update={"at": now, "id": new_id, "external": external, "expires_at": ends}
-    )
+    """The same question, as one of here."""
+    return replace(_in_words(event), at=now, id=new_id)

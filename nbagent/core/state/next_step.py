@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from nbagent.core.base.messages import Json, dumps, results_of, text_of
 
-from .state import Calls, CallState, RunState
+from .state import Calls, CallState, RunState, running_calls
 
 
 class _Bare:
@@ -57,7 +57,7 @@ class RunCalls:
 
 
 class Wait(_Bare):
-    """Nothing to start: calls run, a person is asked, or the run before has not ended."""
+    """Nothing to start: calls run, a person is asked, or the run before has not ended; or it ``is_stuck``."""
 
 
 class LimitReached(_Bare):
@@ -96,12 +96,26 @@ def next_step(state: RunState) -> Step:
         return _among_calls(state.calls)
     if state.final is not None:
         return _finish(state.final["output"])
+    if not state.messages:
+        return Wait()
     last = state.messages[-1]
     if last["role"] == "assistant":
         return Finish(text_of(last))
     if state.flow:
-        return Fail(str(results_of(last)[0]["output"]))
+        return Fail(str(results_of(last)[0]["output"])) if last["role"] == "tool" else Wait()
     return CallModel() if state.turns < state.limit else LimitReached()
+
+
+def is_stuck(state: RunState) -> bool:
+    """Whether nobody can go on with a run: no step is due, nobody is asked, and no body runs.
+
+    No run gets there by itself; a document, a history or a journal that somebody has changed may say so.
+    """
+    inside = (call.child for call in state.calls.values() if call.status != "done")
+    if any(child is not None and is_stuck(child) for child in inside):
+        return True
+    is_idle = state.status == "running" and isinstance(next_step(state), Wait)
+    return is_idle and not state.of_body and not running_calls(state)
 
 
 def _among_calls(calls: Calls) -> RunCalls | Wait:

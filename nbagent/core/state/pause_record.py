@@ -12,7 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import MessagesError, StoreError
-from nbagent.core.base.events import Input, Interrupted, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.events import (
+    Input,
+    Interrupted,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    checked,
+)
 from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.memory import Remembered
@@ -29,7 +36,10 @@ from nbagent.core.base.messages import (
 )
 from nbagent.core.base.model import Usage
 
-from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, evolve
+from .next_step import is_stuck
+from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, asked_or, evolve
+
+_MISFIT = "its status is {status!r}, which does not fit the rest"
 
 
 class _Record(BaseModel):
@@ -251,7 +261,7 @@ class CallRecord(_Record):
                 whole = True
             case never:
                 assert_never(never)
-        return None if whole else f"its status is {self.status!r}, which does not fit the rest"
+        return None if whole else _MISFIT.format(status=self.status)
 
     @property
     def _is_approved(self) -> bool:
@@ -270,6 +280,16 @@ class CallRecord(_Record):
             return None
         return input_ if self.cleared is None and self.attempt else self.cleared
 
+    def _shown(self) -> dict[str, Any] | None:
+        """The input that whoever restarted the call had before them, or gave."""
+        pause = self.pause
+        if pause is None or self.resumed is None or (pause.around and pause.entered is None):
+            return None
+        said = [one for one in self.record if one.get("interrupt") == pause.id]
+        resolution = said[-1].get("resolution") if said else None
+        given = resolution.get("input") if isinstance(resolution, dict) else None
+        return given if isinstance(given, dict) else pause.input
+
     def state(self, part: Part, scope: tuple[str, ...]) -> CallState:
         """The state of the call that this part of a message asks for; ``scope`` leads to its run."""
         input_ = part["input"] if self.input is None else self.input
@@ -286,6 +306,7 @@ class CallRecord(_Record):
             resumed=self.resumed,
             earlier={one.pause.asker: Answered(one.pause, one.resumed) for one in self.earlier},
             cleared=self._cleared(input_),
+            shown=self._shown(),
             asked={event.id: event for event in self.asked},
             lost=self.lost,
             answers=dict(self.answers),
@@ -303,6 +324,8 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
 
     ``stopped`` says that no body runs any more, so that one which had begun may be run again.
     """
+    if not (state.calls or state.later):
+        return state.messages
     history = _with_later(state.messages, state.later)
     if not state.calls:
         return history
@@ -370,7 +393,7 @@ def _later_of(part: Part, scope: tuple[str, ...]) -> tuple[Part, Interrupted | N
         return part, None
     told = f"what the result of the call {part['id']!r} ({part['name']!r}) waits for"
     try:
-        event = Interrupted.model_validate(part["later"])
+        event = checked(Interrupted, part["later"])
     except ValidationError as error:
         raise MessagesError(f"{told} is malformed: {error.errors()[0]['msg']}") from error
     own = (event.kind, event.expects, event.scope, event.call_id, event.tool_name)
@@ -417,6 +440,8 @@ def restore(messages: Sequence[Message]) -> RunState:
     twice = next((i for i in ids if ids.count(i) > 1), None) if len(set(ids)) < len(ids) else None
     if twice is not None:
         raise MessagesError(f"two open questions of these messages have the one id {twice!r}")
+    if state.calls and is_stuck(state):
+        raise MessagesError("nobody can go on with these messages: an open call waits for nothing")
     return state
 
 
@@ -430,6 +455,11 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
             records[number] = record.model_copy(update={"result": bare})
             later |= {} if event is None else {event.id: event}
     calls = {p["id"]: record.state(p, scope) for p, record in zip(open_, records, strict=True)}
+    for call in calls.values():
+        if call.status not in ("done", asked_or(call, 0.0).status):
+            raise MessagesError(
+                f"{_told(call.id, call.name)} is malformed: {_MISFIT.format(status=call.status)}"
+            )
     if calls:
         history = (*history[:-1], _without_records(history[-1]))
     turns = 0
@@ -443,8 +473,12 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
     return _put_on(state, records[0].run if records else None)
 
 
+def _told(call_id: str, name: str) -> str:
+    return f"the record of the open call {call_id!r} ({name!r})"
+
+
 def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
-    told = f"the record of the open call {part['id']!r} ({part['name']!r})"
+    told = _told(part["id"], part["name"])
     try:
         record = CallRecord.model_validate(part.get("nbagent", EMPTY))
     except ValidationError as error:

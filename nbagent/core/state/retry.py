@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import Interrupted, RunFailed
 from nbagent.core.base.process import describe_process, this_process
@@ -37,7 +39,7 @@ def _more_time(event: Interrupted, at: float) -> Interrupted:
     """A question whose time ran out waits as long again after a retry."""
     if event.expires_at is None or not event.is_late(at):
         return event
-    return event.model_copy(update={"expires_at": at + event.expires_at - event.at})
+    return replace(event, expires_at=at + event.expires_at - event.at)
 
 
 def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:

@@ -74,6 +74,9 @@ class CallState:
     """The input that the gate let pass last: exactly that one passes again."""
     judged: dict[str, Any] | None = None
     """The input that the rules judged last in this run, and did not refuse."""
+    shown: dict[str, Any] | None = None
+    """The input that a person saw, or put in its place, when they last let the call go on: no body gets another
+    before they were asked about that."""
     owner: str = ""
     """Who runs the body, while one runs."""
     waits_since: float | None = None
@@ -137,7 +140,9 @@ class CallState:
         """How many questions wait in this call, and in the run inside it."""
         if self.status == "done":
             return 0
-        own = len(self.asked) + (self.lost is not None) + self.is_paused
+        own = len(self.asked) + (self.lost is not None)
+        if self.status == "waiting" and self.pause is not None and self.resumed is None:
+            own += 1
         return own if self.child is None else own + self.child.questions
 
     @property
@@ -307,6 +312,13 @@ class RunState:
     """Whether it has no model, so that its one call is all of it."""
     behind: RunQueued | None = None
     """What it is to begin with once the run before has ended, as long as it has not begun."""
+    questions: int = field(default=0, init=False, compare=False, repr=False)
+    """How many questions wait for an answer; like ``status`` it follows from the rest, and is set with it."""
+    status: Status = field(default="running", init=False, compare=False, repr=False)
+    """``interrupted`` when only an answer can make it go on."""
+
+    def __post_init__(self) -> None:
+        _stand(self)
 
     @property
     def of_body(self) -> bool:
@@ -319,14 +331,9 @@ class RunState:
         return self.questions > 0
 
     @property
-    def questions(self) -> int:
-        """How many questions wait for an answer."""
-        return self.calls.questions + len(self.later) + (self.budget is not None)
-
-    @property
     def pending(self) -> list[Interrupted]:
         """The interrupts that wait, in call order, those of runs inside included."""
-        if not self.asks:
+        if not self.questions:
             return []
         waiting = [event for call in self.calls.values() for event in call.pending]
         return [*waiting, *self.later.values(), *([self.budget] if self.budget else [])]
@@ -359,10 +366,6 @@ class RunState:
         return ""
 
 
-BEGINNING = RunState()
-"""Of a run whose journal is empty."""
-
-
 def running_calls(state: RunState) -> list[CallState]:
     """The calls whose bodies run, those of runs inside included."""
     found = []
@@ -384,24 +387,28 @@ def waits_in_body(state: RunState) -> bool:
     return False
 
 
-def status_of(state: RunState) -> Status:
-    """The run's status: ``interrupted`` when only an answer can make it go on."""
+def _stand(state: RunState) -> None:
+    """Set what follows from the rest of a state that nobody has seen yet, so that whoever asks only looks."""
+    questions = state.calls.questions + len(state.later) + (state.budget is not None)
+    status: Status
     match state.outcome:
         case None if state.behind is not None:
-            return "queued"
+            status = "queued"
         case None:
-            return "interrupted" if state.asks and not _is_busy(state) else "running"
+            status = "interrupted" if questions and not _is_busy(state) else "running"
         case RunCompleted():
-            return "completed"
+            status = "completed"
         case RunFailed():
-            return "failed"
+            status = "failed"
         case RunCancelled():
-            return "cancelled"
+            status = "cancelled"
+    _set(state, "questions", questions)
+    _set(state, "status", status)
 
 
 def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
     """The call, waiting as long as something in it is asked, else ``busy``."""
-    inside = call.child is not None and status_of(call.child) == "interrupted"
+    inside = call.child is not None and call.child.status == "interrupted"
     if inside or call.asked or call.lost or (call.pause is not None and call.resumed is None):
         since = at if call.waits_since is None else call.waits_since
         return evolve(call, status="waiting", waits_since=since)
@@ -428,6 +435,8 @@ def evolve(value: S, **changes: Any) -> S:
     made: S = _copies[type(value)](value)
     for name, change in changes.items():
         _set(made, name, change)
+    if isinstance(made, RunState):
+        _stand(made)
     return made
 
 
@@ -455,3 +464,7 @@ def _copier(kind: type[Any]) -> Callable[[Any], Any]:
 _copies: dict[type[Any], Callable[[Any], Any]] = {
     kind: _copier(kind) for kind in (CallState, RunState)
 }
+
+
+BEGINNING = RunState()
+"""Of a run whose journal is empty."""

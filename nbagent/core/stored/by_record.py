@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nbagent.core.base.events import Resolved, StoredEvent
+from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.process import this_process
 from nbagent.core.journal.journal import Journal
-from nbagent.core.run.answers import AnyResolution, check_in_time, check_takes_answers, resolved
-from nbagent.core.run.follow import is_at_a_stand, next_driver
+from nbagent.core.run.answers import AnyResolution, answer, next_driver
+from nbagent.core.run.follow import is_at_a_stand
 from nbagent.core.state.state import RunState
 
 
@@ -29,19 +29,20 @@ def answer_by_record(
         The event, as it is stored.
 
     Raises:
-        Conflict, NotPending, InvalidAnswer: as in ``resolved``; nothing was changed.
+        Conflict, NotPending, InvalidAnswer: as in ``answer``; nothing was changed.
         StoreError: it could not be stored.
     """
 
-    def decide(state: RunState) -> list[StoredEvent]:
-        check_takes_answers(state, interrupt_id)
-        check_in_time(state, interrupt_id, stamp)
-        event = resolved(state, interrupt_id, resolution, {}, stamp, by_record=True)
-        owner = next_driver(state, event)
-        if owner == this_process():  # which has nothing to go on with
-            owner = "" if journal.is_vacant or is_at_a_stand(state) else journal.driver
-        return [event.model_copy(update={"owner": owner})]
+    def owner(state: RunState, event: Interrupted) -> str:
+        goes_on = next_driver(state, event)
+        if goes_on != this_process():
+            return goes_on
+        # this process has nothing to go on with
+        return "" if journal.is_vacant or is_at_a_stand(state) else journal.driver
 
-    [answer] = journal.commit(decide)
-    assert isinstance(answer, Resolved)  # it is what was decided
-    return answer
+    def decide(state: RunState) -> list[StoredEvent]:
+        return [answer(state, interrupt_id, resolution, None, stamp, owner=owner)]
+
+    [settled] = journal.commit(decide)
+    assert isinstance(settled, Resolved)  # it is what was decided
+    return settled

@@ -17,7 +17,7 @@ from nbagent.core.journal.journal import Journal, RunEvent, Store
 from nbagent.core.journal.rows import Archive, Batching, Head, Last, in_batches
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import bounded
-from nbagent.core.state.state import RunState, Status, status_of
+from nbagent.core.state.state import RunState, Status
 
 logger = logging.getLogger("nbagent")
 
@@ -144,7 +144,7 @@ class Catalog:
             yield from ((run_id, found.get(run_id)) for run_id in group)
 
     def _read(self, run_id: str, begun: Begun) -> None:
-        journal = self._open.get(run_id) or Journal(run_id, self.store)
+        journal = self._open.get(run_id) or Journal(run_id, self.store, keeps_events=False)
         known = self._found.get(run_id)
         events: list[RunEvent] = []
         journal.listeners = (events.append,)
@@ -202,7 +202,7 @@ def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
         id=journal.run_id,
         agent=state.agent or _queued_agent(state),
         prompt=prompt,
-        status=status_of(state),
+        status=state.status,
         asks=() if outcome is not None else tuple(interrupts_of(state, {}, state.agent)),
         begun=first,
         moved=state.at,

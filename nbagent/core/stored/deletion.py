@@ -19,7 +19,7 @@ from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.verification import FullArchive, archive_of
 from nbagent.core.run.heartbeat import UNHEARD, still_beats
 from nbagent.core.run.session import held
-from nbagent.core.state.state import running_calls, status_of
+from nbagent.core.state.state import running_calls
 
 from .catalog import ENDED, Catalog, Entry
 
@@ -249,7 +249,7 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
     except (StoreError, UsageError):  # one that cannot be read can be deleted
         return ""
     state = journal.state
-    if status_of(state) not in ("running", "queued"):
+    if state.status not in ("running", "queued"):
         return ""
     driver = this_process() if journal.is_vacant else journal.driver  # who has a handle takes it
     owners = {driver, *(call.owner for call in running_calls(state))} - {""}

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from nbagent.core.base.controls import json_without_controls
 from nbagent.core.base.errors import Conflict, NbagentError, StoreError, UsageError
 from nbagent.core.base.events import (
     MAX_SIZE,
@@ -21,15 +22,20 @@ from nbagent.core.base.events import (
     dump,
     event_schema,
 )
+from nbagent.core.base.foreign import MAX_EVENT_PARTS, MAX_FILE_PARTS, counted, parts_of, read_by
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import check_depth
+from nbagent.core.base.private import write_private
 from nbagent.core.base.user import user_behind
 from nbagent.core.journal.default import Kept
 from nbagent.core.journal.history import Histories, Known, lengthened, reference_of, referred
-from nbagent.core.journal.rows import Row, events_of, first_broken, last_seal, sealed
+from nbagent.core.journal.rows import Archive, Row, events_of, first_broken, last_seal, sealed
 from nbagent.core.journal.verification import archive_of
+from nbagent.core.run.named import checked_id
 from nbagent.core.state.fold import apply
+from nbagent.core.state.grammar import Grammar
 from nbagent.core.state.imported import asked_anew
+from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import BEGINNING, RunState
 from nbagent.core.tools.spec import new_id
 
@@ -37,6 +43,8 @@ FORMAT = "nbagent-run"
 VERSION = 1
 """Of the document; the format of each event stands beside it."""
 MAX_RUNS = 10_000
+MAX_VALUES = 10_000_000
+"""Of all events of a document; what looks like a value inside of a text may count as one."""
 
 
 class _Strict(BaseModel):
@@ -83,7 +91,7 @@ def export_run(
 
     Args:
         run_id: ``run.id`` of the run.
-        path: also written there, as UTF-8.
+        path: also written there, as UTF-8, for its owner alone.
         store: where its journal is.
 
     Returns:
@@ -92,6 +100,7 @@ def export_run(
     Raises:
         UsageError: the store has no such run.
         StoreError: a run cannot be read, or one that it goes on with is missing.
+        OSError: the file cannot be written, or the path is that of a link.
     """
     archive = archive_of(store)
     runs: dict[str, list[Row]] = {}
@@ -111,7 +120,8 @@ def export_run(
         ],
     }
     if path is not None:
-        Path(path).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+        text = json.dumps(document, ensure_ascii=False)
+        write_private(Path(path), json_without_controls(text))
     return document
 
 
@@ -143,6 +153,7 @@ def import_run(
     archive, given = archive_of(store), _checked(document)
     runs = {run.id: [Row(*vars(row).values()) for row in run.rows] for run in given.runs}
     _check_ids(given, runs)
+    _check_parts(runs)
     events = {each: _events(each, rows) for each, rows in runs.items()}
     if not unverified:
         _check_seals(runs)
@@ -153,10 +164,11 @@ def import_run(
             raise Conflict(f"{archive!r} has another run {each!r}: nothing was brought in")
     known = Histories()
     states = {each: _state(each, events, known) for each in runs}
-    for each, state in states.items():
-        if each in there:
-            continue
-        archive.put(each, [*runs[each], *_brought_in(each, runs[each], state)])
+    new = [each for each in states if each not in there]
+    added = {each: _brought_in(each, runs[each], states[each]) for each in new}
+    _check_line(new, events, archive, there)
+    for each in new:
+        archive.put(each, [*runs[each], *added[each]])
     return given.id
 
 
@@ -190,12 +202,16 @@ def _read(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_SIZE:
             raise UsageError(f"{str(path)!r} has over {MAX_SIZE:,} bytes: it is not read")
-        return json.loads(path.read_bytes(), parse_constant=_no_number)
+        return read_by(_loads, counted(path.read_bytes(), MAX_FILE_PARTS))
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         why = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise UsageError(f"{str(path)!r} is no JSON: {why}") from error
+
+
+def _loads(text: str | bytes) -> Any:
+    return json.loads(text, parse_constant=_no_number)
 
 
 def _no_number(name: str) -> NoReturn:
@@ -205,10 +221,23 @@ def _no_number(name: str) -> NoReturn:
 def _check_ids(given: Document, runs: Mapping[str, Sequence[Row]]) -> None:
     if len(runs) < len(given.runs):
         raise UsageError("the document has two runs of one id")
+    for each in runs:
+        checked_id(each, "in this document, a run's")
     if given.runs[-1].id != given.id:
         raise UsageError(
             f"the last run of the document is not {given.id!r}, which it is said to be of"
         )
+
+
+def _check_parts(runs: Mapping[str, Sequence[Row]]) -> None:
+    """Refuse events of more values than a document may have, before any is read."""
+    found = 0
+    for row in (row for rows in runs.values() for row in rows):
+        found += parts_of(row.data, MAX_EVENT_PARTS)
+        if found > MAX_VALUES:
+            raise UsageError(
+                f"the events of the document have more than {MAX_VALUES:,} values: it is not read"
+            )
 
 
 def _check_seals(runs: Mapping[str, Sequence[Row]]) -> None:
@@ -230,7 +259,7 @@ def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
     try:
         for row in rows:
             check_depth(row.data.encode(), 200)
-            json.loads(row.data, parse_constant=_no_number)
+            read_by(_loads, counted(row.data, MAX_EVENT_PARTS))
         return events_of(rows)
     except NbagentError as error:
         raise StoreError(f"run {run_id!r}: {error}") from error
@@ -279,27 +308,73 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
             return event
         return lengthened(event, referred(run_id, reference, events.__getitem__, known))
 
-    state = BEGINNING
+    state, grammar = BEGINNING, Grammar()
     for number, event in enumerate(events[run_id]):
-        try:
-            state = apply(state, whole(event))
-        except StoreError:
-            raise
-        except Exception as error:
+        cause: Exception | None = None
+        why = grammar.unfit(state, event)
+        if why is None:
+            try:
+                state = apply(state, whole(event))
+                grammar.folded(state, event)
+            except StoreError:
+                raise
+            except Exception as error:
+                why, cause = f"{error!r:.200}", error
+        if why is not None:
             raise StoreError(
-                f"event {number} of run {run_id!r} ({event.type}) fits nothing before it: {error!r:.200}"
-            ) from error
+                f"event {number} of run {run_id!r} ({event.type}) fits nothing before it: {why}"
+            ) from cause
     known.keep(run_id, Known(state.position, state.messages))
     return state
 
 
+def _check_line(
+    new: Sequence[str],
+    events: Mapping[str, Sequence[StoredEvent]],
+    archive: Archive,
+    there: set[str],
+) -> None:
+    """Refuse runs that would wait for each other, here and in the store: none would ever begin.
+
+    Raises:
+        StoreError: naming one.
+    """
+    for run_id in new:
+        waiting, found = {run_id}, events[run_id]
+        while isinstance(found[0], RunQueued) and not any(
+            isinstance(event, RunStarted) and not event.scope for event in found
+        ):
+            before = found[0].after
+            if before in waiting:
+                raise StoreError(
+                    f"run {run_id!r} waits in line for itself, behind {found[0].after!r}: it would never begin"
+                )
+            waiting.add(before)
+            if before in events:
+                found = events[before]
+            elif before in there:
+                found = events_of(archive.rows(before))
+            else:
+                break
+
+
 def _brought_in(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
-    """What is added to a run that comes from elsewhere."""
+    """What is added to a run that comes from elsewhere.
+
+    Raises:
+        StoreError: nobody could go on with it.
+    """
     now = time.time()
     added: list[StoredEvent] = [
         RunImported(at=now, by="code", user=user_behind("code")),
         *asked_anew(state, new_id, now),
     ]
+    for event in added:
+        state = apply(state, event)
+    if is_stuck(state):
+        raise StoreError(
+            f"run {run_id!r} waits for nothing, so that nobody could go on with it: no nbagent wrote it so"
+        )
     return sealed(last_seal(run_id, rows), map(dump, added))
 
 

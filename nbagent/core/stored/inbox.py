@@ -9,18 +9,17 @@ from typing import Any, Literal, TypeAlias
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.events import Resolved
-from nbagent.core.base.interrupts import PendingInterrupt, Restart
+from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import is_missing
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
-from nbagent.core.run.answers import AnyResolution, check_open, check_takes_answers, tool_at
-from nbagent.core.run.follow import is_at_a_stand, next_driver
+from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
+from nbagent.core.run.follow import is_at_a_stand
 from nbagent.core.run.heartbeat import Others
 from nbagent.core.run.session import held
-from nbagent.core.state.state import status_of
 from nbagent.core.tools.tool import Tool
 
 from .catalog import Catalog, Entry
@@ -184,7 +183,6 @@ class Waiting:
         """Answer it; the run goes on where ``goes_on`` says. Raises as ``answer_stored`` does."""
         journal = self._journals[asked.run.id]
         await run_in_thread(journal.catch_up)
-        check_takes_answers(journal.state, asked.interrupt.id)
         check_open(journal.state, asked.interrupt.id)
         owner, where = self._owner(asked.run.agent), self.goes_on(asked).place
         agent = owner if where == "here" else None
@@ -192,7 +190,7 @@ class Waiting:
         answer = await answer_stored(
             journal, interrupt_id, resolution, by=by, agent=agent, by_record=is_there
         )
-        is_due = not answer.owner and status_of(journal.state) == "running"
+        is_due = not answer.owner and journal.state.status == "running"
         if where == "there" and owner is not None and is_due:  # by whoever takes it first
             await open_run(journal.run_id, agent=owner, store=journal.store, show=False)
         return answer
@@ -231,14 +229,4 @@ class Waiting:
 def _driver_after(journal: Journal, asked: Asked) -> str:
     """Who goes on where a body waits at its line; this process where none does."""
     event = next((one for one in journal.state.pending if one.id == asked.interrupt.id), None)
-    if event is None:
-        return this_process()
-    answer = Resolved(
-        at=0.0,
-        scope=event.scope,
-        id=event.id,
-        call_id=event.call_id,
-        resolution=Restart(),
-        by="",
-    )
-    return next_driver(journal.state, answer)
+    return this_process() if event is None else next_driver(journal.state, event)

@@ -130,12 +130,17 @@ def _refusal(
     """Why a token answers nothing: it was used, or nobody knows it."""
     for session in sessions:
         used = _waiting(_asked(session.journal), digest)
+        if used is not None and any(used.id == each.id for each in session.state.open):
+            return _of_elsewhere(session.run_id, used)
         if used is not None:
             return Conflict(
                 f"this token was used, or takes no answer any more: {session.why_not_pending(used.id)}"
             )
     for journal in stored:
-        if _waiting(_interrupts(journal.read()), digest) is not None:
+        used = _waiting(_interrupts(journal.read()), digest)
+        if used is not None and any(used.id == each.id for each in journal.state.open):
+            return _of_elsewhere(journal.run_id, used)
+        if used is not None:
             return Conflict("this token was used, or its interrupt was settled otherwise")
     if place is not None:
         return NotPending(
@@ -144,6 +149,15 @@ def _refusal(
     return NotPending(
         "no interrupt waits for this token here; for a run that this process does not hold, give "
         "store=, and agent= to go on with it here"
+    )
+
+
+def _of_elsewhere(run_id: str, event: Interrupted) -> Conflict:
+    """Why a token does not answer what still waits."""
+    return Conflict(
+        f"this token was handed out before run {run_id!r} was brought in from its document, and answers nothing "
+        f"here: answer interrupt {event.id!r} ({event.tool_name!r}) with run.respond, or restart it, so that "
+        "its tool hands out another"
     )
 
 

@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import AnswerForm
+from nbagent.core.base.foreign import MAX_SAID_PARTS, TooManyParts, counted
 from nbagent.core.base.messages import Json, dumps, storable
 
 from .json_schema import adapter_of
@@ -220,8 +221,10 @@ def _found(text: str) -> _Found:
     """
     whole = text.strip()
     try:
-        return _Found(whole, from_json(whole, allow_inf_nan=False))
-    except ValueError as error:
+        return _Found(whole, from_json(counted(whole, MAX_SAID_PARTS), allow_inf_nan=False))
+    except TooManyParts as error:
+        raise Misfit(f"it is no JSON that can be read: {error}") from None
+    except (TypeError, ValueError) as error:  # a type error where half of a surrogate pair is in it
         why = str(error)
     if len(whole) > MAX_SEARCHED:
         raise Misfit(f"it is no JSON: {why}")
@@ -269,8 +272,10 @@ def partial_of(text: str, form: AnswerForm) -> Json:
     if not starts:
         return None
     try:
-        value = from_json(text[min(starts) :], allow_partial="trailing-strings")
-    except ValueError:
+        value = from_json(
+            counted(text[min(starts) :], MAX_SAID_PARTS), allow_partial="trailing-strings"
+        )
+    except (TypeError, ValueError):
         return None
     if form == "value" and value == {}:
         return None

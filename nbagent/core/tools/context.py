@@ -66,6 +66,10 @@ class Asker(Protocol):
     ) -> Coroutine[Any, Any, T]:
         """The coroutine that ``make`` makes, for a body that must await it."""
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the body waits at the line where it asks."""
+
     async def ask(self, inquiry: Inquiry) -> Any:
         """The answer, at this line."""
 
@@ -125,6 +129,11 @@ class ToolContext:
         self._token: str | None = None
         self.promised_later: Later | None = None
         """What ``later`` gave the body last."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a body that asks waits at that line; else it ends there, and is run again with the answer."""
+        return self._asker.is_live
 
     @tells("ctx.interrupt")
     def interrupt(

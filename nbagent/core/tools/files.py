@@ -36,7 +36,7 @@ from nbagent.core.base.files import MAX_FILES as MAX_ALL
 
 from . import pictures
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("nbagent")
 
 MAX_FILE = 20_000_000
 """Bytes of one file."""

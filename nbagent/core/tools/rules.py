@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from nbagent.core.base.errors import UsageError, suggest
@@ -11,7 +12,7 @@ from .hosted import check_hosted
 from .policy import Rule
 from .spec import RunSpec
 from .tool import Tool
-from .toolbox import is_whole
+from .toolbox import Toolbox, is_whole
 
 
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
@@ -26,15 +27,22 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
     Raises:
         UsageError: naming the rule, and what it may have meant.
     """
+    has_inner = any(tool.options.inner for tool in spec.tools.values())
+    if not (spec.policy or spec.above or spec.hosted or has_inner):
+        return
     _check_rules(spec, registered, set())
     check_hosted(spec.model, spec.hosted, spec.policy)
     for rules, path in spec.above if _is_whole(spec.tools) else ():
         for rule in rules:
             above, _, name = rule.pattern.rpartition("/")
-            named = above == path and not set(name) & set("*?[")
             known = _names(spec, registered)
-            if named and name not in known:
-                raise UsageError(_unknown(spec.agent, rule, known, {}))
+            if above == path and not _names_one(name, known):
+                raise UsageError(_unknown(spec, rule, known, {}))
+
+
+def _names_one(pattern: str, known: Iterable[str]) -> bool:
+    """Whether a pattern names one of these; ``*`` is whatever there is, and be it nothing."""
+    return pattern == "*" or any(fnmatchcase(name, pattern) for name in known)
 
 
 def _names(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> set[str]:
@@ -69,10 +77,10 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
         inside = _names_inside(spec.tools) if reaches and rule.verdict != "review" else set()
         known = names | inside
         body = rule.pattern.partition("/")[0]
-        if rule.verdict == "deny" and body != rule.pattern and body in names - {*inner}:
+        if rule.verdict == "deny" and body != rule.pattern and _names_one(body, names - {*inner}):
             continue  # in what a tool's body starts, which is known once it runs
-        if rule.pattern not in known and whole and not set(rule.pattern) & set("*?["):
-            told = _unknown(spec.agent, rule, names, inner)
+        if whole and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
+            told = _unknown(spec, rule, names, inner)
             way = "; name in nb.flow(tools=[…]) what the flow calls" if spec.model is None else ""
             raise UsageError(f"{told}{way}")
     for one in inner.values():
@@ -81,10 +89,47 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
             _check_rules(one.spec(), one.tools, seen)
 
 
-def _unknown(agent: str, rule: Rule, names: set[str], inner: Mapping[str, Any]) -> str:
-    text = f"the rule nb.{rule.verdict}({rule.pattern!r}) names no tool of {agent!r}"
+def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
+    """Whether a wildcard may be for what bodies start, which nobody knows before they do; not beside a server.
+
+    There it may as well be for tools of the server under names that they do not have. What is denied is denied in
+    the agents that a body runs, too, and any body may run one.
+    """
+    has_servers = isinstance(spec.tools, Toolbox) and bool(spec.tools.sources)
+    if has_servers or not _has_wildcard(rule):
+        return False
+    has_body = rule.verdict == "deny" and any(tool.fn for tool in spec.tools.values())
+    return has_body or _call_others(spec.tools, ())
+
+
+def _call_others(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...]) -> bool:
+    """Whether a body among these may call tools; a flow says in ``tools=`` which."""
+    for tool in tools.values():
+        inner = tool.options.inner
+        if inner is None:
+            if tool.options.of_body or (tool.takes_context and not tool.options.flow):
+                return True
+        elif id(inner.tools) not in seen and _call_others(inner.tools, (*seen, id(inner.tools))):
+            return True
+    return False
+
+
+def _has_wildcard(rule: Rule) -> bool:
+    return bool(set(rule.pattern) & set("*?["))
+
+
+def _unknown(spec: RunSpec, rule: Rule, names: set[str], inner: Mapping[str, Any]) -> str:
+    text = f"the rule nb.{rule.verdict}({rule.pattern!r}) names no tool of {spec.agent!r}"
     for name, one in inner.items():
-        if rule.pattern in one.tools:
+        if _names_one(rule.pattern, one.tools):
             return f"{text}, but one of the agent {name!r} inside: give the rule to that agent"
     known = ", ".join(sorted(names)) or "it has none"
-    return f"{text}{suggest(rule.pattern, names) or f': {known}'}"
+    if not _has_wildcard(rule):
+        return f"{text}{suggest(rule.pattern, names) or f': {known}'}"
+    has_servers = isinstance(spec.tools, Toolbox) and spec.tools.sources
+    own = (
+        "; tools of a server have its own names, after the prefix= of nb.mcp(…)"
+        if has_servers
+        else ""
+    )
+    return f"{text}: {known}{own}"

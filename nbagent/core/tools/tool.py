@@ -7,7 +7,15 @@ import hashlib
 import inspect
 import re
 import typing
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
@@ -20,6 +28,7 @@ from pydantic import (
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import PydanticSerializationError
 
+from nbagent.core.base.controls import escaped_repr
 from nbagent.core.base.errors import InvalidAnswer, ToolError
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
@@ -27,6 +36,7 @@ from nbagent.core.base.interrupts import (
     Remember,
     Respond,
     Restart,
+    digest_of,
     restart_of,
 )
 from nbagent.core.base.messages import Json, dumps, freeze
@@ -53,6 +63,7 @@ T = TypeVar("T")
 M_contra = TypeVar("M_contra", bound=BaseModel, contravariant=True)
 
 
+@escaped_repr
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """A result whose ``value`` goes to the model while ``display`` is what the person sees.
@@ -81,6 +92,10 @@ class Origin(NamedTuple):
     """What is said of the tool there; see ``CallView.annotations``."""
     identity: Json
     """What it is besides its name: "always allow" holds as long as this is the same."""
+    said: Json
+    """What is said of it there: an approval holds as long as this is the same."""
+    renewed: Callable[[], Awaitable[Any]]
+    """Asks there for the tool as it is now; gives None where there is none any more, and raises an ``NbagentError``."""
 
 
 class ToolOptions(NamedTuple):
@@ -349,6 +364,11 @@ class Tool(Generic[P, R]):
         variables it closes over, are not looked at.
         """
         return hashlib.sha256(repr(_code_of(self, ())).encode("utf-8", "replace")).hexdigest()
+
+    def digest(self, input_: Json) -> str:
+        """What binds an approval to an input, and to the tool: its parameters, and what its server says of it."""
+        origin, schema = self.options.origin, self.input_schema
+        return digest_of(self.name, input_, schema if origin is None else [schema, origin.said])
 
     def parse(self, input_: Json) -> BaseModel:
         """The typed input, of a sealed one with its secrets.

@@ -42,6 +42,11 @@ class Toolbox(dict[str, Tool[..., Any]]):
         return list(self._known)
 
     @property
+    def has_sources(self) -> bool:
+        """Whether tools come from anywhere else."""
+        return bool(self._known)
+
+    @property
     def is_whole(self) -> bool:
         """Whether each source has told its tools."""
         return None not in self._known.values()
@@ -92,6 +97,11 @@ def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:
         else:
             made[one.name] = one
     return made
+
+
+def is_plain(tools: Mapping[str, Tool[..., Any]]) -> bool:
+    """Whether no source gives tools, so that none has to be asked."""
+    return not (isinstance(tools, Toolbox) and tools.has_sources)
 
 
 def is_whole(tools: Mapping[str, Tool[..., Any]]) -> bool:

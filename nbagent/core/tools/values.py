@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, from_json
-from pydantic_core import to_json as to_json_bytes
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from nbagent.core.base.errors import InvalidAnswer
-from nbagent.core.base.messages import Json, dumps, freeze, jsonable, storable
+from nbagent.core.base.messages import (
+    Json,
+    check_depth,
+    dumps,
+    freeze,
+    jsonable,
+    storable,
+    written_out,
+)
 
 MAX_OUTPUT = 200_000
 """Characters of a result that the model is told, where its tool does not say otherwise."""
@@ -22,6 +31,9 @@ MAX_DEPTH = 100
 """Levels of data that is looked through for what is none."""
 MAX_ARRAY = 1_000
 """Numbers of an array that the model is told one by one; a larger one is text."""
+
+MAX_DIGITS = 4_300
+"""Of an integer; Python writes no longer one unless it is told to, which takes the square of their number."""
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -94,24 +106,53 @@ def for_model(value: Any, limit: int | None = None, words: Any = None) -> Json:
         return _plain(odd, MAX_TEXT if odd is value else MAX_LEAF_TEXT)
 
     try:
-        data = _json(value, leaf)
-        if limit is not None and len(data) > limit:
-            text = data.decode()
-            if len(text) > limit:
-                return cut(text, limit)
-        plain = storable(from_json(data))
+        plain, text = _json(value, leaf)
+        if limit is not None and len(text) > limit:
+            return cut(text, limit)
+        check_depth(text.encode(), MAX_DEPTH)
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return _bounded(value, MAX_TEXT)
     return freeze(plain)
 
 
-def _json(value: Any, leaf: Callable[[Any], Any]) -> bytes:
-    """The value as JSON; what pydantic knows and fails at all the same (a date that is none, as NaT) is text alone."""
+def _json(value: Any, leaf: Callable[[Any], Any]) -> tuple[Json, str]:
+    """The value as JSON, and its text; what pydantic knows and fails at all the same (a date that is none, as NaT) is text alone."""
     try:
-        return to_json_bytes(value, inf_nan_mode="strings", fallback=leaf)
+        plain: Json = to_jsonable_python(value, fallback=leaf)
     except (PydanticSerializationError, ValueError, TypeError):
-        apart = _apart(value, leaf, MAX_DEPTH)
-        return to_json_bytes(apart, inf_nan_mode="strings", fallback=leaf)
+        plain = to_jsonable_python(_apart(value, leaf, MAX_DEPTH), fallback=leaf)
+    if 0 < sys.get_int_max_str_digits() <= MAX_DIGITS:
+        try:
+            text = dumps(plain)
+            text.encode()
+        except ValueError:  # a number or a text that JSON cannot have
+            pass
+        else:
+            return plain, text
+    plain = written_out(_numbers_as_text(plain))
+    return plain, dumps(plain)
+
+
+def _numbers_as_text(plain: Json) -> Json:
+    """JSON in which each number that it cannot have is a text."""
+    match plain:
+        case dict():
+            return {key: _numbers_as_text(each) for key, each in plain.items()}
+        case list():
+            return [_numbers_as_text(each) for each in plain]
+        case float() if not math.isfinite(plain):
+            return "NaN" if math.isnan(plain) else "Infinity" if plain > 0 else "-Infinity"
+        case int():
+            return _number_as_text(plain)
+        case _:
+            return plain
+
+
+def _number_as_text(value: int) -> int | str:
+    """An integer, or of one that is too long its size in words: no digit is made of it."""
+    digits = int(value.bit_length() * math.log10(2))
+    most = min(MAX_DIGITS, sys.get_int_max_str_digits() or MAX_DIGITS)
+    return value if digits < most else f"an integer of about {digits:,} digits"
 
 
 def _apart(value: Any, leaf: Callable[[Any], Any], depth: int) -> Any:
@@ -125,7 +166,7 @@ def _apart(value: Any, leaf: Callable[[Any], Any], depth: int) -> Any:
     if isinstance(value, list | tuple | Set):
         return [_apart(each, leaf, depth - 1) for each in value]
     try:
-        return from_json(to_json_bytes(value, inf_nan_mode="strings", fallback=leaf))
+        return to_jsonable_python(value, fallback=leaf)
     except (PydanticSerializationError, ValueError, TypeError):
         return _bounded(value, MAX_LEAF_TEXT)
 
@@ -134,7 +175,7 @@ def _key(key: Any, leaf: Callable[[Any], Any]) -> str:
     if type(key) is str:
         return key
     try:
-        return str(*from_json(to_json_bytes({key: None}, fallback=leaf)))
+        return str(*to_jsonable_python({key: None}, fallback=leaf))
     except (PydanticSerializationError, ValueError, TypeError):
         return _bounded(key, MAX_LEAF_TEXT)
 
@@ -162,8 +203,9 @@ def _plain(odd: Any, limit: int) -> Any:
 def _bounded(value: Any, limit: int) -> str:
     try:
         text = _sendable(str(value))
-    except ValueError:  # an integer of more digits than Python writes
-        text = f"{type(value).__name__} without a text"
+    except ValueError:  # an integer of more digits than Python writes, perhaps within
+        is_giant = isinstance(value, int) and isinstance(_number_as_text(value), str)
+        text = str(_number_as_text(value)) if is_giant else f"{type(value).__name__} without a text"
     return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text)} characters)"
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from types import FunctionType
 from typing import Any, cast
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from pydantic import ValidationError as PydanticError
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
-from nbagent.forms.schema.patterns import matches
+from nbagent.forms.schema.patterns import MAX_TOTAL, is_balanced, matches, weight_of
 from nbagent.forms.schema.refs import DATA, Refs
 from nbagent.forms.texts import say, say_counted
 from nbagent.forms.values import Json, as_text, children, equality_key
@@ -36,6 +37,9 @@ _Keyword = Callable[[Any, Any, Json, Json], _Errors]
 
 MAX_RULES = 5_000
 """Schemas that one place of a document may be checked against: small documents can unfold without end."""
+_OF_SCHEMAS = FormatChecker(formats=())
+"""The formats in a schema itself: jsonschema would give its patterns to Python's ``re``."""
+_OF_SCHEMAS.checks("regex")(is_balanced)
 _TYPES: dict[str, Any] = {
     "date": datetime.date,
     "date-time": datetime.datetime,
@@ -89,6 +93,8 @@ def _validator_class(schema: Json) -> Any:
     }
     if kind is Draft202012Validator:
         keywords |= {"items": _items, "additionalItems": _additional_items}
+    if "unevaluatedProperties" in kind.VALIDATORS:
+        keywords["unevaluatedProperties"] = _searching(kind.VALIDATORS["unevaluatedProperties"])
     for word in _REFS:
         if word in kind.VALIDATORS:
             keywords[word] = _follows(kind.VALIDATORS[word])
@@ -152,7 +158,7 @@ def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _E
 
 def _pattern(validator: Any, pattern: str, text: Json, schema: Json) -> _Errors:
     del validator, schema
-    if isinstance(text, str) and matches(pattern, text) is not True:
+    if isinstance(text, str) and matches(pattern, text) is False:
         yield ValidationError("does not match")
 
 
@@ -169,7 +175,7 @@ def _pattern_properties(
 def _additional_properties(validator: Any, rule: Json, document: Json, schema: Json) -> _Errors:
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     for key, value in document.items() if isinstance(document, dict) else ():
-        if key in known or any(matches(pattern, key) for pattern in patterns):
+        if key in known or any(matches(pattern, key) is not False for pattern in patterns):
             continue
         if rule is False:
             yield ValidationError("not expected", path=(key,))
@@ -177,12 +183,36 @@ def _additional_properties(validator: Any, rule: Json, document: Json, schema: J
             yield from validator.descend(value, rule, path=key)
 
 
+class _Search:
+    """In the place of ``re`` in a module of jsonschema."""
+
+    @staticmethod
+    def search(pattern: str, text: str) -> bool:
+        """Whether a name may be one of a pattern."""
+        return matches(pattern, text) is not False
+
+
+@cache
+def _searching(keyword: Any) -> _Keyword:
+    """A keyword of jsonschema with the functions of jsonschema that it calls, searching as ``matches`` does."""
+    finds: Any = keyword.__globals__.get(_FINDS) or keyword.__globals__["_utils"].__dict__[_FINDS]
+    around = {**finds.__globals__, "re": _Search}
+    around[_FINDS] = FunctionType(finds.__code__, around)
+    made: _Keyword = FunctionType(keyword.__code__, {**keyword.__globals__, **around})
+    return made
+
+
+_FINDS = "find_evaluated_property_keys_by_schema"
+
+
 class TooCostly(ValueError):
     """Checking against this schema would not end in reasonable time."""
 
 
 def _refuse_if_costly(schema: Json) -> None:
-    """Raise TooCostly where one value would be checked against more than ``MAX_RULES`` schemas."""
+    """Raise TooCostly where one value would be checked against more than ``MAX_RULES`` schemas, or patterns are too heavy."""
+    if weight_of(schema) > MAX_TOTAL:
+        raise TooCostly("its patterns are too many, or too long, to be searched for")
     known: dict[int, int] = {}
     refs, todo = Refs(schema), [schema]
     while todo:
@@ -237,7 +267,7 @@ def misfit(schema: Json, *, as_input: bool = False) -> str:
     if not isinstance(schema, dict):
         return "it is no object"
     try:
-        _validator_class(schema).check_schema(schema)
+        _validator_class(schema).check_schema(schema, format_checker=_OF_SCHEMAS)
         _refuse_if_costly(schema)
     except SchemaError as error:
         return f"{error.json_path}: {error.message:.300}"

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from nbagent.forms.schema.patterns import is_pattern
 from nbagent.forms.values import Json, is_number
 
 _TYPES = {"null", "boolean", "integer", "number", "string", "array", "object"}
@@ -52,7 +51,7 @@ _WELL_FORMED: dict[str, Callable[[Json], bool]] = {
     "enum": lambda value: isinstance(value, list),
     "uniqueItems": lambda value: isinstance(value, bool),
     "dependentRequired": lambda value: isinstance(value, dict) and all(map(_names, value.values())),
-    "pattern": is_pattern,
+    "pattern": lambda value: isinstance(value, str),
 }  # fmt: skip
 
 
@@ -104,7 +103,7 @@ def _keyword(word: str, value: Json, draft: str) -> tuple[Json] | None:
         kept = _listed(value, draft) if isinstance(value, list) else None
         return kept or _single(word, value, draft)
     if word in _SCHEMA_MAP:
-        return _named(word, value, draft)
+        return _named(value, draft)
     return _plain(word, value, draft)
 
 
@@ -120,12 +119,10 @@ def _listed(value: Json, draft: str) -> tuple[Json] | None:
     )
 
 
-def _named(word: str, value: Json, draft: str) -> tuple[Json] | None:
+def _named(value: Json, draft: str) -> tuple[Json] | None:
     if not isinstance(value, dict):
         return None
-    patterns = word == "patternProperties"
-    kept = {name: each for name, each in value.items() if not patterns or is_pattern(name)}
-    return ({name: _repair(each, draft) for name, each in kept.items()},)
+    return ({name: _repair(each, draft) for name, each in value.items()},)
 
 
 def _plain(word: str, value: Json, draft: str) -> tuple[Json] | None:

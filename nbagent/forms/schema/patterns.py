@@ -1,53 +1,186 @@
-"""Regular expressions from anywhere, searched in linear time by pydantic's engine."""
+"""Regular expressions of schemas, searched by pydantic's engine, whose time is bounded by their weight.
+
+Python's own ``re`` can take exponential time, and no other thread runs meanwhile: no pattern of a schema
+is ever given to it, wherever the schema is from. What the engine here does not know (look-arounds, back
+references), or what is too heavy for it, is not checked.
+"""
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
 
-MAX_TEXT = 10_000
-"""Characters that a pattern of Python's own is tried on; only look-arounds and such need it."""
+from nbagent.forms.values import Json, children
+
+MAX_LENGTH = 2_000
+"""Characters of one pattern."""
+MAX_WEIGHT = 10_000
+"""Of one pattern, as ``_weight_of`` tells it; making it ready takes up to some 40 ms."""
+MAX_TOTAL = 100_000
+"""The weights of all patterns of one schema together."""
+MAX_STEPS = 10_000_000
+"""The weight of a pattern times the characters of a text that it is searched in."""
+_CLASS = 10
+_UNICODE = 75
+"""Of a class of letters in all scripts."""
+
+
+class _Pattern(NamedTuple):
+    engine: SchemaValidator
+    weight: int
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Whether a pattern is in a text; None where it cannot be searched for."""
-    linear = _linear(pattern)
-    if linear is None:
-        return _by_python(pattern, text)
+    """Whether a pattern is in a text; None where that is not searched for."""
+    ready = _ready(pattern)
+    if ready is None or ready.weight * len(text) > MAX_STEPS:
+        return None
     try:
-        linear.validate_python(text)
+        ready.engine.validate_python(text)
     except ValidationError:
         return False
     return True
 
 
+def _ready(pattern: str) -> _Pattern | None:
+    return _made(pattern) if len(pattern) <= MAX_LENGTH else None
+
+
 @lru_cache(maxsize=256)
-def _linear(pattern: str) -> SchemaValidator | None:
+def _made(pattern: str) -> _Pattern | None:
+    weight = _weight_of(pattern)
+    if weight > MAX_WEIGHT:
+        return None
     try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern))
+        return _Pattern(SchemaValidator(core_schema.str_schema(pattern=pattern)), weight)
     except (SchemaError, UnicodeEncodeError):
         return None
 
 
-def _by_python(pattern: str, text: str) -> bool | None:
-    if len(text) > MAX_TEXT:
-        return None
-    try:
-        return re.search(pattern, text) is not None
-    except (re.error, RecursionError, OverflowError):
-        return None
-
-
-def is_pattern(pattern: object) -> bool:
-    """Whether a pattern can be searched for at all."""
+def is_balanced(pattern: object) -> bool:
+    """Whether each bracket of a pattern is closed, which it is in every kind of regular expression."""
     if not isinstance(pattern, str):
-        return False
-    if _linear(pattern) is not None:
         return True
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
+    depth, inside, chars = 0, False, iter(enumerate(pattern))
+    start = 0
+    for at, char in chars:
+        if char == "\\":
+            if next(chars, None) is None:
+                return False
+        elif inside:
+            inside = char != "]" or pattern[start:at] in ("[", "[^")
+        elif char == "[":
+            inside, start = True, at
+        else:
+            depth += (char == "(") - (char == ")")
+            if depth < 0:
+                return False
+    return not depth and not inside
+
+
+def unsearched(schema: Json) -> list[str]:
+    """The patterns of a schema that are not searched for at all, in their order of letters."""
+    return sorted(each for each in _patterns(schema) if _ready(each) is None)
+
+
+def weight_of(schema: Json) -> int:
+    """The weight of all patterns of a schema together."""
+    return sum(min(_weight(each), MAX_WEIGHT) for each in _patterns(schema))
+
+
+def _patterns(schema: Json) -> set[str]:
+    found: set[str] = set()
+    todo = [schema]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            named = item.get("patternProperties")
+            given = [item.get("pattern"), *(named if isinstance(named, dict) else ())]
+            found.update(each for each in given if isinstance(each, str))
+        todo.extend(children(item))
+    return found
+
+
+def _weight(pattern: str) -> int:
+    return _weight_of(pattern) if len(pattern) <= MAX_LENGTH else MAX_WEIGHT
+
+
+@lru_cache(maxsize=256)
+def _weight_of(pattern: str) -> int:
+    """About how many states a pattern has, or more; what is repeated counts as often as it may be."""
+    outer: list[int] = []
+    total = last = at = 0
+    folds = 1
+    while at < len(pattern):
+        size = 1
+        match pattern[at]:
+            case "\\":
+                size, last = _escape(pattern, at)
+            case "[":
+                size, last = _class(pattern, at)
+            case "(":
+                flags = pattern[at : at + 12].partition(")")[0].partition(":")[0]
+                if flags.startswith("(?") and "x" in flags and "<" not in flags:
+                    return (
+                        MAX_WEIGHT + 1
+                    )  # blanks would mean nothing, and repeat what is before them
+                folds = 2 if flags.startswith("(?") and "i" in flags else folds
+                outer += [total, 0]
+                total = last = 0
+            case ")" if outer:
+                outer.pop()
+                last, total = total, outer.pop()
+                total += last
+                at += 1
+                continue
+            case "{":
+                size, times = _times(pattern, at)
+                last, total = last * times, total - last + last * times
+                at += size
+                if total > MAX_WEIGHT:
+                    return MAX_WEIGHT + 1
+                continue
+            case ".":
+                last = _CLASS
+            case _:
+                last = 1
+        total += last
+        at += size
+    return (total + sum(outer)) * folds
+
+
+_WIDE = frozenset("wWdDsSbBpP")
+
+
+def _class(pattern: str, start: int) -> tuple[int, int]:
+    """The length and the weight of ``[…]``, in which there may be others."""
+    depth, at, weight = 0, start, _CLASS
+    while at < len(pattern):
+        char = pattern[at]
+        depth += (char == "[") - (char == "]" and at > start + 1)
+        size, more = _escape(pattern, at) if char == "\\" else (1, 1)
+        weight, at = weight + more, at + size
+        if not depth:
+            break
+    return at - start, weight
+
+
+def _escape(pattern: str, start: int) -> tuple[int, int]:
+    """The length and the weight of what begins with a backslash."""
+    name = pattern[start + 1 : start + 2]
+    if name not in _WIDE:
+        return 2, 1
+    if name not in "pP":
+        return 2, _UNICODE
+    named = pattern.startswith("{", start + 2)
+    return (max(pattern.find("}", start), start + 2) + 1 - start if named else 3), _UNICODE
+
+
+def _times(pattern: str, start: int) -> tuple[int, int]:
+    """The length of ``{…}``, and how often at most it repeats what is before it; once where it is no number."""
+    end = pattern.find("}", start, start + 24)
+    numbers = pattern[start + 1 : end].split(",") if end > 0 else []
+    counts = [int(each) for each in numbers if each.strip().isdecimal()]
+    return (end + 1 - start, max([1, *counts])) if counts else (1, 1)

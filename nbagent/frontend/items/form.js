@@ -130,6 +130,8 @@ export class FormView {
     };
     for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
       for (const slot of [this.#slot, this.#instead]) on(signal, slot, type, used, true);
+    // Whoever leaves a field may close the card with the next press.
+    on(signal, this.el, "focusout", this.#draftsDue.now);
     on(signal, this.el, "submit", prevent);
     on(signal, this.el, "keydown", (event) =>
       pressKey(event, {

@@ -209,15 +209,27 @@ test("drafts go up after a pause, and never a secret", () => {
   const [name, pin] = el.querySelectorAll("input");
   type(name, "A");
   type(name, "Ad");
-  type(pin, "1234");
   expect(model.said("drafts")).toEqual([]);
   vi.advanceTimersByTime(500);
-  expect(model.said("drafts").map((one) => one.drafts)).toEqual([
-    { fields: { name: { text: "Ad" } } },
-  ]);
+  type(pin, "1234");
+  vi.advanceTimersByTime(500);
+  const sent = { fields: { name: { text: "Ad" } } };
+  expect(model.said("drafts").map((one) => one.drafts)).toEqual([sent, sent]);
   expect($("input[type=password]")).toBe(pin);
   button("Send").click();
   expect(model.said("answer")[0].drafts.fields.pin).toEqual({ text: "1234" });
+});
+
+test("drafts go up at once where a field is left, as the next press may close the card", () => {
+  const { $, model } = open([form(object(field("name")))]);
+  type($("input"), "Ada");
+  $("input").dispatchEvent(new FocusEvent("focusout", { bubbles: true }));
+  $("input").dispatchEvent(new FocusEvent("focusout", { bubbles: true }));
+  expect(model.said("drafts").map((one) => one.drafts)).toEqual([
+    { fields: { name: { text: "Ada" } } },
+  ]);
+  vi.advanceTimersByTime(5000);
+  expect(model.said("drafts").length).toBe(1);
 });
 
 test("what was typed right before a refused press goes up after all, for a reload", () => {

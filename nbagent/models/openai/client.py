@@ -14,20 +14,21 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .bounds import bound
 from .credentials import Credentials, without_query
 from .errors import explained, no_key
-from .names import address
-from .providers import Provider
+from .providers import Provider, address
+from .stream import bound
 
 Held = tuple[Any, AsyncGenerator[Any, None]]
 
 
 class Clients:
-    """Makes, keeps and closes the clients of one model."""
+    """The clients of one model: made, kept and closed, or the one that was given."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any] | None = None, *, given: Any = None) -> None:
         self._make = make
+        self.given = given
+        """One that is used as it is, on any loop, and closed by whoever made it."""
         self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, Held] = WeakKeyDictionary()
         self._lock = Lock()
 
@@ -37,6 +38,8 @@ class Clients:
         Raises:
             ModelConfigError: it cannot be made.
         """
+        if self._make is None:
+            return self.given
         loop = asyncio.get_running_loop()
         held = self._held.get(loop)
         if held is None:

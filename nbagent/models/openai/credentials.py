@@ -8,6 +8,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
@@ -54,33 +55,14 @@ class Credentials:
         _watch_logs()
 
     @classmethod
-    def of(
-        cls, client: Any, hosted: Iterable[Hosted] = (), *, before: Credentials | None = None
-    ) -> Credentials:
-        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now, and of hosted tools.
-
-        Where they are what they were ``before``, it is that object.
-        """
-        found: list[Any] = [getattr(client, name, None) for name in _HELD]
-        for headers in (getattr(client, "_custom_headers", None), _headers_below(client)):
-            found += _secret_values(headers)
-        found += _secret_values(getattr(client, "_custom_query", None))
-        found += _in_url(str(getattr(client, "base_url", "")))
-        for tool in hosted:
-            found += _secret_values(tool.options) + _secret_values(tool.options.get("headers"))
-            found += _in_url(str(tool.options.get("server_url", "")))
-        others = getattr(client, "secrets", None)  # of a double that has some
-        found += others if isinstance(others, list) else []
-        now = _secret(text for text in (*found, *_in_environment()) if isinstance(text, str))
-        if before is None or before.secrets != now:
-            return cls(now)
-        _watch_logs()
-        return before
+    def of(cls, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
+        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now, and of hosted tools."""
+        return Keyring().of(client, hosted)
 
     @classmethod
     def given(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
         """Those that a client is to be made with."""
-        given = [*_in_url(base_url or ""), api_key, *_in_environment()]
+        given = [*_in_url(base_url or ""), api_key, *_environment.keys()]
         return cls(text for text in given if isinstance(text, str))
 
     def joined(self, other: Credentials) -> Credentials:
@@ -99,6 +81,83 @@ class Credentials:
         return text
 
 
+class Keyring:
+    """The credentials of all clients and hosted tools that one model asked."""
+
+    def __init__(self) -> None:
+        self.all = Credentials([])
+        self._last: tuple[list[Any], Credentials] | None = None
+        """What the client held that was asked last, and the credentials in it."""
+
+    def of(self, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
+        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now, and of hosted tools.
+
+        They are looked for again only where the client, a tool or the environment holds something else than
+        at the last request: a key may be a function, and headers may be set at any time.
+        """
+        _watch_logs()
+        held = [*_held_by(client), _environment.keys()]
+        if hosted:
+            held += [deepcopy(dict(tool.options)) for tool in hosted]
+        last = self._last
+        if last is not None and last[0] == held:
+            return last[1]
+        found: list[Any] = [*held[: len(_HELD)], *_environment.keys()]
+        for headers in (getattr(client, "_custom_headers", None), _headers_below(client)):
+            found += _secret_values(headers)
+        found += _secret_values(getattr(client, "_custom_query", None))
+        found += _in_url(str(getattr(client, "base_url", "")))
+        for tool in hosted:
+            found += _secret_values(tool.options) + _secret_values(tool.options.get("headers"))
+            found += _in_url(str(tool.options.get("server_url", "")))
+        others = getattr(client, "secrets", None)  # of a double that has some
+        found += others if isinstance(others, list) else []
+        secrets = _secret(text for text in found if isinstance(text, str))
+        now = self.all if self.all.secrets == secrets else Credentials(secrets)
+        self.all = self.all.joined(now)
+        self._last = held, now
+        return now
+
+
+def _held_by(client: Any) -> list[Any]:
+    """What a client has its credentials in, to see whether it is the same as before."""
+    headers = _headers_below(client)
+    custom, query = getattr(client, "_custom_headers", None), getattr(client, "_custom_query", None)
+    others = getattr(client, "secrets", None)
+    return [
+        *[getattr(client, name, None) for name in _HELD],
+        getattr(client, "base_url", ""),
+        headers.raw if hasattr(headers, "raw") else _copied(headers),
+        _copied(custom),
+        _copied(query),
+        list(others) if isinstance(others, list) else None,
+    ]
+
+
+def _copied(named: Any) -> dict[Any, Any] | None:
+    return dict(named) if isinstance(named, Mapping) else None
+
+
+class _Environment:
+    """The keys of all providers that the environment has: a server between us and them may tell one."""
+
+    def __init__(self) -> None:
+        self._seen: Mapping[Any, Any] = {}
+        self._keys: list[str] = []
+
+    def keys(self) -> list[str]:
+        """Those that are there now; looked for where anything in the environment has changed."""
+        variables = getattr(os.environ, "_data", os.environ)  # as they are: to decode each is slow
+        if variables != self._seen:
+            there = _KEYS.intersection(os.environ)
+            self._keys = [key for name in sorted(there) if (key := os.environ.get(name))]
+            self._seen = dict(variables)
+        return self._keys
+
+
+_environment = _Environment()
+
+
 def _secret(texts: Iterable[str]) -> frozenset[str]:
     """Those of the texts that cannot be taken for words."""
     return frozenset(text for text in texts if len(text) >= SHORT and text.lower() not in WORDS)
@@ -115,17 +174,27 @@ class StreamCut:
 
     def cut(self, batch: list[ModelDelta]) -> list[ModelDelta]:
         """The deltas, as far as they are told by now."""
-        if not self._held and all(map(self._is_plain, batch)):
+        if not self._secrets:
             return batch
+        if not self._held:
+            for delta in batch:
+                if not self._is_plain(delta):
+                    break
+            else:
+                return batch
         return [told for delta in batch for told in self._told(delta)]
 
     def _is_plain(self, delta: ModelDelta) -> bool:
         """Whether it neither has nor begins one; without looking closely, as nearly all are."""
-        if not self._secrets:
-            return True
-        if type(delta) is not TextDelta and type(delta) is not ReasoningDelta:
-            return False
-        text = delta.text
+        match delta:
+            case TextDelta() | ReasoningDelta():
+                text = delta.text
+            case ToolCallDelta(provider=None):
+                text = f"{delta.id} {delta.name} {delta.arguments}"
+            case Finished(provider=None):
+                return True
+            case _:
+                return False
         return not any(pair in text or text[-1:] == pair[0] for pair in self._pairs)
 
     def rest(self) -> list[ModelDelta]:
@@ -225,12 +294,6 @@ def _secret_values(named: Any) -> list[str]:
     return [*found, *(value.partition(" ")[2] for value in found if " " in value)]
 
 
-def _in_environment() -> list[str]:
-    """The keys of all providers: a server between us and them may tell one of its neighbor's."""
-    there = _KEYS.intersection(os.environ)  # a look for one that is missing takes longer than this
-    return [key for name in sorted(there) if (key := os.environ.get(name))]
-
-
 def _headers_below(client: Any) -> Any:
     return getattr(getattr(client, "_client", None), "headers", None)
 
@@ -282,7 +345,8 @@ _cutting = _Cutting()
 
 def _watch_logs() -> None:
     for logger in _loggers():
-        logger.addFilter(_cutting)  # the same filter is added once only
+        if _cutting not in logger.filters:
+            logger.addFilter(_cutting)
 
 
 @cache

@@ -1,11 +1,16 @@
-"""What the openai client raises, said so that a person knows what to do."""
+"""Errors of the openai client in words that say what to do; whether, when and for whom a request is tried again."""
 
 from __future__ import annotations
 
+import email.utils
 import json
+import math
 import os
+import random
+import re
 import ssl
 import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -170,3 +175,121 @@ def _status(status: int, said: str, model: str, api: str, provider: Provider | N
             return f"{code}, the server failed; retrying did not help ({said})"
         case code:
             return f"{code}, the request was refused ({said})"
+
+
+FIRST = 0.5
+"""Seconds before the first repetition where the server does not say."""
+LAST = 8.0
+"""What those grow up to, doubling each time."""
+_CLOCK = re.compile(
+    r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?"
+)
+"""Such as ``1h2m0.5s`` or ``20ms``."""
+_UNITS = (86400, 3600, 60, 1, 0.001)
+
+
+class Pause(NamedTuple):
+    """How long to wait before a request is sent again."""
+
+    seconds: float
+    reason: str
+    told: bool = False
+    """Whether the server said how long."""
+    for_all: bool = False
+    """Whether it holds for every request to this server."""
+
+
+def pause_after(error: Exception, attempt: int) -> Pause | None:
+    """How long to wait after what the client raised before a stream; None where it is no use.
+
+    Args:
+        error: of the openai client.
+        attempt: how many tries failed before this one.
+    """
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    match error:
+        case openai.APITimeoutError():
+            return Pause(backoff(attempt), "it did not answer in time")
+        case openai.APIConnectionError():
+            return Pause(backoff(attempt), "it cannot be reached")
+        case openai.APIStatusError(status_code=status, response=response):
+            headers = response.headers
+            if not _worth_it(status, headers, getattr(error, "code", None)):
+                return None
+            told = wait_told(headers, time.time())
+            full = status == 429 or (status == 503 and told is not None)
+            seconds = backoff(attempt) if told is None else told
+            reason = "too many requests (429)" if status == 429 else f"it failed ({status})"
+            return Pause(seconds, reason, told is not None, full)
+        case _:
+            return None
+
+
+def backoff(attempt: int) -> float:
+    """Seconds to wait where nobody says how long; what the client does by itself."""
+    return min(FIRST * 2.0 ** min(attempt, 10), LAST) * random.uniform(0.75, 1)
+
+
+def _worth_it(status: int, headers: Mapping[str, str], code: Any) -> bool:
+    said = headers.get("x-should-retry")
+    if said in ("true", "false"):
+        return said == "true"
+    if code == "insufficient_quota":
+        return False  # a 429 that time does not heal
+    return status in (408, 409, 429) or status >= 500
+
+
+def wait_told(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds that a server says to wait, in any of the ways that servers do; None where it does not.
+
+    Args:
+        headers: of its answer.
+        now: in Unix seconds.
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        said = _number(headers.get(name))
+        if said is not None:
+            return said * unit
+    date = headers.get("retry-after")
+    at = None if date is None else _date(date)
+    if at is not None:
+        return max(0.0, at - now)
+    resets = {kind: _reset(headers.get(f"x-ratelimit-reset{kind}"), now) for kind in _KINDS}
+    told = {kind: seconds for kind, seconds in resets.items() if seconds is not None}
+    used_up = [told[kind] for kind in told if headers.get(f"x-ratelimit-remaining{kind}") == "0"]
+    return max(used_up or told.values(), default=None)
+
+
+_KINDS = ("", "-requests", "-tokens")
+
+
+def _date(text: str) -> float | None:
+    """Unix seconds of a date; None of what is none."""
+    parts = email.utils.parsedate_tz(text)
+    try:
+        return None if parts is None else email.utils.mktime_tz(parts)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if number >= 0 and not math.isnan(number) else None
+
+
+def _reset(text: str | None, now: float) -> float | None:
+    """``6m0s``, seconds, or a Unix time in seconds or milliseconds."""
+    number = _number(text)
+    if number is None:
+        match = _CLOCK.fullmatch(text or "-")
+        if match is None or not text:
+            return None
+        return sum(float(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
+    for unit in (1000.0, 1.0):
+        if number / unit > now / 2:  # a date
+            return max(0.0, number / unit - now)
+    return number

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nbagent.core.base.errors import MessagesError
+from nbagent.core.base.foreign import counted
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
-from .chat.encode import Way, encode_message
-from .chat.fields import REASONING, of_call, of_message
-from .responses.kept import Kept, Span
+from .chat import REASONING, Way, encode_message, of_call, of_message
+from .responses import Kept, Span
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(.*)", re.DOTALL)
 _PERSONS = {"system": "system", "developer": "system", "user": "user"}
@@ -186,7 +186,7 @@ class _Reader:
         call_id = self._unused(own)
         part: Part = {"type": "tool_call", "id": call_id, "name": name, "input": {}}
         try:
-            input_ = json.loads(arguments) if arguments else {}
+            input_ = json.loads(counted(arguments)) if arguments else {}
         except (TypeError, ValueError, RecursionError):
             input_ = None
         part |= {"input": input_} if isinstance(input_, dict) else {"raw": str(arguments)}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
 from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -22,16 +21,13 @@ from nbagent.core.base.model import Hosted, ModelDelta, Request
 from nbagent.models.limits import RateLimit, limits_of
 from nbagent.models.prices import price_of, says_cost
 
-from .api import Api, Settings
-from .chat.api import ChatApi
+from .chat import ChatApi
 from .client import Clients, make_client
-from .credentials import Credentials
-from .exchange import Exchange, Terms, host_of
-from .files import sees
-from .names import address, provider_of
-from .output import checked_mode
-from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, own_models
-from .responses.api import ResponsesApi
+from .credentials import Keyring
+from .encoding import Settings, checked_mode, sees
+from .exchange import Api, Exchange, Terms, host_of
+from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, address, own_models, provider_of
+from .responses import ResponsesApi
 
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 MAX_WAIT = 60.0
@@ -131,9 +127,7 @@ class OpenAIModel:
         self._max_wait = checked_amount("max_wait", max_wait)
         self._has_known_prices = (extra or {}).get("service_tier") in STANDARD
         """Whether the prices that are known are those of its requests."""
-        self._credentials = Credentials([])
-        """Of all that was asked."""
-        self._client = None if client is None or _is_maker(client) else client
+        self._keyring = Keyring()
         make: Callable[[], Any] = partial(
             make_client,
             name,
@@ -144,7 +138,10 @@ class OpenAIModel:
             timeout=timeout,
         )
         self._own_client = client is not None
-        self._clients = Clients(client if _is_maker(client) else make)
+        if client is None or _is_maker(client):
+            self._clients = Clients(client or make)
+        else:
+            self._clients = Clients(given=client)
 
     @cached_property
     def _api(self) -> Api:
@@ -196,27 +193,18 @@ class OpenAIModel:
         known = self._has_known_prices and price_of(host, self._model) is not None
         return known or says_cost(host)
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
         """Answer one request; a stream that breaks is repeated as often as the client retries.
 
         Raises:
             ModelConfigError: there is no key, or the client is misconfigured.
             ModelError: the server refused or failed, and retrying did not help.
         """
-        client = self._client if self._client is not None else await self._clients.get()
-        exchange = Exchange(self._terms, client, request, self._credentials)
-        try:
-            async with aclosing(exchange.batches()) as batches:
-                async for batch in batches:
-                    self._credentials = self._credentials.joined(exchange.credentials)
-                    for delta in batch:
-                        yield delta
-        finally:
-            self._credentials = self._credentials.joined(exchange.credentials)
+        return Exchange(self._terms, self._clients, request, self._keyring).deltas()
 
     def without_credentials(self, text: str) -> str:
         """The text without the keys and the other credentials of all that was asked so far."""
-        return self._credentials.cut(text)
+        return self._keyring.all.cut(text)
 
     async def aclose(self) -> None:
         """Close the connections; a client that was passed in stays open."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import stat
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from nbagent.core.base.controls import json_without_controls
 from nbagent.core.base.errors import InvalidAnswer, ModelConfigError, ModelError
 from nbagent.core.base.events import Interrupted, Resolved
+from nbagent.core.base.foreign import MAX_FILE_PARTS, counted, parts_of, read_by
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Json, canonical, written_out
+from nbagent.core.base.private import write_private
 from nbagent.core.base.secrets import MASK
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.scripted_answers import Answers, AnswerSource
@@ -35,6 +35,8 @@ EMPTY: dict[str, Any] = {"instructions": None, "tools": [], "hosted": [], "outpu
 """What a request has that says nothing of it."""
 WIDTH = 100
 """Characters of a line that has several values."""
+HEAD = 1_000
+"""Values that a file has beside its entries, or fewer."""
 MAX_SIZE = 50_000_000
 """Characters of a recording."""
 MAX_WHOLE = 1_000_000_000
@@ -59,7 +61,7 @@ class Recording:
         self._lock = threading.Lock()
         self._entries: list[str] = []
         """As they are written."""
-        self._size = 0
+        self._size = self._parts = 0
         self._setups: dict[int, dict[str, str]] = {}
         """By number of an exchange: what it has beside messages, as canonical JSON."""
         self._known: dict[str, tuple[int, int]] = {}
@@ -151,12 +153,13 @@ class Recording:
         return {**told, "messages": request["messages"][kept:]}
 
     def _add(self, entry: Mapping[str, Any]) -> None:
-        text = "\n".join(_lines(written_out(entry), indent="  "))
+        text = json_without_controls("\n".join(_lines(written_out(entry), indent="  ")))
         self._size += len(text)
-        if self._size > MAX_SIZE:
+        self._parts += parts_of(text, MAX_FILE_PARTS)
+        if self._size > MAX_SIZE or self._parts > MAX_FILE_PARTS - HEAD:
             raise ModelError(
-                f"the recording {str(self.path)!r} would have more than {MAX_SIZE:,} characters: record a "
-                "shorter session"
+                f"the recording {str(self.path)!r} would have more than {MAX_SIZE:,} characters, or "
+                f"{MAX_FILE_PARTS:,} values: record a shorter session"
             )
         self._entries.append(text)
         if self._is_begun:
@@ -174,7 +177,8 @@ class Recording:
                     f"{str(self.path)!r} was changed since this process last wrote it: another recording, or "
                     "somebody, has it now; give each recording a file of its own"
                 )
-            replace_private(self.path, text)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_private(self.path, text, keep_rights=True)
             self._written = _stamp(self.path)
         except OSError as error:
             raise ModelError(
@@ -208,27 +212,6 @@ def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> It
 def _without_empty(request: Mapping[str, Any]) -> dict[str, Any]:
     """A request without what it does not have."""
     return {name: value for name, value in request.items() if value or name == "messages"}
-
-
-def replace_private(path: Path, text: str) -> None:
-    """Write a file whole or not at all; one that is new is its owner's alone.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    number, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-    draft = Path(name)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(text.encode())
-        draft.chmod(mode)
-        draft.replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            draft.unlink()
-        raise
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -266,7 +249,7 @@ def load(path: Path) -> list[dict[str, Any]]:
             raise ModelConfigError(f"{str(path)!r} is no ordinary file, and so no recording")
         if status.st_size > 4 * MAX_SIZE:
             raise ModelConfigError(f"{str(path)!r} is too large for a recording")
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_by(json.loads, counted(path.read_text(encoding="utf-8"), MAX_FILE_PARTS))
     except FileNotFoundError:
         raise ModelConfigError(
             f"there is no recording {str(path)!r}: record it where there is a key, with nbagent record NOTEBOOK "

@@ -15,7 +15,7 @@ from nbagent.core.tools.output import Bundle
 
 from . import charts
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("nbagent")
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
 """A text with an address in it differs at every run, so that nbval would fail."""

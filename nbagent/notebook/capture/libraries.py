@@ -25,7 +25,7 @@ from nbagent.core.tools.output import CallOutput, current_call
 from . import charts
 from .bundles import present
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("nbagent")
 
 Undo = Callable[[], None]
 

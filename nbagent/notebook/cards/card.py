@@ -11,6 +11,7 @@ import itertools
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -20,8 +21,9 @@ import anywidget
 import comm as comms
 import ipywidgets
 import traitlets
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from nbagent.core.base.foreign import TooManyParts
 from nbagent.core.tools.output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.locale import open_cards
@@ -47,14 +49,21 @@ from nbagent.notebook.wire import (
     Say,
     Snapshot,
     Stop,
+    TextItem,
     View,
+    check_size,
+    heard,
 )
 
 from . import front_end
 from .controls import Controls
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("nbagent")
 
+MAX_WAITING = 1_000
+"""Messages of one card's pages that wait to be handled; what comes beyond those is refused."""
+SLICE = 0.02
+"""Seconds of handling messages after which the loop does what else it has to do."""
 MAX_OPENED = 4_000
 """Keys of open items that are kept of a page."""
 MAX_KEY = 500
@@ -63,11 +72,8 @@ MAX_KEY = 500
 BEHIND = 0.1
 """Seconds that an answer waits where ipywidgets stand for fields: a kernel with subshells may hand it
 over before the last change of a widget, which takes another way."""
-_messages: TypeAdapter[FromFrontEnd] = TypeAdapter(FromFrontEnd)
-
-
-GREETS = 1.0
-"""Seconds in which a page greets a new card; its greeting brings all, so that no change is told before."""
+MAX_ERRORS = 100
+"""What is wrong with a message, as far as it is looked at."""
 
 
 class Card(anywidget.AnyWidget):
@@ -84,10 +90,10 @@ class Card(anywidget.AnyWidget):
     """Who has its code, styles and sentences; None where it has them itself."""
 
     comm: Any  # ipywidgets ships no types
+    greetings = 0
+    """How many pages have said hello: before the first, nobody hears what changes."""
 
     def __init__(self) -> None:
-        self.greetings = 0
-        """How many pages have said hello."""
         self.keepers = 0
         """How many of them write what is kept of the card into their notebook."""
         self.busy = False
@@ -99,8 +105,14 @@ class Card(anywidget.AnyWidget):
         """Told which widgets stand below the card, whenever that changes."""
         self.keeps: Callable[[bool], None] = lambda _ended: None
         """Told on the loop that a page needs what is kept, or that it has written the end."""
+        self.greeted: Callable[[], None] = lambda: None
+        """Told on the loop that a page has said hello."""
         self._controls: dict[str, Controls] = {}
         """By interrupt id; touched on the loop only."""
+        self._incoming: deque[Any] = deque()
+        """Messages of pages that wait to be handled."""
+        self._is_hearing = False
+        """Whether they are about to be handled on the loop."""
         self._numbers = itertools.count(1)
         self._seq = 0
         self._lock = threading.RLock()
@@ -108,7 +120,6 @@ class Card(anywidget.AnyWidget):
         shared = front_end.shared()
         self._esm = front_end.CARD if shared is None else front_end.LOADER
         self._css = front_end.STYLE if shared is None else ""
-        self._opened_at = time.monotonic()
         self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
         layout = ipywidgets.Layout() if shared is None else shared.layout
         super().__init__(front_end=shared, layout=layout)
@@ -265,6 +276,13 @@ class Card(anywidget.AnyWidget):
         if self.comm is not None:
             self.send(keep.model_dump(mode="json"))
 
+    def drawn(self) -> tuple[int, list[TextItem]]:
+        """The number of the last patch, and the texts that have no raw end, as a page draws them that has it."""
+        with self._lock:
+            self._flush_all()
+            texts = (item for item in self._view().items if isinstance(item, TextItem))
+            return self._seq, [item for item in texts if not item.raw]
+
     def _show(self, **more: Any) -> None:
         """Send the snapshot, and what only a page gets."""
         if self.comm is not None:
@@ -285,14 +303,13 @@ class Card(anywidget.AnyWidget):
     def _push(self) -> bool:
         """Send what the page does not know yet, as much as goes at once, if a page is there.
 
-        False where it knows all.
+        A page's greeting brings all, so that nothing is sent before. False where it knows all.
         """
         ops: Sequence[Op] | None = self._changes()
         if not ops:
             return False
         self._seq = next(self._numbers)
-        greets = self.greetings or time.monotonic() - self._opened_at > GREETS
-        if self.comm is not None and greets:
+        if self.comm is not None and self.greetings:
             self.send(Patch(seq=self._seq, ops=list(ops)).model_dump(mode="json"))
         return True
 
@@ -300,12 +317,39 @@ class Card(anywidget.AnyWidget):
 
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Pass a page's message on to the loop; this may run on a thread of the kernel's own."""
-        self._later(partial(self._handle, content))
+        try:
+            check_size(content)
+        except TooManyParts:
+            self._later(partial(self._refuse, _submission_of(content), "message_too_large"))
+            return
+        if len(self._incoming) >= MAX_WAITING:
+            self._later(partial(self._refuse, _submission_of(content), "too_many_messages"))
+        else:
+            self._incoming.append(content)
+            if not self._is_hearing:
+                self._is_hearing = True
+                self._later(self._hear_messages)
+
+    def _hear_messages(self) -> None:
+        """Handle what came, for a moment; a flood leaves time for all else on the loop."""
+        until = time.monotonic() + SLICE
+        try:
+            while self._incoming:
+                self._handle(self._incoming.popleft())
+                if time.monotonic() >= until:
+                    break
+        finally:
+            self._is_hearing = False
+            if (
+                self._incoming
+            ):  # looked at last: what comes on another thread from here on calls anew
+                self._is_hearing = True
+                self._later(self._hear_messages)
 
     def _handle(self, content: Any) -> None:
         try:
-            message = _messages.validate_python(content, strict=False)
-        except ValidationError as error:
+            message = heard(content)
+        except ValueError as error:
             self._malformed(content, error)
             return
         self.touched_at = time.monotonic()
@@ -354,6 +398,7 @@ class Card(anywidget.AnyWidget):
         self.keepers += hello.keeps
         self.busy, self.opened = False, []
         self._show()
+        self.greeted()
         if hello.keeps:
             self._take(Keeps())
 
@@ -370,12 +415,27 @@ class Card(anywidget.AnyWidget):
         wrong = [] if error is None else [FieldError(field=None, message=reveal(str(error)))]
         self._taken(message, wrong)
 
-    def _malformed(self, content: Any, error: ValidationError) -> None:
-        log.warning("a message of the page was ignored: %s", error.errors(include_input=False)[:3])
-        submission = content.get("submission") if isinstance(content, dict) else None
-        if isinstance(submission, str):
-            self._receipt(submission, "", [FieldError(field=None, message=TEXTS["unknown_action"])])
+    def _malformed(self, content: Any, error: ValueError) -> None:
+        why: Any = error
+        if isinstance(error, ValidationError):  # which makes an object of each error
+            few = error.error_count() <= MAX_ERRORS
+            why = error.errors(include_input=False)[:3] if few else f"{error.error_count()} errors"
+        log.warning("a message of the page was ignored: %s", why)
+        self._refuse(_submission_of(content), "unknown_action")
+
+    def _refuse(self, submission: str, text: str) -> None:
+        """Tell the page why its message changed nothing, where it waits for a receipt."""
+        if submission:
+            self._receipt(submission, "", [FieldError(field=None, message=TEXTS[text])])
+        elif text != "unknown_action":
+            log.warning("a message of the page was ignored: %s", TEXTS[text])
 
     def _receipt(self, submission: str, interrupt: str, errors: list[FieldError]) -> None:
         receipt = Receipt(submission=submission, interrupt=interrupt, ok=not errors, errors=errors)
         self.send(receipt.model_dump(mode="json"))
+
+
+def _submission_of(content: Any) -> str:
+    """The id under which a page waits for a receipt; empty where it does not."""
+    submission = content.get("submission") if isinstance(content, dict) else None
+    return submission if isinstance(submission, str) and len(submission) <= MAX_KEY else ""

@@ -88,6 +88,7 @@ class ChatCard(RunCard):
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
+        self._typed_before = {}
         self._drivers: dict[str, DriverLine] = {}
         self.pressed = lambda _key, _action: None
         self.moved: Callable[[Event | None], None] = lambda _event: None

@@ -74,6 +74,19 @@ class Controls:
         """Whether a widget stands at anything but what its field was prefilled with."""
         return any(control.draft() is not None for control in self._controls)
 
+    @property
+    def values(self) -> dict[tuple[str, ...], Any]:
+        """The values of the widgets that stand at anything but the prefill, by the paths of their fields."""
+        changed = (each for each in self._controls if each.draft() is not None)
+        return {each.path: each.widget.value for each in changed}
+
+    def put(self, values: Mapping[tuple[str, ...], Any]) -> None:
+        """Set the widgets of these fields, where they take such a value."""
+        for each in self._controls:
+            if each.path in values:
+                with suppress(Exception):  # another widget now stands for that field
+                    each.widget.value = values[each.path]
+
     def drafts(self, drafts: Any) -> Any:
         """The page's drafts, with what stands in the widgets."""
         for control in self._controls:

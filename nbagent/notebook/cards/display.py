@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,9 +34,9 @@ from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.render.styles import in_pieces
+from nbagent.notebook.render.styles import LEAST, in_pieces
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Keep, NoticeAction, NoticeItem
+from nbagent.notebook.wire import Drawn, Keep, NoticeAction, NoticeItem, Piece, TextItem
 
 from .card import Card
 from .charts import Charts
@@ -52,8 +52,10 @@ KEPT_AT_LEAST = 10.0
 RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
 STAY = 20
-"""Cards of runs that have ended which stay live, the newest, where a page keeps them in its notebook by itself: one can
-ask on there, find, copy. Older ones give way to static HTML, as all do elsewhere."""
+"""Cards of runs that have ended which stay live, the newest: where a page keeps them in its notebook by itself one can
+ask on there, find, copy; where no page has greeted yet, one may. Older ones give way to static HTML, as all do elsewhere."""
+LOOK_AGAIN = 4.0
+"""Seconds, at most, between looks at whether somebody is still at work in a card that could give way."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
@@ -84,6 +86,7 @@ class Live:
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
         card.rows_changed = self._arrange
         card.keeps = self._keeps
+        card.greeted = self._greeted
         self._places: list[str] = []
         """Display ids."""
         self._ended = False
@@ -164,12 +167,14 @@ class Live:
         known = bundle == self._kept[0]
         self._number += not known
         self._kept = (bundle, over)
-        pieces = {} if known and not whole else {mime: in_pieces(bundle[mime]) for mime in bundle}
+        told = {} if known and not whole else bundle
+        seq, drawn = (None, []) if whole or not told else self.card.drawn()
         self.card.keep(
             Keep(
                 view=self.box.model_id,
                 number=self._number,
-                bundle=pieces,
+                bundle={mime: _in_pieces(mime, text, drawn) for mime, text in told.items()},
+                seq=seq,
                 ended=self._ended,
                 over=over,
             )
@@ -202,31 +207,48 @@ class Live:
             loop.call_soon_threadsafe(loop.call_later, delay, work)
 
     def _settle(self, settled: Callable[[], None] | None) -> None:
+        self._when_still(partial(self._rest, settled))
+
+    def _when_still(self, act: Callable[[], None], wait: float | None = None) -> None:
+        """Do this once nothing goes on in it and nobody is at work there; look less and less often."""
+        wait = QUIET / 2 if wait is None else wait
         if self._ended:
             return  # it has given way already
-        if not self._is_still():
-            self._later(QUIET / 2, partial(self._settle, settled))
-            return
+        if not self.held() and all(map(_is_quiet, (self.card, *self.below))):
+            act()
+        else:
+            again = min(2 * wait, LOOK_AGAIN)
+            self._later(wait, partial(self._when_still, act, again))
+
+    def _rest(self, settled: Callable[[], None] | None) -> None:
+        """Stay live among the newest, or give way."""
         for chart in (chart for card in (self.card, *self.below) for chart in card.give_charts()):
             self._charts.append(chart)
             for cell in self._cells:
                 cell.show(chart)
-        if self.card.kept and self.card.lasts:
-            _stay(self, partial(self._give_way, settled))
+        if self._may_stay:
+            _stay(self, partial(self._settle_for_good, settled))
             self._keep()
         else:
             self._give_way(settled)
 
-    def _is_still(self) -> bool:
-        """Whether nothing goes on in it, and nobody is at work there."""
-        return not self.held() and all(map(_is_quiet, (self.card, *self.below)))
+    @property
+    def _may_stay(self) -> bool:
+        """Whether it is of use once its run has ended: a page keeps it in its notebook, or one may still come."""
+        return not self.card.greetings or (self.card.kept and self.card.lasts)
+
+    def _greeted(self) -> None:
+        """A page shows it now: where it was live for that alone, it gives way."""
+        if self in _staying and not self._may_stay:
+            self._later(QUIET, _staying.pop(self))
+
+    def _settle_for_good(self, settled: Callable[[], None] | None) -> None:
+        """Give way once nobody is at work there, whatever could be done in it."""
+        self._when_still(partial(self._give_way, settled))
 
     def _give_way(self, settled: Callable[[], None] | None) -> None:
-        if self._ended or self in _staying:
-            return
-        if not self._is_still():
-            self._later(QUIET / 2, partial(self._give_way, settled))
-            return
+        if self in _staying:
+            return  # another run has ended in it since
         shown = self.bundle()
         for display_id in () if self.card.kept_by_all else self._places:
             update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
@@ -253,6 +275,32 @@ class Live:
             widget.close()
 
 
+def _in_pieces(mime: str, text: str, drawn: Iterable[TextItem]) -> list[Piece]:
+    """What is kept, for a page that has the style sheet and draws these texts."""
+    is_html = mime == "text/html"
+    known = [
+        (Drawn(key=i.key), "".join([*i.blocks, i.tail]) if is_html else plain.item_text(i))
+        for i in drawn
+    ]
+    return [
+        part
+        for piece in (in_pieces(text) if is_html else [text])
+        for part in (_without(piece, known) if isinstance(piece, str) else [piece])
+    ]
+
+
+def _without(piece: str, known: Iterable[tuple[Drawn, str]]) -> Iterator[Piece]:
+    """The piece with these texts, as far as they are in it in this order, named only."""
+    at = 0
+    for drawn, text in known:
+        start = piece.find(text, at) if len(text) >= LEAST else -1
+        if start >= 0:
+            yield piece[at:start]
+            yield drawn
+            at = start + len(text)
+    yield piece[at:]
+
+
 _staying: dict[Live, Callable[[], None]] = {}
 """What has ended and stays live, the oldest first, and what makes it give way."""
 
@@ -267,9 +315,8 @@ def _stay(live: Live, give_way: Callable[[], None]) -> None:
 
 
 def _is_quiet(card: Card) -> bool:
-    """Whether a page shows the card and nobody is at work in it."""
-    quiet_for = time.monotonic() - card.touched_at
-    return card.greetings > 0 and not card.busy and quiet_for >= QUIET
+    """Whether nobody is at work in the card."""
+    return not card.busy and time.monotonic() - card.touched_at >= QUIET
 
 
 class Shown:

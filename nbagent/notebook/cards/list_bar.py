@@ -17,7 +17,7 @@ from nbagent.notebook.render.reveal import reveal
 
 from . import front_end
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("nbagent")
 
 EVERY = 1.0
 """Seconds between looks at the store."""

@@ -20,7 +20,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import Rich
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("nbagent")
 
 PAUSE = 0.3
 """Seconds without a further edit before a preview is made anew."""

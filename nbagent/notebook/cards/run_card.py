@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,9 +38,10 @@ from nbagent.notebook.export import say_where_kept, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
+from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Answer, FieldError, NoticeItem, Op, Press, View
+from nbagent.notebook.wire import Answer, FieldError, FormItem, NoticeItem, Op, Press, View
 
 from .asking import AskingCard, Asks
 from .charts import Charts
@@ -58,7 +60,7 @@ _DRIVES = (
     | RunCancelled
 )
 """After these another process may drive a run, or none."""
-PACE = 0.05
+PACE = 0.1
 """Seconds between two patches of one run."""
 SHARED_PACE = 1 / 30
 """Seconds between two patches of all runs together: a server drops what comes much faster."""
@@ -88,12 +90,32 @@ class _Pace:
 _pace = _Pace()
 
 
+@dataclass(frozen=True)
+class Typed:
+    """What was typed in the form of an open question, for another card of its run."""
+
+    form: FormItem
+    """As the question was shown, with its drafts: without secrets, which the page alone has."""
+    widgets: dict[tuple[str, ...], Any]
+    """The values of the ipywidgets that stand for fields, by path."""
+
+    def fits(self, form: FormItem) -> bool:
+        """Whether the question is still asked in the same fields."""
+        before = (self.form.spec, self.form.instead and self.form.instead.spec)
+        return before == (form.spec, form.instead and form.instead.spec)
+
+
 class RunCard(AskingCard):
-    """One run's card."""
+    """One run's card.
+
+    Args:
+        run: what it shows.
+        typed: what stood in the forms of an earlier card of the run, by interrupt id.
+    """
 
     lasts = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, typed: Mapping[str, Typed] | None = None) -> None:
         self.run = run
         self._session = session_of(run)
         view = RunView(
@@ -122,6 +144,9 @@ class RunCard(AskingCard):
         for event in before:
             view.apply(event)
             self._charts.heard(event)
+        self._typed_before: dict[str, Typed] = {}
+        """What was typed before in questions whose widgets are not there yet; on the loop only."""
+        self._fill_forms(typed or {})
         view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
@@ -209,17 +234,29 @@ class RunCard(AskingCard):
                     _pace.give_back(self._flush_at)
                 elif self.view.dirty:
                     self._plan()
+            elif isinstance(heard, Interrupted | Resolved):
+                self._plan(soon=True)  # a person waits for it, however many runs are shown
             elif self._flush_at is None:
                 self._plan()
 
-    def _plan(self) -> None:
-        now = time.monotonic()
-        self._flush_at = _pace.reserve(now, self._flushed_at + PACE)
+    def _plan(self, *, soon: bool = False) -> None:
+        """Send what has changed at this run's next time; ``soon`` does not wait for the turn of other runs."""
+        if not self.greetings:
+            return
+        now, earliest = time.monotonic(), self._flushed_at + PACE
+        before, at = self._flush_at, max(now, earliest) if soon else _pace.reserve(now, earliest)
+        if before is not None:
+            if before <= at:
+                return
+            _pace.give_back(before)
+        self._flush_at = at
         loop = self.loop
         if not loop.is_closed():
-            loop.call_soon_threadsafe(self._wait_to_flush, loop, self._flush_at - now)
+            loop.call_soon_threadsafe(self._wait_to_flush, loop, at - now)
 
     def _wait_to_flush(self, loop: Any, delay: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if delay > 0:
             self._timer = loop.call_later(delay, self._flush)
         else:
@@ -257,6 +294,40 @@ class RunCard(AskingCard):
     def _changed_soon(self) -> None:
         if self._flush_at is None:
             self._plan()
+
+    def typed(self) -> dict[str, Typed]:
+        """What is typed in the forms of open questions, by interrupt id; nothing where they are untouched."""
+        found = {}
+        for item in self._view().items:
+            if not isinstance(item, FormItem):
+                continue
+            controls = self._controls.get(item.interrupt)
+            widgets = {} if controls is None else controls.values
+            if item.drafts is not None or (item.instead and item.instead.drafts) or widgets:
+                found[item.interrupt] = Typed(item, widgets)
+        return found
+
+    def _fill_forms(self, typed: Mapping[str, Typed]) -> None:
+        """Begin with what was typed in an earlier card, where a question is still asked in the same fields."""
+        for item in self._view().items:
+            before = typed.get(item.interrupt) if isinstance(item, FormItem) else None
+            if before is None or not isinstance(item, FormItem) or not before.fits(item):
+                continue
+            id_, instead = item.interrupt, before.form.instead
+            self.view.set_drafts(id_, before.form.drafts, instead=False)
+            if instead is not None:
+                self.view.set_drafts(id_, instead.drafts, instead=True)
+            self._drafts[id_] = before.form.drafts
+            self._typed_before[id_] = before
+
+    def _show_controls(self, question: Question) -> None:
+        super()._show_controls(question)
+        before, controls = (
+            self._typed_before.pop(question.id, None),
+            self._controls.get(question.id),
+        )
+        if before is not None and controls is not None:
+            controls.put(before.widgets)
 
     def _interrupted(self, interrupt: str, tool_name: str) -> None:
         with self._lock:

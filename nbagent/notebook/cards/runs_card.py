@@ -31,12 +31,16 @@ from nbagent.notebook.wire import Answer, Drafts, FieldError, Item, NoticeItem, 
 
 from .card import Card
 from .list_bar import ListBar, Looking
-from .run_card import RunCard
+from .run_card import RunCard, Typed
 
+MAX_ID = 500
+"""Characters of a run's id that a page may name."""
 REDRAWN = 10.0
 """Seconds after which the list is drawn again though nobody has written: runs get older, and processes end."""
 AT_ONCE = 500
 """Runs that are read before what is known is drawn again."""
+REMEMBERED = 20
+"""Closed runs of which is kept what was typed in their forms, the newest."""
 
 
 class RunsTable(ListBar):
@@ -163,6 +167,8 @@ class RunsCard(Card):
         self._drawn_at = float("-inf")
         self._turns = asyncio.Lock()
         """Held while a run is opened."""
+        self._typed: dict[str, dict[str, Typed]] = {}
+        """By run: what stood in its forms when it was closed."""
         self._looking = Looking(self._loop, self._read, self._read_so_far)
         self.view.look(listing)
         chosen = {"text": "", "agent": "", "status": ""}
@@ -240,7 +246,7 @@ class RunsCard(Card):
             case {"type": "more"}:
                 self.view.show_more()
                 self._begin(self._draw())
-            case {"type": "open", "run": str(run_id)}:
+            case {"type": "open", "run": str(run_id)} if len(run_id) <= MAX_ID:
                 self._begin(self._pressed_open(run_id))
             case _:
                 pass  # no page of ours
@@ -273,10 +279,19 @@ class RunsCard(Card):
                     wrong = TEXTS["runs_not_opened"].format(
                         run=reveal(run_id), error=reveal(str(error))
                     )
+            self._keep_typed()
             self.view.tell("opening", wrong)
             self.view.opened, self.below = "" if card is None else run_id, card
             self.opens(card)
             self._tell()
+
+    def _keep_typed(self) -> None:
+        """Keep what stands in the forms of the card below, which is about to go."""
+        typed = self.below.typed() if isinstance(self.below, RunCard) else {}
+        if typed:
+            self._typed[self.view.opened] = typed
+        while len(self._typed) > REMEMBERED:
+            del self._typed[next(iter(self._typed))]
 
     async def _card_of(self, found: StoredRun) -> Card:
         """The card of a run: with its forms where this process can go on with it."""
@@ -287,7 +302,7 @@ class RunsCard(Card):
                 run = await open_run(found.id, store=found.store, show=False)
             except UsageError:  # nothing here has the name of its agent
                 return await StoredCard.of(found.id, found.store, self._loop)
-        return RunCard(run)
+        return RunCard(run, self._typed.pop(found.id, None))
 
     # --- what every card has
 

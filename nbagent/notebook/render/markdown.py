@@ -18,6 +18,7 @@ from markdown_it.rules_block.table import table
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from nbagent.core.base.controls import without_controls
 from nbagent.notebook.texts import TEXTS
 
 from . import formulas, sanitize
@@ -39,7 +40,7 @@ OPEN_LIMIT = 3_000
 """Characters of an open block that is still redrawn as HTML."""
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""
-BURST = 400
+BURST = 800
 """Characters in one step from which on an open block waits: it will be finished, or be another."""
 HOLD = 0.2
 """Seconds for which it waits before its text is shown as it is."""
@@ -54,7 +55,7 @@ def render(text: str) -> str:
 
 def blocks(text: str) -> list[str]:
     """The text as sanitized HTML, one string for each block at the top level."""
-    text = _newlines(text)
+    text = without_controls(text)
     cut = _cut(text)
     return [*(piece.html for piece in _pieces(text[:cut], {})), *_plain(text[cut:])]
 
@@ -200,7 +201,7 @@ class Stream:
             new = new[:-1]
             self.pending.append("\r")
         self._seen.append(new)
-        new = _newlines(new)
+        new = without_controls(new)
         self._add(new)
         return new
 
@@ -211,7 +212,7 @@ class Stream:
             return
         self._open += new
         if self._start + len(self._open) > MAX_MARKDOWN:
-            cut = _cut(self._open, MAX_MARKDOWN - self._start)
+            cut = _cut(self._open, self._start)
             self._open, self._rest = self._open[:cut], self._open[cut:]
 
     def _finish_blocks(self, new: str) -> list[str]:
@@ -240,15 +241,18 @@ _PROSE = re.compile(r"[^\n\\`*_~$\[\]|#&<>]*")
 """Text in which no Markdown begins or ends."""
 _NO_PROSE = ("</pre>", "</table>")
 """How blocks end in which text stands otherwise than it is written."""
+_PLAIN_LINE = re.compile(r"[^\W\d_](?:[^\W_]|[ ,.;:?%/()'\"-])*\n*")
+"""A paragraph of one line in which nothing is Markdown, nor written otherwise in HTML."""
 _BLANK = re.compile(r"\n[ \t]*(?=\n)")
 _MATH_OPEN = re.compile(r"\$\$|\\\[")
 
 
-def _cut(text: str, limit: int = MAX_MARKDOWN) -> int:
-    """Where Markdown ends: after the last whole line that has room."""
+def _cut(text: str, start: int = 0) -> int:
+    """Where Markdown ends in what begins here: after the last whole line that has room."""
+    limit = MAX_MARKDOWN - start
     if len(text) <= limit:
         return len(text)
-    return text.rfind("\n", 0, limit) + 1 or limit
+    return text.rfind("\n", 0, limit) + 1 or (0 if start else limit)
 
 
 def _plain(text: str) -> list[str]:
@@ -259,11 +263,6 @@ def _plain(text: str) -> list[str]:
     more = len(text) - MAX_PLAIN
     note = f'<p class="note">{TEXTS["more_said"].format(n=f"{more:,}")}</p>'
     return [drawn, note] if more > 0 else [drawn]
-
-
-def _newlines(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-    return sanitize.encodable(text)
 
 
 def _may_end(text: str, start: int) -> bool:
@@ -325,6 +324,8 @@ class _Piece(NamedTuple):
 
 def _pieces(text: str, env: _Env) -> list[_Piece]:
     """Each block at the top level."""
+    if _PLAIN_LINE.fullmatch(text):
+        return [_Piece(0, "paragraph_open", f"<p>{text.rstrip()}</p>")]
     env.update(steps=0, formulas=0)
     try:
         tokens = _engine().parse(text, env)

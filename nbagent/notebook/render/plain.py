@@ -10,6 +10,7 @@ import re
 import textwrap
 from typing import assert_never
 
+from nbagent.core.base.controls import without_controls
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
     CallItem,
@@ -41,7 +42,8 @@ def render(view: View, *, reopen: str = "") -> str:
     title = " · ".join(part for part in (head.agent, status_text(head)) if part)
     parts = [title, *(f"> {line}" for line in head.prompt.splitlines())]
     drawn = [*map(item_text, view.items), reopened(head, reopen) if reopen else ""]
-    return "\n".join(parts) + "".join(f"\n\n{text}" for text in drawn if text)
+    text = "\n".join(parts) + "".join(f"\n\n{text}" for text in drawn if text)
+    return without_controls(text)
 
 
 def text_of(markup: str) -> str:

@@ -6,18 +6,14 @@ import re
 from functools import cache
 from itertools import chain
 
+from nbagent.core.base.controls import CONTROLS
 from nbagent.notebook.texts import TEXTS
 
 _HIDDEN = re.compile(
-    "["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls but tab and newline
-    "\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2"
-    "\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero width, separators, bidi
-    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
-    "\ud800-\udfff"  # lone surrogates: no text can hold them
-    "\U000110bd\U000110cd\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff"  # tags, more variation selectors, unassigned ignorables
+    f"[{CONTROLS}"
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # letters that nobody sees
+    "\u200b-\u200f\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufffb"
+    "\U00013430-\U0001345f\U000e0000-\U000e0fff"  # more variation selectors, unassigned ignorables
     "]"
 )
 _EMOJI = (

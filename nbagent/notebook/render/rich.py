@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from nbagent.core.base.controls import without_controls
 from nbagent.core.base.files import is_image, label
 from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
@@ -146,7 +147,7 @@ def _svg(mime: str, data: Any) -> Rich | str:
     text = _joined(data)
     if len(text) > MAX_MARKUP:
         return _too_large(mime, len(text))
-    encoded = base64.b64encode(sanitize.encodable(text).encode()).decode()
+    encoded = base64.b64encode(without_controls(text).encode()).decode()
     return Rich(kind="image", data=f"data:image/svg+xml;base64,{encoded}", alt="")
 
 

@@ -12,6 +12,8 @@ import re
 
 import nh3
 
+from nbagent.core.base.controls import without_controls
+
 
 def names(text: str) -> frozenset[str]:
     """Names that are written with spaces between them."""
@@ -80,8 +82,6 @@ DROPPED = names(
 IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]*={0,2}")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
-_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
-_SIGNS = {chr(code): f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 _SIZE = re.compile(r"[0-9]{1,4}%?")
 _PLAIN = re.compile(r"[A-Za-z0-9#%+. _:/-]{1,200}")
 
@@ -145,36 +145,19 @@ _FORMULA = nh3.Cleaner(
 
 def clean(markup: str) -> str:
     """The markup with only the elements, attributes and addresses of the lists above."""
-    return encodable(_HTML.clean(encodable(markup)))
+    return without_controls(_HTML.clean(without_controls(markup)))
 
 
 def clean_values(markup: str) -> str:
     """The same for what is drawn here of escaped values, which may look like the card's own lists."""
-    return encodable(_VALUES.clean(encodable(markup)))
+    return without_controls(_VALUES.clean(without_controls(markup)))
 
 
 def clean_formula(markup: str) -> str:
     """MathML alone: elements of HTML inside a formula are taken out."""
-    return encodable(_FORMULA.clean(encodable(markup)))
+    return without_controls(_FORMULA.clean(without_controls(markup)))
 
 
 def escape(text: str) -> str:
     """Text as HTML text or as an attribute's value."""
-    return html.escape(encodable(text), quote=True)
-
-
-def encodable(text: str) -> str:
-    """The text without lone surrogates, which no page and no message can carry.
-
-    What turns the direction of the text after it is shown by its code, as ``⟨U+202E⟩``.
-    """
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = text.encode(errors="replace").decode()
-    if _TURNS.search(text):
-        for turn, sign in _SIGNS.items():  # each in one go, however many there are
-            text = text.replace(turn, sign)
-    return text
+    return html.escape(without_controls(text), quote=True)

@@ -53,6 +53,8 @@ MAX_PAIRS = 250_000
 """Pairs of lines that are compared; beyond, what differs is taken as a whole."""
 STRETCH = 3
 """Calls of one tool, one after the other, from which on they are one row; the live card has the same number."""
+ROWS = 100
+"""Calls of such a row that are rows inside; what the others say is one text, else a page stands still for it."""
 LANES = ("wait", "model", "tool")
 """What the time strip draws, the last on top."""
 MAX_WORD_PAIRS = 2_500
@@ -296,9 +298,25 @@ def _drawn(items: list[Item], how: _How) -> Html:
             _el("span", {"class": "nba-time"}, how.time(_together(calls))),
         ),
     )
-    body = _el("div", {"class": "nba-body"}, *(_item(item, how) for item in items))
+    is_row = [n < ROWS or bool(c.outputs) or _is_open(c, how) for n, c in enumerate(calls)]
+    rows = [c for n, c in enumerate(calls) if is_row[n]]
+    rest = [_told(c, how) for n, c in enumerate(calls) if not is_row[n]]
+    body = _el(
+        "div",
+        {"class": "nba-body"},
+        *(_item(call, how) for call in rows),
+        _auto("pre", "nba-result", "\n".join(rest)),
+    )
     is_open = key in (how.opened or ())
     return _details("nba-call nba-stretch", summary, body, is_open=is_open, state="done")
+
+
+def _told(call: CallItem, how: _How) -> str:
+    """A call that displays nothing, as text."""
+    input_ = ", ".join(f"{fact.label}: {fact.value}" for fact in call.input)
+    first = " · ".join(part for part in (input_, how.time(call.elapsed)) if part)
+    said = [part.rstrip("\n") for part in (call.printed, call.result) if part]
+    return "\n".join([first, *said])
 
 
 def _together(calls: list[CallItem]) -> float | None:

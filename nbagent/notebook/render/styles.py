@@ -34,7 +34,7 @@ _ABOVE = "#nba"
 LIVE = f".nbagent:not(.nba-static,{_ABOVE})"
 """The root of what is live; ``frontend/loader.js`` has the same."""
 LEAST = 20
-"""Characters from which on a piece of the sheet is told by its place."""
+"""Characters from which on what a page has already is told by its place."""
 
 
 def scoped(html: str) -> tuple[str, str]:

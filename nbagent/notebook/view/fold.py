@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, assert_never
 
@@ -126,7 +127,7 @@ class Fold:
             case RunTaken():
                 self._taken(event)
             case RunImported():
-                pass  # what it asks anew follows
+                self._imported()
             case RunCompleted() | RunFailed() | RunCancelled():
                 self._ended(event)
             case never:
@@ -296,14 +297,14 @@ class Fold:
         """
         typed = self._board.root.answer != "text"
         if typed and isinstance(event, RunCompleted) and not self._is_by_tool(()):
-            return event.model_copy(update={"text": ""})
+            return replace(event, text="")
         if not (self.state.flow and isinstance(event, RunCompleted)):
             return event
         turn = self._board.root.last_turn
         if turn is not None and any(call.is_rich for call in turn.calls):
-            return event.model_copy(update={"text": ""})
+            return replace(event, text="")
         if isinstance(event.output, dict | list):
-            return event.model_copy(update={"text": facts.code_block(event.output)})
+            return replace(event, text=facts.code_block(event.output))
         return event
 
     def _end_calls(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
@@ -344,6 +345,13 @@ class Fold:
         self._note_queued(self._board.root, TEXTS["message_waits"])
         for asked in self.state.pending:
             self._ask_again(self.questions[asked.id], asked)
+
+    def _imported(self) -> None:
+        """What was open waits without an end now; what is asked anew follows."""
+        for asked in self.state.pending:
+            if asked.id in self.questions:
+                node = self.questions[asked.id].node
+                node.replace(node.item.model_copy(update={"expires_at": asked.expires_at}))
 
     def _ask_again(self, drawn: DrawnQuestion, event: Interrupted) -> None:
         """Put the form back in its record's place; a question whose time ran out has more of it."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from nbagent.core.base.controls import without_controls
 from nbagent.core.base.messages import is_prompt, text_of
 from nbagent.core.base.user import is_somebody_else
-from nbagent.core.state.state import RunState, status_of
+from nbagent.core.state.state import RunState
 from nbagent.notebook.render import amounts, facts
-from nbagent.notebook.render.sanitize import encodable
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, Span
 
@@ -103,7 +103,7 @@ class Frame:
 
         A turn counts from when its model is ``answering``.
         """
-        status = status_of(state)
+        status = state.status
         asked = sum(waits.expects != "external" for waits in state.open)
         waiting = "interrupted" if asked else "outside"
         head = Head(
@@ -137,7 +137,7 @@ class Frame:
 def _prompt(messages: list[Any]) -> str:
     """The text of the last thing the person said."""
     said = last_said(messages)
-    return "" if said is None else encodable(facts.bounded(text_of(said)))
+    return "" if said is None else without_controls(facts.bounded(text_of(said)))
 
 
 def last_said(messages: list[Any]) -> Mapping[str, Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
+from nbagent.core.base.controls import without_controls
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
 from nbagent.core.base.files import stand_in
 from nbagent.core.base.model import HostedCall
@@ -15,7 +16,6 @@ from nbagent.core.tools.output import MAX_PRINTED
 from nbagent.notebook.render import answer, arguments, facts, rich, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
-from nbagent.notebook.render.sanitize import encodable
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
     Block,
@@ -111,7 +111,7 @@ class TextNode(Node):
         """The item with all that is known of it."""
         stream = self.stream
         pending = "".join(stream.pending).removesuffix("\r")  # its newline may still come
-        raw = stream.raw + encodable(pending)[:MAX_PLAIN]
+        raw = stream.raw + without_controls(pending)[:MAX_PLAIN]
         return TextItem(key=self.key, blocks=list(stream.blocks), tail=stream.tail, raw=raw)
 
     def ops(self, now: float, index: int) -> list[Op]:
@@ -235,7 +235,7 @@ class ReasoningNode(Node):
         """The reasoning is whole."""
         self._work_in()
         text = _HEADING.sub(r"\1", facts.bounded(text, MAX_PLAIN))
-        if (whole := encodable(text)) != self._text:
+        if (whole := without_controls(text)) != self._text:
             self._text, self.stale = whole, True
 
     def _work_in(self) -> None:
@@ -246,7 +246,7 @@ class ReasoningNode(Node):
         self._unsent += new
 
     def _new(self) -> str:
-        return encodable("".join(self.pending))[: max(0, MAX_PLAIN - len(self._text))]
+        return without_controls("".join(self.pending))[: max(0, MAX_PLAIN - len(self._text))]
 
     _unsent = ""
 

@@ -7,11 +7,11 @@ it does not expect is an error: a press can approve only what this question offe
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never, get_args
 
 from nbagent.core.base.events import Resolved
+from nbagent.core.base.foreign import TooManyParts, counted_value
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
 from nbagent.core.base.secrets import has_secret, revealed
 from nbagent.core.base.user import is_somebody_else, named
@@ -30,7 +30,9 @@ from .question_kinds import Types
 
 MAX_REASON = 4_000
 MAX_DRAFTS = 1_000_000
-"""Characters of JSON of the drafts that are kept for other pages; more can still be submitted."""
+"""Characters of the drafts that are kept for other pages; more can still be submitted."""
+MAX_DRAFT_PARTS = 50_000
+"""Keys and values of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,13 @@ class Question:
     def keepable(self, drafts: Any, *, instead: bool = False) -> Any:
         """The drafts as they may be kept for other pages: without secrets; None where they are too large."""
         form = self.instead if instead else self.form
-        return None if form is None or not _is_small(drafts) else form.keepable(drafts)
+        if form is None:
+            return None
+        try:
+            counted_value(drafts, MAX_DRAFT_PARTS, characters=MAX_DRAFTS)
+        except TooManyParts:
+            return None
+        return form.keepable(drafts)
 
     def submitted(self, drafts: Any, *, instead: bool = False) -> Submission | list[FieldError]:
         """The drafts read and validated by this question's form, or what is wrong with them."""
@@ -372,10 +380,3 @@ def _errors(submission: Submission) -> list[FieldError]:
 def _with_why(message: str, why: str | None) -> str:
     """An error with what the shapes that were not picked say."""
     return f"{message} {TEXTS['otherwise'].format(why=reveal(why))}" if why else message
-
-
-def _is_small(drafts: Any) -> bool:
-    try:
-        return len(json.dumps(drafts)) <= MAX_DRAFTS
-    except (RecursionError, TypeError, ValueError):
-        return False  # no JSON that a page can show again

@@ -12,7 +12,7 @@ from typing import Any
 
 from nbagent.core.base.events import Event
 from nbagent.core.journal.journal import RunEvent
-from nbagent.core.state.state import Status, status_of
+from nbagent.core.state.state import Status
 from nbagent.notebook.wire import FormItem, Head, NoticeItem, Op, Rich, SetHead, View
 
 from .board import Board
@@ -91,7 +91,7 @@ class RunView:
     @property
     def status(self) -> Status:
         """The run's status."""
-        return status_of(self._fold.state)
+        return self._fold.state.status
 
     def question(self, interrupt: str) -> Question | None:
         """The open question of this interrupt, as it is shown."""

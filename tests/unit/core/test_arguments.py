@@ -105,9 +105,48 @@ async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live
     assert agent.model.requests == []
 
 
+@pytest.mark.parametrize("rule", [nb.review("fs__*"), nb.allow("DANGE?")])
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_rule_whose_wildcard_matches_no_tool_is_refused_too(rule, live):
+    """It would let the call pass as well; ``*`` is whatever there is."""
+    agent = made(policy=[rule, nb.review("*")])
+    with pytest.raises(UsageError, match=r"names no tool of 'agent': danger"):
+        await (agent.run("go") if live else agent.generate("go"))
+    assert agent.model.requests == []
+
+
+async def test_a_wildcard_may_be_for_what_a_body_calls():
+    """Nobody knows that before it does; a tool that has no context calls none, but may run an agent, in which what is denied here is denied."""
+    denies = made(policy=[nb.deny("wip*"), nb.review("*")])
+    assert (await denies.generate("go")).interrupts
+    agent = made(policy=[nb.review("wip*")])
+
+    @agent.tool
+    async def tidy(ctx: nb.ToolContext) -> None:
+        await ctx.step("x", lambda: 1)
+
+    assert (await agent.generate("go")).finish_reason == "stop"
+
+
+async def test_a_rule_with_a_wildcard_for_an_agent_inside_says_where_it_belongs():
+    """One that denies reaches in there; one that asks or allows does not."""
+    inner = nb.Agent(nb.ScriptedModel([]), name="inner", tools=[danger])
+    outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=[nb.review("dan*")])
+    with pytest.raises(UsageError, match="one of the agent 'inner' inside: give the rule to that"):
+        outer.run("go")
+    outer.policy[:] = [nb.deny("dan*"), nb.deny("inner/d*"), nb.deny("*/dan*")]
+    assert (await outer.run("go")).text == "x"
+
+
 async def test_rules_with_wildcards_and_of_registered_tools_pass():
     """Also where the tool was added after the agent, or is left out of this step."""
-    agent = made(policy=[nb.deny("drop_*"), nb.deny("rm?"), nb.review("later"), nb.allow("danger")])
+    policy = [
+        nb.deny("d*e?", when=lambda _: False),
+        nb.review("lat?r"),
+        nb.allow("danger"),
+        nb.deny("*"),
+    ]
+    agent = made(policy=policy)
     agent.tool(name="later")(lambda: "x")
     assert (await agent.generate("go", tools=[danger])).finish_reason == "stop"
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import nbagent as nb
-from nbagent.data import databases, reading
+from nbagent.data import databases, reading, worker
 from nbagent.data.frames import MAX_CELLS, database
-from nbagent.data.reading import MAX_READ, MAX_VALUE, QueryError, read
-from nbagent.data.table import MAX_TEXT
+from nbagent.data.reading import QueryError, Source, read
+from nbagent.data.table import MAX_CELL, MAX_TEXT
 from nbagent.data.tools import Query
+from nbagent.data.worker import MAX_GIVEN, MAX_MEMORY, MAX_VALUE
 
 SALES = {
     "month": ["jan", "feb", "mar"],
@@ -180,40 +186,96 @@ async def test_c239_a_query_without_end_is_stopped_and_a_huge_result_is_bounded(
     assert "the first 5,000 rows; there are more" in said
 
 
-def test_c239_a_function_that_cannot_be_stopped_is_given_up_and_few_are_left_to_end(monkeypatch):
-    """Whoever asked goes on; no others begin beside two of them, and once they have ended all do."""
-    monkeypatch.setattr(reading, "GRACE", 0.1)
-    ends = threading.Event()
-
-    def asked(sql):
-        connection = sqlite3.connect(":memory:", check_same_thread=False)
-        connection.create_function("instr_of_long_texts", 0, lambda: int(ends.wait(30)))
-        return read(connection, sql, rows=5, seconds=0.1)
-
-    try:
-        for _ in range(2):
-            with pytest.raises(QueryError, match=r"given up; search with LIKE"):
-                asked("SELECT instr_of_long_texts()")
-        with pytest.raises(QueryError, match="2 queries before still run"):
-            asked("SELECT 1")
-    finally:
-        ends.set()
-    for thread in reading._left:
-        thread.join()
-    assert asked("SELECT 1 AS one").rows == [(1,)]
+LONG = "replace(hex(zeroblob({})), '0', '{}')"
+DOUBLED = "".join(f", t{n} AS (SELECT p.x FROM t{n - 1} p, t{n - 1} q)" for n in range(1, 25))
+ENDLESS_STEPS = {
+    "a function over long texts": f"SELECT trim({LONG.format(400_000, 'b')}, {LONG.format(35_000, 'a')} || 'b')",
+    "a statement that is made larger than memory": f"WITH t0 AS (SELECT 1 AS x){DOUBLED} SELECT * FROM t24",
+}
 
 
-@pytest.mark.parametrize("many", [1, 50])
+@pytest.mark.parametrize("sql", ENDLESS_STEPS.values(), ids=ENDLESS_STEPS)
+def test_c239_a_query_is_ended_wherever_it_is(sql, monkeypatch):
+    """Its process is gone when the error is told, and no thread of this one is left with it."""
+    begun = []
+
+    class Seen(subprocess.Popen):
+        """A process that is remembered."""
+
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            begun.append(self)
+
+    monkeypatch.setattr(reading.subprocess, "Popen", Seen)
+    threads = threading.active_count()
+    with pytest.raises(QueryError, match=r"its process was ended|of memory"):
+        read(Source(), sql, rows=5, seconds=0.2)
+    assert [process.poll() is not None for process in begun] == [True]
+    assert threading.active_count() <= threads  # one of an earlier test may end meanwhile
+    assert read(Source(), "SELECT 1 AS one", rows=5, seconds=5).rows == [(1,)]
+
+
+def test_c239_a_process_that_nobody_waits_for_ends_too():
+    """The system ends it at its time, also where the kernel that began it was killed."""
+    asked = {"address": None, "rows": 5, "seconds": 0.2, "sql": next(iter(ENDLESS_STEPS.values()))}
+    command = [sys.executable, "-I", "-S", worker.__file__]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.close()
+        assert process.wait(30) == -signal.SIGALRM
+
+
+PEAK = """
+import json, re, sys
+sys.path.insert(0, {folder!r})
+import worker
+given = worker.answer(json.loads({asked!r}), b"")
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())
+print(json.dumps([int(peak[1]) * 1024, given.get("error", "")]))
+"""
+LARGE = {
+    "a row of many large values": ", ".join(["randomblob(1000000)"] * 400),
+    "a function of many large values": f"max({', '.join(['randomblob(1000000)'] * 120)})",
+    "text that is four times as large in Python": ", ".join(
+        ["hex(zeroblob(400000)) || char(128512)"] * 40
+    ),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize("columns", LARGE.values(), ids=LARGE)
+def test_c239_a_row_takes_bounded_memory_before_it_is_made(columns):
+    """SQLite counts the values before Python gets a row, in another process than the kernel."""
+    asked = json.dumps({"address": None, "rows": 400, "seconds": 20, "sql": f"SELECT {columns}"})
+    program = PEAK.format(folder=str(Path(worker.__file__).parent), asked=asked)
+    command = [sys.executable, "-I", "-S", "-c", program]
+    peak, error = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert peak < 30_000_000 + 2 * MAX_MEMORY
+    assert "of memory" in error or columns == LARGE["text that is four times as large in Python"]
+
+
+@pytest.mark.parametrize("many", [1, 25])
 async def test_c239_large_values_are_bounded_all_together(sales, many):
     """A hundred rows of large values take no more memory than one table may."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
-    wide = ", ".join(f"zeroblob({MAX_VALUE - 10}) AS b{n}" for n in range(many))
+    wide = ", ".join(f"hex(zeroblob({MAX_VALUE // 2 - 10})) AS b{n}" for n in range(many))
     tables = Query({"sales": sales}, rows=100, seconds=30.0)
     found = tables.query(endless.format(wide), "")
-    assert sum(len(value) for row in found.rows for value in row) <= MAX_READ
+    assert sum(len(value) for row in found.rows for value in row) <= MAX_GIVEN
     assert found.note.endswith("rows; there are more")
     with pytest.raises(QueryError, match=r"leave its column out, or ask for length"):
         tables.query(f"SELECT zeroblob({MAX_VALUE + 1})", "")
+
+
+def test_a_long_value_is_shown_as_if_all_of_it_were_there():
+    """Its beginning and its last character are given: a space at its end is told, whatever the characters."""
+    for text, told in (
+        ("é" * 5_000, "é" * (MAX_CELL - 1) + "…"),
+        ("é" * 5_000 + " ", json.dumps("é" * MAX_CELL, ensure_ascii=False)),
+        ("😀" * 500, "😀" * (MAX_CELL - 1) + "…"),
+    ):
+        found = read(Source(), f"SELECT '{text}' AS v, x'00ff' AS b", rows=1, seconds=5)
+        assert str(found) == f"v\tb\n{told}\t2 bytes"
 
 
 def test_what_cannot_be_read_safely_is_refused_when_the_tools_are_made(sales):
@@ -294,8 +356,8 @@ def test_odd_frames_are_tables_all_the_same():
     frame = pd.DataFrame(
         [[1, "x", pd.NaT, 2**70, {"a": 1}]], columns=["a", "A", 'q"uo', ("two", "levels"), 5]
     )
-    with closing(database({"odd one": frame}, 'SELECT * FROM "odd one"')) as connection:
-        found = read(connection, 'SELECT * FROM "odd one"', rows=5, seconds=5)
+    source = database({"odd one": frame}, 'SELECT * FROM "odd one"')
+    found = read(source, 'SELECT * FROM "odd one"', rows=5, seconds=5)
     assert found.columns == ["a", "A_2", 'q"uo', "two_levels", "5"]
     assert list(found.rows) == [(1, "x", None, str(2**70), "{'a': 1}")]
     large = pd.DataFrame({"n": range(MAX_CELLS + 1)})

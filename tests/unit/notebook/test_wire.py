@@ -10,6 +10,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.notebook import wire
+from nbagent.notebook.render import plain
 from nbagent.notebook.view import shorthand
 from tests.unit.notebook.page import Page
 
@@ -55,6 +56,12 @@ def test_the_examples_cover_every_type() -> None:
     assert set(FIXTURE["from_front_end"]) == _tags(wire.FromFrontEnd, "type")
     assert {item["type"] for item in snapshot["view"]["items"]} == _tags(wire.Item, "type")
     assert {op["op"] for op in patch["ops"]} == _tags(wire.Op, "op")
+
+
+def test_what_the_examples_say_is_what_the_kernel_reads_in_their_html() -> None:
+    """A page reads the same in what it draws, where plain text is kept of it (frontend/saved.test.js)."""
+    for case in FIXTURE["texts_of_html"]:
+        assert plain.text_of(case["html"]) == case["text"]
 
 
 def test_the_shorthand_of_the_examples_is_what_the_kernel_writes() -> None:

@@ -17,7 +17,7 @@ from nbagent.core.base.interrupts import Expiry
 from nbagent.core.base.model import Finished, Usage
 from nbagent.core.run.run import session_of
 from nbagent.core.tools.output import CallOutput
-from nbagent.models.openai.chat.parse import ChatParser
+from nbagent.models.openai.chat import ChatParser
 
 call = nb.ScriptedModel.call
 NAN, INFINITE = math.nan, math.inf

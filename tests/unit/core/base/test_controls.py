@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import io
+import json
+import logging
 import pickle
+import re
 import sys
 import traceback
 import unicodedata
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from IPython.core.ultratb import FormattedTB
 
 import nbagent as nb
 from nbagent import cli
 from nbagent.cli import demo
 from nbagent.core.base import errors
-from nbagent.core.base.controls import escaped
+from nbagent.core.base.controls import escaped, json_without_controls, without_controls
+from nbagent.core.journal.rows import sealed
+from nbagent.core.run.run import session_of
+from nbagent.notebook import export, tracebacks
+from nbagent.notebook.render import plain, static
 
 call = nb.ScriptedModel.call
 HOSTILE = "\x1b[2Jno\x07\x9b31m\u202edanger\u2066\u200b\ufeff\u2028\r\x00"
+TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 TELLING = [c for c in HOSTILE if not c.isprintable()]
 
 
@@ -96,6 +110,281 @@ async def test_no_repr_log_or_error_of_a_run_has_a_raw_control(caplog):
             await run
         check(str(failed.value), repr(run))
     check(str(nb.review("x", message=HOSTILE)) + "danger")
+
+
+def test_prose_loses_controls_and_keeps_what_scripts_and_emoji_need():
+    """The same table for pages and for documents in JSON; what is told there reads back equal."""
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        category = unicodedata.category(character)
+        turns = unicodedata.bidirectional(character) in TURNS
+        moves = category in ("Cc", "Cs", "Zl", "Zp") and character not in "\n\t\r"
+        told = without_controls(character)
+        assert told == (f"⟨U+{code:04X}⟩" if turns or moves else character.replace("\r", "\n"))
+        written = json_without_controls(json.dumps(character, ensure_ascii=False))
+        assert json.loads(written) == character
+        if turns or moves:
+            assert character not in written
+    assert without_controls("a\r\nb\rc") == "a\nb\nc"
+
+
+class Foreign:
+    """A value of a tool that says something of its own."""
+
+    def __repr__(self):
+        return HOSTILE
+
+    def _repr_html_(self):
+        return f"<p title='{HOSTILE}'>{HOSTILE}</p><pre>{HOSTILE}</pre>"
+
+    def _repr_mimebundle_(self, **_):
+        return {"text/html": self._repr_html_(), "text/plain": HOSTILE}
+
+
+PROSE = (
+    "# h @\n\np @ `c @` **b @** [l @](https://x.example/@)\n\n```python\nx = '@'\n```\n\n```@\ny\n```\n\n"
+    "| a@ | b |\n|---|---|\n| @ | 2 |\n\n- i @\n\n<b title='@'>r @</b>\n\n$x@$ ![a @](data:@) &#27;[2J &#x202e; &#155;"
+)
+LEFT_IN_PROSE = "\u200b\ufeff"
+"""Scripts and emoji need such, so prose keeps them; what is approved, or read as data, does not."""
+
+
+def check_document(text: str) -> None:
+    """Nothing of it moves, colors or turns anything."""
+    assert [c for c in TELLING if c in text and c not in LEFT_IN_PROSE] == [], repr(text)
+    assert "danger" in text
+
+
+@pytest.fixture
+async def hostile_run(tmp_path):
+    """A run in a store in which all that may hold a text of others holds hostile ones; it waits."""
+    said = PROSE.replace("@", HOSTILE)
+    script = [
+        [
+            said,
+            call("fails", what=HOSTILE),
+            call("shows", what=HOSTILE),
+            call(HOSTILE, **{HOSTILE: HOSTILE}),
+        ],
+        [call("asks", what=HOSTILE)],
+        said,
+    ]
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    agent = nb.Agent(nb.ScriptedModel(script), name=HOSTILE, store=store)
+
+    @agent.tool
+    def fails(what: str) -> str:
+        raise OSError(what)
+
+    @agent.tool
+    def shows(what: str) -> object:
+        print(what)
+        return nb.ToolResult({what: [what]}, display=Foreign())
+
+    @agent.tool
+    def asks(what: str, ctx: nb.ToolContext) -> str:
+        ctx.interrupt({"message": what, "choices": [what], what: what})
+
+    run = agent.run(f"go {HOSTILE}", attended=False, show=False)
+    await run.settled()
+    return run
+
+
+def store_of(run: nb.Run) -> Any:
+    """Where it is kept."""
+    return session_of(run).journal.store
+
+
+def documents(run: nb.Run) -> dict[str, str]:
+    """The run in each form that leaves."""
+    view = export.view_of(run)
+    cells = json.loads(run.to_notebook())["cells"]
+    return {
+        "html": run.to_html(),
+        "markdown": run.to_markdown(),
+        "notebook": run.to_notebook(),
+        "cells": "".join(cell["source"] for cell in cells),
+        "static html": static.render(view),
+        "text/plain": plain.render(view),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+async def test_no_document_has_a_raw_control(hostile_run, tmp_path):
+    """HTML, Markdown, notebooks and plain text, while it waits and when it has ended; files as their texts."""
+    for text in documents(hostile_run).values():
+        check_document(text)
+    hostile_run.reject(hostile_run.interrupts[0], HOSTILE)
+    await hostile_run.settled()
+    for text in documents(hostile_run).values():
+        check_document(text)
+    chat = nb.Agent(nb.ScriptedModel([PROSE.replace("@", HOSTILE)]), name=HOSTILE).chat(show=False)
+    await chat.send(HOSTILE)
+    for text in (chat.to_html(), chat.to_markdown(), chat.to_notebook()):
+        check_document(text)
+    document = nb.export_run(hostile_run.id, tmp_path / "run.json", store=store_of(hostile_run))
+    text = (tmp_path / "run.json").read_text()
+    check_document(text)
+    assert json.loads(text) == document
+
+
+async def test_a_recording_has_no_raw_control(tmp_path):
+    """People read it, and compare it in git; it replays what was said."""
+    path = tmp_path / "session.json"
+    for mode in ("record", "replay"):
+        model = nb.RecordedModel(path, nb.ScriptedModel([HOSTILE]), mode=mode)
+        result = await nb.Agent(model).run(HOSTILE, show=False)
+        assert result.text == HOSTILE
+    check_document(path.read_text())
+
+
+@pytest.mark.filterwarnings("ignore")
+async def test_no_repr_has_a_raw_control(hostile_run, tmp_path):
+    """Of what a person holds, whatever the values in it say of themselves."""
+    run, store = hostile_run, store_of(hostile_run)
+    agent = nb.Agent(nb.ScriptedModel([HOSTILE]), name=HOSTILE)
+    shown = [
+        run, run.calls, run.interrupts, run.journal, run.messages, run.usage,
+        *(call for calls in run.calls.values() for call in calls),
+        nb.runs(store=store), nb.inbox(store=store), nb.decisions(of=store),
+        *nb.runs(store=store), *nb.decisions(of=store),
+        run.journal.verify(), *run.journal,
+        agent, agent.chat(show=False), await agent.generate(HOSTILE),
+        nb.ToolResult(Foreign(), display=Foreign()), nb.Respond(HOSTILE), nb.Restart({HOSTILE: HOSTILE}),
+        nb.Reject(HOSTILE), nb.Interrupt({"message": HOSTILE}), nb.review(HOSTILE, message=HOSTILE),
+        nb.File(b"x", "text/plain", name=HOSTILE), nb.ScriptedModel([HOSTILE]),
+        nb.SQLiteStore(tmp_path / HOSTILE.replace("\x00", "")), nb.RecordedModel(tmp_path / HOSTILE.replace("\x00", ""), nb.ScriptedModel([]), mode="record"),
+    ]  # fmt: skip
+    for each in shown:
+        for text in (repr(each), str(each)):
+            assert [c for c in TELLING if c in text] == [], (type(each), text)
+        made = getattr(each, "_repr_html_", None)
+        html = (made() if made else None) or ""
+        assert [c for c in TELLING if c in html and c not in LEFT_IN_PROSE] == [], (
+            type(each),
+            html,
+        )
+
+
+def _fail() -> None:
+    raise ValueError(HOSTILE)
+
+
+def test_no_log_has_a_raw_control():
+    """Arguments, messages and tracebacks of others, through whatever handler."""
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    logger = logging.getLogger("nbagent")
+    logger.addHandler(handler)
+    try:
+        logger.error("the run %s failed", HOSTILE)
+        try:
+            _fail()
+        except ValueError:
+            logger.exception("it failed: %r", HOSTILE)
+    finally:
+        logger.removeHandler(handler)
+    check(out.getvalue())
+    assert "Traceback" in out.getvalue()
+
+
+@pytest.mark.parametrize("mode", [None, "Plain", "Context", "Verbose"])
+def test_no_traceback_in_a_notebook_has_a_raw_control(mode, monkeypatch):
+    """What led to an error of ours, too; the colors of IPython stay."""
+    try:
+        try:
+            _fail()
+        except ValueError as error:
+            raise errors.RunError(HOSTILE) from error
+    except errors.RunError as error:
+        failed = error
+    shell = SimpleNamespace(InteractiveTB=FormattedTB(mode=mode)) if mode else None
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
+    lines = tracebacks.rendered(failed)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
+    check(text)
+    assert "ValueError" in text
+
+
+def raw_run(store: nb.SQLiteStore, run_id: str) -> str:
+    """The first run of a store under another id, as another program may have put it there."""
+    rows = store.rows(store.run_ids()[0])
+    store.put(run_id, sealed(run_id, [row.data for row in rows]))
+    return run_id
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_no_command_prints_a_raw_control(as_json, hostile_run, tmp_path, capsys):
+    """Each command that reads a store, of a run whose id is hostile, and where it fails."""
+    store = nb.SQLiteStore(tmp_path / "other.db")
+    nb.import_run(nb.export_run(hostile_run.id, store=store_of(hostile_run)), store=store)
+    hostile = raw_run(store, HOSTILE.replace("\x00", ""))
+    commands = [
+        ["runs"], ["runs", "--waiting"], ["show", hostile], ["show", HOSTILE],
+        ["answer", hostile], ["answer", hostile, "--approve"], ["answer", hostile, HOSTILE, "--approve"],
+        ["export", hostile], ["verify", hostile], ["verify", hostile, "--seal", HOSTILE],
+        ["import", str(tmp_path / HOSTILE.replace("\x00", ""))], ["answer", hostile, "--value", '"x"'],
+        ["delete", hostile], ["answer", hostile, "--reject", HOSTILE], ["show", hostile],
+        ["prune", "--older-than", "0s", "--waiting", "--dry-run"], ["delete", hostile, "--yes"],
+    ]  # fmt: skip
+    codes = []
+    for command in commands:
+        options = ["--store", str(store.path), *(["--json"] if as_json else [])]
+        codes.append(await asyncio.to_thread(cli.main, [*command, *options]))
+        said = capsys.readouterr()
+        text = said.out + said.err
+        assert text, command
+        assert [c for c in TELLING if c in text] == [], (command, text)
+    assert codes.count(0) >= 9
+
+
+async def test_an_imported_run_has_an_id_that_a_person_could_give(hostile_run, tmp_path):
+    """Other ids are refused before anything is written."""
+    document = nb.export_run(hostile_run.id, store=store_of(hostile_run))
+    store = nb.SQLiteStore(tmp_path / "other.db")
+    for run_id in (HOSTILE, "a b", "../up", "x" * 101, "a\n"):
+        forged = json.loads(json.dumps(document))
+        forged["id"] = forged["runs"][-1]["id"] = run_id
+        with pytest.raises(errors.UsageError, match="run's id is a text of letters"):
+            nb.import_run(forged, store=store, unverified=True)
+    assert store.run_ids() == []
+
+
+PRINTS = {
+    "cli/output.py",  # the one place where a command prints
+    "core/run/host.py",  # a repr
+    "core/stored/document.py",  # the schema, for who builds nbagent
+    "mcp_servers/guard.py",  # which program could not be started
+    "data/worker.py",  # JSON, to the process that began it
+    "notebook/magics.py",  # escaped
+}
+LIBRARIES = {"models/litellm.py", "models/openai/credentials.py", "mcp_servers/connection.py"}
+
+
+def test_no_other_way_leads_to_a_terminal_or_a_log():
+    """Whoever prints or logs is known here; a logger of ours is ``nbagent``, whose records lose controls."""
+    package = Path(nb.__file__).parent
+    printing, logs = set(), set()
+    for path in package.rglob("*.py"):
+        if "node_modules" in path.parts:
+            continue
+        name = path.relative_to(package).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            if called == "print" or called.endswith(
+                ("stdout.write", "stderr.write", "stdout.buffer.write")
+            ):
+                printing.add(name)
+            if (
+                called == "logging.getLogger"
+                and ast.unparse(node) != "logging.getLogger('nbagent')"
+            ):
+                logs.add(name)
+    assert printing == PRINTS
+    assert logs == LIBRARIES
 
 
 def test_the_command_line_prints_no_raw_control(capsys, monkeypatch, tmp_path):

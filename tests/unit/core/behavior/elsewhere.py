@@ -33,6 +33,7 @@ from typing import Any, TypeAlias
 import cloudpickle
 
 import nbagent as nb
+from nbagent.core.base.messages import FrozenDict, FrozenList
 
 ROOT = Path(__file__).parents[4]
 PATIENCE = 60
@@ -196,6 +197,8 @@ def _contents(thing: Any) -> Any:
     match thing:
         case types.CellType():
             return _inside(thing)
+        case FrozenDict() | FrozenList():
+            return None
         case list() | set() | deque():
             return list(thing)
         case dict() if type(thing) is dict:

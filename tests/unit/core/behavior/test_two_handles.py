@@ -11,7 +11,7 @@ import nbagent as nb
 from nbagent.core.base.events import ModelResponded
 from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.journal import Journal
-from nbagent.core.run.answers import resolved
+from nbagent.core.run.answers import answer
 from tests.unit.core.clock import Clock, spec_of
 
 call = nb.ScriptedModel.call
@@ -118,10 +118,17 @@ async def test_a_body_goes_on_with_an_answer_from_elsewhere_though_one_from_here
     (question,) = run.interrupts
     elsewhere = Journal(run.id, nb.SQLiteStore(path))
     elsewhere.catch_up()
-    answer = resolved(
-        elsewhere.state, question.id, nb.Respond(output="there"), asking.tools, ("B", 0.0)
+    there = nb.Respond(output="there")
+    elsewhere.append(
+        answer(
+            elsewhere.state,
+            question.id,
+            there,
+            asking.tools,
+            ("B", 0.0),
+            owner=lambda *_: elsewhere.driver,
+        )
     )
-    elsewhere.append(answer.model_copy(update={"owner": elsewhere.driver}))
     with pytest.raises(nb.Conflict):
         run.respond(question, "here")
     assert (await asyncio.wait_for(run, 10)).text == "done"

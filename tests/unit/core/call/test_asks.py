@@ -20,6 +20,7 @@ from nbagent.core.base.secrets import holds_secret
 from nbagent.core.call.threads import MAX_THREADS
 from nbagent.core.run import driving as drive_module
 from nbagent.core.run.run import session_of
+from tests.until import PATIENCE, turns, until
 
 call = nb.ScriptedModel.call
 
@@ -530,6 +531,94 @@ async def test_a_failing_sibling_does_not_hang_on_a_body_that_asks():
     assert run.calls["fails"][0].output == "through"
     run.respond(run.interrupts[0], "b")
     assert (await run).text == "done"
+
+
+async def test_a_failing_sibling_does_not_hang_on_a_question_that_is_on_its_way_to_the_store():
+    """Its body works yet as the run begins to fail, and would wait for the answer once that is stored."""
+    kept, asking, failing = nb.MemoryStore(), threading.Event(), threading.Event()
+    told: list[asyncio.Task[None]] = []
+
+    class Slow:
+        """Written to in a thread; a question takes until the run has begun to fail."""
+
+        read, run_ids = kept.read, kept.run_ids
+
+        def append(self, run_id: str, events: Any, expected: int) -> None:
+            if any(event.type == "interrupted" for event in events):
+                asking.set()
+                failing.wait(PATIENCE)
+            kept.append(run_id, events, expected)
+
+    async def tell() -> None:
+        await turns(50)
+        failing.set()
+
+    model = nb.ScriptedModel([[call("asks"), call("fails")], "done"])
+    agent = nb.Agent(model, on_tool_error="raise", store=Slow())
+
+    @agent.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("well?")
+
+    @agent.tool
+    async def fails() -> str:
+        await until(asking.is_set)
+        if told:
+            return "through"
+        told.append(asyncio.create_task(tell()))
+        raise OSError("line is down")
+
+    run = agent.run("go")
+    with pytest.raises(nb.errors.RunError, match="line is down"):
+        await asyncio.wait_for(run, PATIENCE)
+    await run.retry().settled()
+    run.respond(run.interrupts[0], "b")
+    assert (await run).text == "done"
+
+
+@pytest.mark.parametrize("sync", [False, True])
+async def test_a_failing_sibling_does_not_hang_on_a_body_that_works_and_has_called_one_that_asks(
+    sync: bool,
+):
+    """What works ends first; the question in there is left off then, and waits again after a retry."""
+    go, tries = asyncio.Event(), []
+    agent = nb.Agent(
+        nb.ScriptedModel([[call("both"), call("fails")], "done"]), on_tool_error="raise"
+    )
+
+    async def asks(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("well?")
+
+    def asks_sync(ctx: nb.ToolContext) -> str:
+        return ctx.ask_sync("well?")
+
+    async def slow() -> str:
+        await go.wait()
+        return "slowly"
+
+    @agent.tool
+    async def both(ctx: nb.ToolContext) -> str:
+        one = asks_sync if sync else asks
+        return " ".join(await asyncio.gather(ctx.call(one), ctx.call(slow)))
+
+    @agent.tool
+    async def fails() -> str:
+        tries.append(1)
+        await until(lambda: bool(run.interrupts))
+        if len(tries) == 1:
+            raise OSError("line is down")
+        return "through"
+
+    run = agent.run("go")
+    await until(lambda: bool(tries and run.interrupts))
+    await turns(50)
+    go.set()
+    with pytest.raises(nb.errors.RunError, match="line is down"):
+        await asyncio.wait_for(run, PATIENCE)
+    await run.retry().settled()
+    run.respond(run.interrupts[0], "well")
+    assert (await asyncio.wait_for(run, PATIENCE)).text == "done"
+    assert run.calls["both"][0].output == "well slowly"
 
 
 async def test_a_step_beside_open_questions_survives_their_answers(play):

@@ -13,7 +13,7 @@ from nbagent.core.base.model import Usage
 from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
 from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.state import RunState, status_of
+from nbagent.core.state.state import RunState
 from tests.unit.core.family import Family, asked, outer
 
 call = nb.ScriptedModel.call
@@ -156,7 +156,7 @@ async def test_events_of_inner_runs_carry_their_scope_and_replay():
     state = RunState()
     for event in run.journal:
         state = apply(state, parse(dump(event)))
-    assert (status_of(state), state.open) == (run.status, session_of(run).state.open)
+    assert (state.status, state.open) == (run.status, session_of(run).state.open)
     assert (paused_messages(state), state.usage) == (run.messages, run.usage)
     depths = {len(e.scope) for e in run.journal if e.type == "model_responded"}
     assert depths == {0, 1, 2, 3}

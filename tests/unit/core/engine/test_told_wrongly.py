@@ -18,7 +18,7 @@ from nbagent.core.base.model import (
     TextDelta,
     ToolCallDelta,
 )
-from nbagent.models.openai.responses.parse import ResponsesParser
+from nbagent.models.openai.responses import ResponsesParser
 
 PICTURE: dict[str, Any] = {"type": "file", "media_type": "image/png", "data": "AAAA"}
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import RunFailed, StoredEvent
+from nbagent.core.base.events import RunCancelled, RunFailed, StoredEvent
+from nbagent.core.journal.journal import Journal
 from nbagent.core.run.run import session_of
+from tests.until import PATIENCE, turns, until
 
 call = nb.ScriptedModel.call
 Fails = Callable[[StoredEvent], bool]
@@ -43,7 +47,7 @@ class Shaky(nb.MemoryStore):
             raise OSError("the connection broke")
 
 
-def banker(store: nb.MemoryStore, sent: list[float]) -> nb.Agent:
+def banker(store: Any, sent: list[float]) -> nb.Agent:
     """Sends money, once a person says so."""
 
     def script(messages: Sequence[Any]) -> Any:
@@ -220,6 +224,45 @@ async def test_c121_what_a_tool_does_and_cannot_be_stored_fails_the_run(
     assert done == ["paid"]
 
 
+@pytest.mark.parametrize("deep", [False, True])
+async def test_c121_a_body_that_swallows_what_could_not_be_stored_waits_for_no_person(
+    deep: bool,
+) -> None:
+    """Its call fails the run whatever comes: nobody is there to answer, and nothing hangs on that."""
+    did: list[str] = []
+    store = Shaky(lambda event: event.type == "tool_finished" and event.output == "paid")
+    agent = nb.Agent(
+        nb.ScriptedModel([call("both"), "done"]), store=store, policy=[nb.review("reviewed")]
+    )
+
+    @agent.tool
+    async def reviewed() -> str:
+        return "mine"
+
+    async def asks(ctx: nb.ToolContext) -> str:
+        return str(await ctx.call(reviewed)) if deep else await ctx.ask("Which account?")
+
+    async def pays() -> str:
+        await until(lambda: bool(run.interrupts))
+        await turns()
+        did.append("paid")
+        return "paid"
+
+    @agent.tool
+    async def both(ctx: nb.ToolContext) -> str:
+        told = await asyncio.gather(ctx.call(asks), ctx.call(pays), return_exceptions=True)
+        return str(told)
+
+    run = agent.run("go")
+    with pytest.raises(nb.errors.StoreError, match="no space left"):
+        await asyncio.wait_for(run, PATIENCE)
+    await run.retry().settled()
+    (asked,) = run.interrupts
+    run.restart(asked) if deep else run.respond(asked, "mine")
+    assert (await asyncio.wait_for(run, PATIENCE)).text == "done"
+    assert (run.calls["both"][0].output, did) == ("['mine', 'paid']", ["paid"])
+
+
 async def test_c121_a_run_inside_a_call_fails_the_run_around_it() -> None:
     """A response that could not be stored is not told as the failure of an agent."""
     inner = nb.Agent(nb.ScriptedModel(["lost", "found"]), name="inner")
@@ -289,3 +332,131 @@ async def test_an_answer_of_which_it_was_not_known_that_it_is_stored_is_found_la
         run.restart(run.interrupts[0])
     assert (await run).text == "done"
     assert sent == [5.0]
+
+
+class Away(nb.MemoryStore):
+    """A store that goes away and comes back, and tells nobody of either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails: tuple[str, ...] = ()
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        if "writes" in self.fails:
+            raise nb.errors.StoreError("the store is away")
+        super().append(run_id, events, expected)
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        if "reads" in self.fails:
+            raise nb.errors.StoreError("the store is away")
+        return super().read(run_id, start)
+
+
+class FarAway:
+    """The same for one that is waited for in threads, which may be done before anybody waits."""
+
+    def __init__(self) -> None:
+        self.near = Away()
+        self.append, self.read = self.near.append, self.near.read
+        self.run_ids, self.watch = self.near.run_ids, self.near.watch
+
+    @property
+    def fails(self) -> tuple[str, ...]:
+        """What does not work."""
+        return self.near.fails
+
+    @fails.setter
+    def fails(self, fails: tuple[str, ...]) -> None:
+        self.near.fails = fails
+
+
+STORES = [Away, FarAway]
+TROUBLES = [("reads",), ("writes",), ("reads", "writes")]
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("fails", TROUBLES, ids="+".join)
+async def test_c226_what_waits_behind_a_run_that_is_cancelled_while_the_store_is_away_ends_with_it(
+    kind: Any, fails: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once the store is back, by itself: the end is stored, and what waits for it looks again."""
+    caplog.set_level(logging.CRITICAL, "nbagent")
+    store = kind()
+    agent = banker(store, [])
+    first = await agent.run("go", attended=True).settled()
+    second = agent.run("and then", after=first, attended=True)
+    await until(lambda: second.status == "queued")
+    store.fails = fails
+    await first.cancel()
+    await asyncio.sleep(0.01)
+    store.fails = ()
+    await until(lambda: second.status == "cancelled")
+    await until(lambda: [run_id for run_id in store.run_ids() if open_in(store, run_id)] == [])
+    with pytest.raises(nb.errors.RunError, match="cancelled"):
+        await second
+
+
+def open_in(store: Any, run_id: str) -> bool:
+    """Whether the store's journal of a run has no end."""
+    return store.read(run_id)[-1].type != "run_cancelled"
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("fails", TROUBLES, ids="+".join)
+async def test_an_answer_that_fails_while_the_store_is_away_is_given_again_once_it_is_back(
+    kind: Any, fails: tuple[str, ...]
+) -> None:
+    """The error of the outage goes with it: awaiting the run waits for the answer, and then gives the result."""
+    store, sent = kind(), list[float]()
+    run = await banker(store, sent).run("go", attended=True).settled()
+    store.fails = fails
+    session_of(run).follow()
+    with suppress(nb.errors.StoreError):
+        await run.restart(run.interrupts[0])
+    store.fails = ()
+    await until(lambda: session_of(run).error is None)
+    if run.interrupts:
+        await run.restart(run.interrupts[0])
+    assert ((await run).text, sent) == ("done", [5.0])
+
+
+async def test_an_end_that_a_refused_answer_brought_to_light_is_told_to_all_who_wait() -> None:
+    """Whoever waits for the run, and what waits behind it, though the store's own word comes later."""
+
+    class Slow(nb.MemoryStore):
+        def watch(self, run_id: str, watcher: Any) -> bool:
+            return True
+
+    store = Slow()
+    agent = banker(store, [])
+    run = await agent.run("go", attended=True).settled()
+    behind = agent.run("and then", after=run, attended=True)
+    waiting = asyncio.ensure_future(asyncio.wait_for(run, PATIENCE))
+    await turns()
+    elsewhere = Journal(run.id, store)
+    elsewhere.catch_up()
+    elsewhere.end(RunCancelled(at=1.0, by="somebody else"))
+    with pytest.raises(nb.Conflict, match="cancelled"):
+        await run.restart(run.interrupts[0])
+    with pytest.raises(nb.errors.RunError, match="somebody else"):
+        await waiting
+    await until(lambda: behind.status == "cancelled")
+
+
+async def test_a_body_that_waits_hears_of_an_end_that_a_refused_answer_brought_to_light() -> None:
+    """Its driver ends with the run: nobody waits for it any more."""
+    store = Away()
+    agent = nb.Agent(nb.ScriptedModel([call("pay"), "done"]), store=store)
+
+    @agent.tool
+    async def pay(ctx: nb.ToolContext) -> str:
+        return str(await ctx.ask("Which account?", reply=str))
+
+    run = await agent.run("go", attended=True).settled()
+    session = session_of(run)
+    store.append(run.id, [RunCancelled(at=1.0, by="somebody else")], session.state.position)
+    session.journal.catch_up()  # as who is refused does
+    session.follow()
+    await until(lambda: not session.driving.is_active)
+    with pytest.raises(nb.errors.RunError, match="somebody else"):
+        await run

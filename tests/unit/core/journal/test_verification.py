@@ -109,12 +109,20 @@ async def test_a_run_before_that_was_tampered_with_is_named(change: Any, tmp_pat
     assert first.id in repr(found)
 
 
-async def test_a_journal_of_before_says_where_its_seals_begin(tmp_path):
-    """Rows of format 1 have none, and whoever goes on with the run seals them in."""
+async def test_what_has_no_seals_is_not_verified(tmp_path):
+    """Rows of format 1 have none: neither they nor a run that goes on with them can be called unchanged."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
-    run = nb.Agent(nb.ScriptedModel(["answer"]), store=store).run("go")
+    agent = nb.Agent(nb.ScriptedModel(["answer", "and another"]), store=store)
+    run = agent.run("go")
     await run
+    assert run.journal.verify()
     tamper(store, "update events set seal = null, version = 1")
-    told = nb.verify_run(run.id, store=store)
-    assert told.sealed_from is None
-    assert "nothing can be said" in repr(told)
+    found = nb.verify_run(run.id, store=nb.SQLiteStore(store.path))
+    assert not found
+    assert (found.sealed_from, found.problems, found.unsealed) == (None, (), (run.id,))
+    assert "no event is sealed, so nothing shows whether it was changed" in repr(found)
+    second = agent.run("and on", after=run)
+    await second
+    found = second.journal.verify()
+    assert not found
+    assert (found.sealed_from, found.unsealed) == (0, (run.id,))

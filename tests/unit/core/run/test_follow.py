@@ -84,7 +84,7 @@ def test_a_run_is_lost_when_a_call_of_it_is(
     assert whose_turn(state, GONE, others, is_driven_here=False) == whose
 
 
-LIVES = process._owner.__wrapped__(os.getppid())
+LIVES = process._owner(os.getppid())
 """This machine's, and alive, or not to be known."""
 
 

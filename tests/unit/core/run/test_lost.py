@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -290,3 +291,38 @@ async def test_c302_a_call_whose_process_ends_is_asked_about_while_a_body_here_w
     for i in run.interrupts:
         await run.respond(i, "as told")
     assert (await run).text == "done"
+
+
+async def test_an_agent_inside_is_begun_later_where_another_process_goes_on_with_the_run_first(
+    gone: str,
+):
+    """Its call had been claimed by then: it does not fail, and runs once nobody else has the run."""
+
+    class Shared(nb.MemoryStore):
+        """Another process answers right after the call of the agent was claimed."""
+
+        def append(self, run_id: str, events: Any, expected: int) -> None:
+            super().append(run_id, events, expected)
+            told = {event.type: event for event in self.read(run_id)}
+            asked, claims = told.get("interrupted"), [getattr(e, "call_id", "") for e in events]
+            if asked is None or "resolved" in told or claims != ["call_2"]:
+                return
+            answer = Resolved(
+                at=asked.at,
+                id=asked.id,
+                call_id=asked.call_id,
+                resolution=nb.Respond(output="well"),
+                by="inbox",
+                owner=gone,
+            )
+            super().append(run_id, [answer], expected + len(events))
+
+    inner = nb.Agent(nb.ScriptedModel(["inside"]), name="inner")
+    question = nb.interrupt_tool("question", output=str)
+    first = [call("question", message="?"), call("inner", prompt="p")]
+    model = nb.ScriptedModel([first, "done"])
+    agent = nb.Agent(model, tools=[question, inner.as_tool()], store=Shared())
+    run = agent.run("go", attended=True)
+    assert (await asyncio.wait_for(run, 30)).text == "done"
+    assert "inside" in str(run.messages)
+    assert [e.type for e in run.journal].count("run_failed") == 0

@@ -1,9 +1,9 @@
-"""A run under test, its handles, and the store of a process that has died."""
+"""A run under test, its handles, and the stores of a process that has died, or that is cut off for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,9 @@ class Branch:
     @property
     def journal(self) -> list[events.StoredEvent]:
         """Its events, as they are in the store."""
-        self.known += self.seats[0].journal.store.read(self.run_id, len(self.known))
+        store = self.seats[0].journal.store
+        with store.outage.over():
+            self.known += store.read(self.run_id, len(self.known))
         return list(self.known)
 
     @property
@@ -74,11 +76,72 @@ class Branch:
             self.chunks[where] = self.chunks.get(where, "") + heard.text
 
 
+class Outage:
+    """So many calls of a store that fail, for all who use it: then it is back, and tells nobody."""
+
+    def __init__(self) -> None:
+        self.reads = self.writes = 0
+        """How many further ones fail."""
+        self.loses_word = False
+        """Whether a write that fails was done all the same."""
+
+    @contextmanager
+    def over(self) -> Iterator[None]:
+        """As long as this lasts the store is there: for the test, which looks into it."""
+        before = self.reads, self.writes
+        self.reads = self.writes = 0
+        yield
+        self.reads, self.writes = before
+
+
+class Remote:
+    """A store as a process has it that may be cut off from it; it is written to and read in threads."""
+
+    def __init__(self, store: Store, outage: Outage) -> None:
+        self.store = store
+        self.outage = outage
+        self.path = getattr(store, "path", None)
+
+    def append(self, run_id: str, events: Sequence[Any], expected: int) -> None:
+        """Add events, while it is there."""
+        if self.outage.writes:
+            self.outage.writes -= 1
+            if self.outage.loses_word:
+                self.store.append(run_id, events, expected)
+            raise StoreError("the store is away")
+        self.store.append(run_id, events, expected)
+
+    def read(self, run_id: str, start: int = 0) -> list[Any]:
+        """Read events, while it is there."""
+        if self.outage.reads:
+            self.outage.reads -= 1
+            raise StoreError("the store is away")
+        return self.store.read(run_id, start)
+
+    def run_ids(self) -> list[str]:
+        """The runs it holds."""
+        return self.store.run_ids()
+
+    def watch(self, run_id: str, watcher: Any) -> bool:
+        """Tell of what is written, where the store does."""
+        store: Any = self.store
+        return hasattr(store, "watch") and store.watch(run_id, watcher)
+
+
+class Near(Remote):
+    """The same for a store that is written to on the loop."""
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """It never has to wait."""
+        return nullcontext()
+
+
 class Mortal:
     """A store as a process has it that may die: then it writes and reads nothing any more."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Remote) -> None:
         self.store = store
+        self.outage = store.outage
         self.dead = False
 
     def append(self, run_id: str, events: Sequence[Any], expected: int) -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import invariant
 
 import nbagent as nb
 from nbagent.core.base import events
+from nbagent.core.base.interrupts import INPUT_CHANGED
 from nbagent.core.base.messages import load
 from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
@@ -19,7 +20,7 @@ from nbagent.core.state.next_step import next_step
 from nbagent.core.state.pause_record import restore
 from nbagent.core.state.state import RunState, running_calls
 from tests.unit.core.schedules.branch import Branch
-from tests.unit.core.schedules.ledger import Ledger
+from tests.unit.core.schedules.ledger import Ledger, number_of
 from tests.unit.core.schedules.schedule import Schedule
 from tests.unit.core.schedules.world import GATED, NESTS
 
@@ -58,6 +59,7 @@ class Promises(Schedule):
         for branch in self.branches:
             acts = [act.n for act in self.world.acts.get(branch.number, [])]
             again = {n for n in acts if acts.count(n) > 1}
+            again -= set(branch.ledger.run_again())
             # a failure in one process does not wait for the bodies that another one runs
             assert again <= (branch.ledger.cut_off() if branch.shared else set())
             assert not branch.inherited & set(acts)
@@ -68,10 +70,10 @@ class Promises(Schedule):
         for branch in self.branches:
             ledger = branch.ledger
             # a failure in one process cuts off the bodies that another one runs
-            again = ledger.cut_off() if branch.shared else set()
+            again, lost = ledger.cut_off() if branch.shared else set(), ledger.run_again()
             for n, times in ledger.entered().items():
                 if self.kinds[n] in GATED and n not in again:
-                    assert times <= 1 + len(ledger.approved(n))
+                    assert times <= 1 + len(ledger.approved(n)) + lost[n]
 
     @invariant()
     def every_answer_in_a_journal_is_one_that_was_accepted(self) -> None:
@@ -125,11 +127,18 @@ class Promises(Schedule):
                 assert spent >= allowed + ledger.granted(event.budget, event.scope)
 
     def _what_is_always_allowed_is_asked_no_more(self, branch: Branch, journal: Any) -> None:
-        """In this run: at any depth, in any body, by whichever process drives it, and in a fork."""
+        """In this run: at any depth, in any body, by whichever process drives it, and in a fork.
+
+        But where a person was shown another input of this very call: what is shown is what runs.
+        """
         for k in range(len(branch.past), len(journal)):
             event = journal[k]
             if event.type == "interrupted" and event.kind == "approval":
-                assert event.tool_name not in Ledger(journal[:k]).always(), event
+                before = Ledger(journal[:k])
+                if event.tool_name in before.always():
+                    approved = before.approved(number_of(event.input))
+                    assert approved[-1:] not in ([], [event.input["n"]]), event
+                    assert INPUT_CHANGED in (event.note or ""), event
 
     @invariant()
     def a_run_that_does_nothing_waits_for_somebody(self) -> None:
@@ -137,6 +146,27 @@ class Promises(Schedule):
         for branch in self.branches:
             if branch.run.status == "running":
                 assert self.world.open_slow(branch.number), branch.state
+
+    @invariant()
+    def no_trouble_outlives_its_cause(self) -> None:
+        """A store that is back troubles no run that goes on; awaiting it tells of nothing that is over."""
+        for seat in self.all_seats:
+            if seat.journal.state.outcome is None:
+                assert session_of(seat.run).error is None
+
+    @invariant()
+    def c226_what_waits_behind_a_run_comes_of_it(self) -> None:
+        """It is queued as long as that goes on, and no longer."""
+        for _, seat, run in self.behind:
+            before = seat.run.status
+            if not session_of(
+                run
+            ).state.position:  # it was never stored, and says so to who awaits it
+                assert isinstance(session_of(run).error, nb.errors.StoreError)
+            elif before in ("completed", "cancelled", "failed"):
+                assert run.status in (before, "cancelled", "failed"), (before, run)
+            else:
+                assert run.status in ("queued", "failed", "cancelled"), (before, run)
 
     @invariant()
     def what_is_paused_is_the_same_after_its_messages_went_through_json(self) -> None:

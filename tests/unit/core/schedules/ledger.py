@@ -35,15 +35,24 @@ class Ledger:
     def answers(self, n: int) -> list[tuple[Any, Any]]:
         """The questions of a call that have answers, each with it, in the answers' order."""
         found = [(self.asked[e.id], e.resolution) for e in self.resolved]
-        return [(i, r) for i, r in found if i.kind != "budget" and number_of(i.input) == n]
+        return [(i, r) for i, r in found if "n" in i.input and number_of(i.input) == n]
 
     def approved(self, n: int) -> list[int]:
         """The inputs that were let through, round by round."""
         return [
             i.input["n"] if r.input is None else r.input["n"]
             for i, r in self.answers(n)
-            if isinstance(r, nb.Restart)
+            if isinstance(r, nb.Restart) and i.kind != "lost"
         ]
+
+    def run_again(self) -> Counter[int]:
+        """How often a person had each call run again of which nobody knew what it came to."""
+        found = [(self.asked[e.id], e.resolution) for e in self.resolved]
+        return Counter(
+            number_of(i.input)
+            for i, r in found
+            if i.kind == "lost" and isinstance(r, nb.Restart) and "n" in i.input
+        )
 
     def always(self) -> set[str]:
         """The tools that were always allowed in this run, at whatever depth that was said."""
@@ -63,7 +72,7 @@ class Ledger:
             return len(approved) == (2 if act.kind == "twice" else 1) and approved[-1] == act.input
         if act.kind in REVIEWED:
             known = (act.depth, act.kind) in act.seat.remembered or act.kind in self.always()
-            return approved[-1:] == [act.input] or known
+            return approved[-1] == act.input if approved else known
         if act.kind in NEEDED:
             replies = self.replies(act.n).values()
             return sum(isinstance(r, nb.Respond) for r in replies) >= NEEDED[act.kind]
@@ -74,9 +83,13 @@ class Ledger:
     def fits(self, kind: str, n: int, told: Any) -> bool:
         """Whether a call's result is what came of it, and of nothing else."""
         told = str(told)
-        if kind == "calls":
+        answers = [(i, r) for i, r in self.answers(n) if i.kind not in ("ask", "later")]
+        if answers and answers[-1][0].kind == "lost" and isinstance(answers[-1][1], nb.Reject):
+            return "stopped while it ran" in told
+        again = ("lost", nb.Restart)  # as it was: with what was answered before
+        settled = [r for i, r in answers if (i.kind, type(r)) != again]
+        if kind == "calls" and not settled:
             return self._fits_calls(n, told)
-        settled = [r for i, r in self.answers(n) if i.kind not in ("ask", "later")]
         if kind in REVIEWED and (not settled or isinstance(settled[-1], nb.Restart)):
             did = told.rpartition("did ")[2]  # its input drifts, and ``lets`` has seen that
             return did.isdigit() and int(did) % EDIT == n

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 import nbagent as nb
+from nbagent.core.base.errors import StoreError
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request
 from nbagent.core.journal.journal import Journal
+from nbagent.core.run import follow
 from nbagent.core.run.host import Place, ScriptHost
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
@@ -21,7 +23,7 @@ from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
 from tests.unit.core.clock import spec_of
-from tests.unit.core.schedules.branch import Branch, Mortal
+from tests.unit.core.schedules.branch import Branch, Mortal, Near, Outage, Remote
 from tests.unit.core.schedules.ledger import Ledger, number_of, results_in, turns_of
 from tests.unit.core.schedules.turns import (
     TURNS,
@@ -47,6 +49,8 @@ from tests.unit.core.schedules.world import (
 
 MORE = {"turns": 1, "tokens": 15, "cost": 0.015, "seconds": 6}
 """How much more of a budget is granted."""
+LOOKS, LONGEST = 6, 10.0
+"""How many looks a handle is given after the store was away, and the seconds until a planned one is due."""
 BUDGETS: list[dict[str, float]] = [
     {},
     {},
@@ -54,6 +58,17 @@ BUDGETS: list[dict[str, float]] = [
     {"seconds": 7},
     {"tokens": 30, "cost": 0.025},
 ]
+
+
+class Hasty(asyncio.SelectorEventLoop):
+    """A loop whose timers are due as soon as the test says."""
+
+    ahead = 0.0
+    """Seconds that its clock is ahead."""
+
+    def time(self) -> float:
+        """As its timers see it."""
+        return super().time() + self.ahead
 
 
 class Schedule(RuleBasedStateMachine):
@@ -70,7 +85,7 @@ class Schedule(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
+        self.loop = Hasty()
         self.world = World()
         self.world.at_door = {}
         self.branches: list[Branch] = []
@@ -80,6 +95,9 @@ class Schedule(RuleBasedStateMachine):
         """What a model or a tool saw that it must not."""
         self.failed: set[int] = set()
         """Branches whose model has failed once."""
+        self.outage = Outage()
+        self.behind: list[tuple[Branch, Seat, Run]] = []
+        """Runs that were queued behind another one, with the handle that they stand behind."""
 
     @initialize(
         turns=TURNS,
@@ -93,6 +111,7 @@ class Schedule(RuleBasedStateMachine):
         cancels=st.booleans(),
         handles=st.sampled_from([1, 2]),
         eager=st.booleans(),
+        in_threads=st.sampled_from([False, False, False, True]),
     )
     def start(self, turns: Any, place: int, max_turns: int, **drawn: Any) -> None:
         """Begin a run."""
@@ -104,7 +123,10 @@ class Schedule(RuleBasedStateMachine):
         self.fails_at, self.cancels = drawn["fails_at"], drawn["cancels"]
         self.eager = drawn["eager"]
         memory = nb.MemoryStore()
-        self.stores = self.files if drawn["in_file"] else (memory, memory)
+        kind_of = Remote if drawn["in_threads"] else Near
+        stores = self.files if drawn["in_file"] else (memory, memory)
+        first = kind_of(stores[0], self.outage)
+        self.stores = (first, kind_of(stores[1], self.outage) if drawn["in_file"] else first)
         self.options = {
             "middleware": middleware(kind),
             "on_tool_error": "raise" if drawn["raises"] else "tell",
@@ -113,6 +135,7 @@ class Schedule(RuleBasedStateMachine):
         self.branches.append(branch)
         seat = self.seated(branch)
         self.loop.run_until_complete(self._started(seat.run))
+        self.loop.run_until_complete(self._idle())
         for _ in range(1, drawn["handles"]):
             self.opened(branch)
         self.quiet()
@@ -162,10 +185,30 @@ class Schedule(RuleBasedStateMachine):
         """Another handle, as another process opens the run."""
         branch.shared |= bool(branch.seats)
         seat = self.seated(branch)
-        seat.journal.catch_up()
+        try:
+            seat.journal.catch_up()
+        except StoreError:
+            branch.seats.remove(seat)
+            raise
         session_of(seat.run).take_up()
         self.pushed(seat)
         return seat
+
+    def queued_behind(self, branch: Branch, seat: Seat) -> None:
+        """A run that goes on with this one once that has ended."""
+        if len(self.behind) >= 3:
+            return
+        agent = nb.Agent(nb.ScriptedModel(lambda _: "after"), name="outer")
+        journal = Journal(nb.core.tools.spec.new_id(), seat.journal.store)
+        place = Place(ScriptHost(), attended=False, loop=self.loop)
+        session = Session(spec_of(agent, lambda: self.world.now), journal, place)
+        run = Run(session)
+
+        async def queue() -> None:
+            session.start_behind(session_of(seat.run), "and then")
+
+        self.loop.run_until_complete(queue())
+        self.behind.append((branch, seat, run))
 
     def pushed(self, seat: Seat) -> None:
         """What a handle does by itself a moment after nobody else has gone on with the run."""
@@ -175,6 +218,7 @@ class Schedule(RuleBasedStateMachine):
     def killed(self, branch: Branch, seat: Seat) -> None:
         """The end of a process, in which nothing is written any more."""
         branch.seats.remove(seat)
+        self.behind = [each for each in self.behind if each[1] is not seat]
         store = seat.journal.store = Mortal(seat.journal.store)
         store.dead = True
         self.loop.run_until_complete(seat.run.cancel())
@@ -231,7 +275,9 @@ class Schedule(RuleBasedStateMachine):
 
     def _works(self, branch: Branch) -> bool:
         """Whether a body runs in a thread, or something is written in one; who lags behind is no witness."""
-        if any(seat.journal._line for seat in branch.seats):
+        if any(seat.journal._line for seat in branch.seats) or any(
+            session_of(run).journal._line for at, _, run in self.behind if at is branch
+        ):
             return True
         newest = max(branch.seats, key=lambda seat: seat.position, default=None)
         return newest is not None and self._computes(branch.number, newest.journal.state)
@@ -245,6 +291,16 @@ class Schedule(RuleBasedStateMachine):
             if one.child is not None and one.status != "done" and self._computes(branch, one.child):
                 return True
         return False
+
+    def looks_come(self) -> None:
+        """Let the handles look at the store as they have planned: nobody else has them look."""
+        moment, follow.POLL = follow.POLL, 0.0
+        try:
+            for _ in range(LOOKS):
+                self.loop.ahead += LONGEST
+                self.loop.run_until_complete(self._idle())
+        finally:
+            follow.POLL = moment
 
     def stopped(self, stops: list[Future[None]]) -> None:
         """Wait for cancels to be over."""
@@ -303,7 +359,8 @@ class Schedule(RuleBasedStateMachine):
     # --- the oracle at a model's door
 
     def _looked(self, seat: Seat, depth: int, request: Request) -> None:
-        ledger = Ledger(seat.journal.read()[: seat.position])
+        with self.outage.over():
+            ledger = Ledger(seat.journal.read()[: seat.position])
         history = request.messages
         prompt = history[0]["content"][0]["text"]
         scope = ledger.scope_of(prompt) if depth else ()

@@ -175,6 +175,58 @@ class AnySchedule(Promises):
         self.quiet()
         assert [b for b in self.branches if b.journal != before[b.number]] == [branch]
 
+    # --- the store
+
+    @rule(
+        data=st.data(),
+        fails=st.sampled_from(["reads", "writes", "both"]),
+        calls=st.integers(1, 12),
+        loses_word=st.booleans(),
+        act=st.sampled_from(["answer", "answer", "cancel", "end", "send", "open", "queue", "look"]),
+    )
+    def the_store_goes_away_and_comes_back(
+        self, data: st.DataObject, fails: str, calls: int, act: str, *, loses_word: bool
+    ) -> None:
+        """While a person does something: what is not refused is done once it is back, and nobody has to ask again."""
+        branch = self.branch_where(data, lambda _: True)
+        self.outage.reads = 0 if fails == "writes" else calls
+        self.outage.writes = 0 if fails == "reads" else calls
+        self.outage.loses_word = loses_word
+        with suppress(nb.errors.StoreError, UsageError):
+            self._acted(data, branch, self.seat(data, branch), act)
+        self.loop.run_until_complete(self._idle())
+        self.outage.reads = self.outage.writes = 0
+        self.looks_come()
+        self.quiet()
+
+    def _acted(self, data: st.DataObject, branch: Branch, seat: Seat, act: str) -> None:
+        slow = self.world.open_slow(branch.number)
+        if act == "answer" and self.takes(branch):
+            i = one_of(data, self.takes(branch), "interrupt")
+            resolution = self.resolution(branch, i, data.draw(st.sampled_from(ANSWERS)))
+            self.given[i.id] = resolution
+            if isinstance(resolution, nb.Restart) and resolution.remember == "tool":
+                seat.remembered.add((i.path[1:-1].count("inner"), i.tool_name))
+            seat.run.resolve(i, resolution)
+        elif act == "cancel" and self.cancels:
+            session_of(seat.run).stop(by="code")
+        elif act == "end" and slow:
+            self.world.slow[branch.number, one_of(data, slow, "slow")].set_result("slowly")
+        elif act == "send" and self._may_queue(branch):
+            session_of(seat.run).queue(f"and {len(branch.journal)}")
+        elif act == "open" and len(branch.seats) < 2:
+            self.opened(branch)
+        elif act == "queue" and branch.state.outcome is None:
+            self.queued_behind(branch, seat)
+
+    @precondition(lambda self: any(b.state.outcome is None for b in self.branches))
+    @rule(data=st.data())
+    def c226_a_run_is_queued_behind_another(self, data: st.DataObject) -> None:
+        """It waits for the end of that."""
+        branch = self.branch_where(data, lambda b: b.state.outcome is None)
+        self.queued_behind(branch, self.seat(data, branch))
+        self.quiet()
+
     # --- other things that happen
 
     @precondition(lambda self: any(self._is_timed(b) for b in self.branches))

@@ -23,7 +23,7 @@ from nbagent.core.state.next_step import (
     next_step,
 )
 from nbagent.core.state.pause_record import closed_messages, paused_messages, restore
-from nbagent.core.state.state import CallState, RunState, evolve, status_of
+from nbagent.core.state.state import CallState, RunState, evolve
 
 START = ev.RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=2)
 
@@ -155,7 +155,7 @@ def test_what_comes_next_and_where_the_run_stands(events, step, status):
     """Both are functions of the journal alone; a closed turn is a well-formed history."""
     state = fold(START, *events)
     assert next_step(state) == step
-    assert status_of(state) == status
+    assert state.status == status
     assert state.position == len(events) + 1
     load(paused_messages(state))
     check(load(closed_messages(state)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import sys
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import BaseModel, computed_field
 
 import nbagent as nb
 from nbagent.core.tools.values import for_model
@@ -81,3 +83,84 @@ def test_large_and_rich_values_are_bounded_text():
     assert for_model(pd.Series([1, 2], name="price")) == str(pd.Series([1, 2], name="price"))
     assert "price" in for_model({"a": pd.DataFrame({"price": [1]})})["a"]
     assert len(for_model({"a": pd.DataFrame({"c": ["x" * 45] * 59})})["a"]) < 1_040
+
+
+GIANT = 2**3_000_000
+SIZE = "an integer of about 903,090 digits"
+
+
+class Big(enum.Enum):
+    """A giant behind a name."""
+
+    ONE = GIANT
+
+
+@dataclasses.dataclass
+class Total:
+    """A giant in a field."""
+
+    amount: int
+
+
+class Sum(BaseModel):
+    """A giant that a model works out."""
+
+    of: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> int:
+        """The giant."""
+        return GIANT
+
+
+GIANTS = {
+    "alone": (lambda: GIANT, SIZE),
+    "negative": (lambda: -GIANT, SIZE),
+    "in a list": (lambda: [1, GIANT, "x"], [1, SIZE, "x"]),
+    "deeper": (lambda: {"n": {"m": (GIANT,)}}, {"n": {"m": [SIZE]}}),
+    "a key": (lambda: {GIANT: 1}, {SIZE: 1}),
+    "an enum": (lambda: [Big.ONE], [SIZE]),
+    "a dataclass": (lambda: {"total": Total(GIANT)}, {"total": {"amount": SIZE}}),
+    "a model": (lambda: [Sum(of=GIANT)], [{"of": SIZE, "twice": SIZE}]),
+    "an iterator": (lambda: iter([GIANT]), [SIZE]),
+    "an array": (lambda: {"a": np.array([GIANT, 1], dtype=object)}, {"a": [SIZE, 1]}),
+    "no finite one": (
+        lambda: [10**600, float("inf"), float("-inf")],
+        [10**600, "Infinity", "-Infinity"],
+    ),
+    "beside others": (lambda: [GIANT, float("nan"), "\ud800"], [SIZE, "NaN", "\\ud800"]),
+    "just too long": (lambda: 10**4_400, "an integer of about 4,400 digits"),
+}
+
+
+@pytest.mark.parametrize("kind", GIANTS)
+@pytest.mark.parametrize("limit", [4_300, 0, 640])
+def test_a_giant_integer_is_told_by_its_size(kind, limit):
+    """Wherever it is, and whatever Python was told to write: no digit of it is made, which takes seconds."""
+    if kind == "a key" and not limit:
+        pytest.skip(
+            "pydantic writes the names of an object, as long as Python was told to write them"
+        )
+    value, plain = GIANTS[kind]
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(limit)
+    try:
+        told = for_model(value(), 200_000)
+    finally:
+        sys.set_int_max_str_digits(before)
+    assert told == plain
+
+
+async def test_a_tool_may_give_a_giant_integer():
+    """The run goes on, its journal can be read, and what the model reads is short."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("power"), "done"]))
+
+    @agent.tool
+    def power() -> int:
+        return GIANT
+
+    run = agent.run("go", show=False)
+    await run
+    (finished,) = (event for event in run.journal if event.type == "tool_finished")
+    assert finished.output == SIZE

@@ -20,8 +20,8 @@ from nbagent.models.demo.brain import Reply, reply
 from nbagent.models.demo.model import PACE, demo_model
 from nbagent.models.demo.sample import fits
 from nbagent.models.demo.talk import read
-from nbagent.models.openai.api import Settings
-from nbagent.models.openai.chat.encode import ChatEncoder, Way
+from nbagent.models.openai.chat import ChatEncoder, Way
+from nbagent.models.openai.encoding import Settings
 from nbagent.models.resolve import resolve
 from tests.shared import published
 

@@ -14,8 +14,8 @@ from openai.types.responses import ResponseFunctionToolCall
 import nbagent as nb
 from nbagent.core.base.messages import load, text_of
 from nbagent.core.base.model import Request
-from nbagent.models.openai.api import Settings
-from nbagent.models.openai.responses.encode import ResponsesEncoder, Way
+from nbagent.models.openai.encoding import Settings
+from nbagent.models.openai.responses import ResponsesEncoder, Way
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 

@@ -9,8 +9,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError
-from nbagent.models.openai.names import address, provider_at, provider_of
-from nbagent.models.openai.providers import PROVIDERS
+from nbagent.models.openai.providers import PROVIDERS, address, provider_at, provider_of
 
 MEANT = {
     "gpt-5.1": ("openai", "gpt-5.1"),

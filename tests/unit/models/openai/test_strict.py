@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nbagent.models.openai.strict import is_strict
+from nbagent.models.openai.encoding import is_strict
 
 NUMBER = {"type": "integer"}
 

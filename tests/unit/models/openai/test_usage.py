@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nbagent.core.base.model import Usage
-from nbagent.models.openai.usage import usage_of
+from nbagent.models.openai.stream import usage_of
 
 SAID: dict[str, tuple[dict[str, Any], Usage]] = {
     "Chat Completions": (

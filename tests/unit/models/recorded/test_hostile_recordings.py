@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.errors import ModelConfigError, ModelError
+from nbagent.core.base.private import write_private
 from nbagent.models.recorded import recording
+from nbagent.models.recorded.scrub import Scrubber
 
 
 def _growing(count: int) -> str:
@@ -33,6 +35,24 @@ def test_a_small_recording_cannot_become_a_huge_one(tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "MAX_WHOLE", 100_000)
     with pytest.raises(ModelConfigError, match="requests of more than 100,000 characters"):
         recording.load(path)
+
+
+def test_a_recording_has_no_more_values_than_are_read(tmp_path, monkeypatch):
+    """Neither one of somebody else, nor one under way: what is written can be read."""
+    path = tmp_path / "session.json"
+    path.write_text(_growing(300))
+    monkeypatch.setattr(recording, "MAX_FILE_PARTS", 2_000)
+    monkeypatch.setattr(recording, "HEAD", 10)
+    with pytest.raises(ModelConfigError, match="more than 2,000 values"):
+        recording.load(path)
+    under_way = recording.Recording(tmp_path / "new.json", Scrubber())
+    said = {**recording.EMPTY, "messages": [{"role": "user", "content": [[]] * 200}]}
+    answer = {"finished": {}, "said": [[]] * 200}
+    for _ in range(3):
+        under_way.exchanged("m", said, answer)
+    with pytest.raises(ModelError, match="2,000 values: record a shorter session"):
+        under_way.exchanged("m", said, {**answer, "said": [[]] * 2_000})
+    assert recording.load(tmp_path / "new.json")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
@@ -58,7 +78,7 @@ def test_a_recording_writes_through_no_link_that_another_laid(tmp_path, monkeypa
         return real(name, flags, *rest, **more)
 
     monkeypatch.setattr(os, "open", watched)
-    recording.replace_private(path, "recorded")
+    write_private(path, "recorded")
     assert path.read_text() == "recorded"
     assert path.stat().st_mode & 0o777 == 0o600
     assert all(flags & os.O_EXCL for flags in opened)

@@ -11,10 +11,15 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 import nbagent as nb
+from nbagent.core.base.foreign import MAX_PARTS
 from nbagent.core.tools.output import CallOutput, current_call
 from nbagent.forms.form import Form
+from nbagent.notebook.cards import card as card_module
+from nbagent.notebook.cards.card import MAX_WAITING
 from nbagent.notebook.cards.form_card import FormCard, question_of
-from nbagent.notebook.wire import Drafts, FormItem, RecordItem
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import MAX_TEXT, Drafts, FormItem, RecordItem
+from tests.until import until
 
 
 class Login(BaseModel):
@@ -184,3 +189,106 @@ async def test_a_secret_that_a_page_sends_as_a_draft_is_in_no_snapshot() -> None
     kept = card.get_state()["snapshot"]["view"]["items"][0]["drafts"]
     assert kept == {"fields": {"user": {"text": "ada"}, "password": None}}
     card.close()
+
+
+class Counting(list):
+    """A list that counts how many of its parts were looked at."""
+
+    seen = 0
+
+    def __iter__(self):
+        for one in super().__iter__():
+            self.seen += 1
+            yield one
+
+
+MOST = MAX_TEXT
+
+
+@pytest.mark.parametrize(
+    ("part", "drafts"),
+    [
+        ("one text", {"text": "x" * (MOST + 1)}),
+        ("many texts", {"rows": Counting(["x" * 1000] * (MOST // 1000 + 1))}),
+        ("keys", {"x" * 1000 + str(n): n for n in range(MOST // 1000)}),
+        ("tiny parts", Counting([[] for _ in range(1_000_000)])),
+        ("numbers", Counting([1] * 1_000_000)),
+    ],
+)
+async def test_a_message_that_no_page_sends_is_refused_before_it_costs(
+    part: str, drafts: Any
+) -> None:
+    """Whoever waits for a receipt is told why; counting ends where it is clear, and nothing is kept."""
+    card = Played()
+    for message in (
+        {"type": "drafts", "interrupt": "form", "drafts": drafts},
+        {
+            "type": "answer",
+            "interrupt": "form",
+            "submission": "s",
+            "action": "submit",
+            "drafts": drafts,
+        },
+    ):
+        card._on_message(card, message, None)
+    await until(lambda: bool(card.sent))
+    [receipt] = card.sent
+    assert (receipt["submission"], receipt["ok"]) == ("s", False), part
+    assert receipt["errors"] == [{"field": None, "message": TEXTS["message_too_large"]}]
+    assert card._item.drafts is None  # type: ignore[union-attr]
+    if isinstance(drafts, Counting):
+        assert drafts.seen <= 2 * (MAX_PARTS + 1)
+    assert card.press(drafts=DRAFTS)["ok"]
+
+
+async def test_a_flood_of_messages_leaves_the_loop_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other work goes on between slices; beyond a bound they are refused, and the card is well afterwards."""
+    monkeypatch.setattr(card_module, "SLICE", 0.0)
+    card, order = Played(), list[str]()
+    usual = card._handle
+    card._handle = lambda content: (order.append("message"), usual(content))  # type: ignore[method-assign]
+    drafts = {"type": "drafts", "interrupt": "form", "drafts": {"fields": {"user": {"text": "b"}}}}
+    for _ in range(MAX_WAITING):
+        card._on_message(card, drafts, None)
+    answer = {"type": "answer", "interrupt": "form", "submission": "s", "action": "submit"}
+    card._on_message(card, answer, None)
+
+    async def work() -> None:
+        while len(order) < 2 * MAX_WAITING:
+            order.append("work")
+            await asyncio.sleep(0)
+
+    await work()
+    assert order[: 2 * MAX_WAITING].count("message") == MAX_WAITING
+    longest = max(len(run) for run in "".join(one[0] for one in order).split("w"))
+    assert longest <= 2, "other work waits for no more than a slice"
+    [refused] = [sent for sent in card.sent if sent["type"] == "receipt"]
+    assert refused["errors"][0]["message"] == TEXTS["too_many_messages"]
+    broken = {"type": "drafts", "interrupt": "form", "drafts": {"fields": 5}}
+    for message in (broken, {"type": "hello"}):
+        card._on_message(card, message, None)
+    await until(lambda: card.greetings == 1)
+
+
+async def test_a_message_that_fails_does_not_make_the_card_deaf(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What comes after it, in the same slice or later, is heard."""
+    card = Played()
+    failed: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, told: failed.append(told))
+    usual = card._keep_drafts
+
+    def fail(message: Any) -> None:
+        monkeypatch.setattr(card, "_keep_drafts", usual)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(card, "_keep_drafts", fail)
+    for message in ({"type": "drafts", "interrupt": "form", "drafts": None}, {"type": "hello"}):
+        card._on_message(card, message, None)
+    await until(lambda: card.greetings == 1)
+    assert len(failed) == 1
+    card._on_message(card, {"type": "hello"}, None)
+    await until(lambda: card.greetings == 2)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import json
 import os
 import tracemalloc
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ import pytest
 import nbagent as nb
 from nbagent.core.run.run import session_of
 from nbagent.notebook import kernel
-from nbagent.notebook.cards import display
-from nbagent.notebook.host import NotebookHost
+from nbagent.notebook.cards import display, run_card
+from nbagent.notebook.cards.run_card import RunCard
+from nbagent.notebook.host import NotebookHost, _Started
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -91,6 +95,154 @@ async def test_runs_that_are_kept_share_one_file_and_are_small(
     assert (after - before) / 60 < 25_000  # 19 kB, and something for other versions of Python
     assert len(os.listdir("/proc/self/fd")) <= files
     assert all(run.status == "completed" for run in kept)
+
+
+async def test_cards_that_no_page_has_greeted_give_way_to_newer_ones(
+    host: NotebookHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell with more outputs than a page draws: the newest stay live, the others are static, nobody polls."""
+    displayed: list[str] = []
+    monkeypatch.setattr(
+        display, "update_display", lambda shown, **_: displayed.append(shown["text/plain"])
+    )
+    monkeypatch.setattr(display, "_staying", {})
+    agent = nb.Agent(nb.ScriptedModel(lambda _messages: "done"))
+    looks = 0
+    usual = display.Live._when_still
+
+    def counted(live: display.Live, *more: Any) -> None:
+        nonlocal looks
+        looks += 1
+        usual(live, *more)
+
+    monkeypatch.setattr(display.Live, "_when_still", counted)
+    runs = []
+    for number in range(display.STAY + 30):
+        run = agent.run(f"go {number}", attended=True, show=False)
+        host.show(run)
+        await run
+        runs.append(run)
+    lives = [host._displays[run.id].live for run in runs[-display.STAY :]]
+    await until(lambda: len(displayed) == 30)
+    await asyncio.sleep(0.02)
+    assert len(displayed) == 30
+    assert looks <= 2 * len(runs) + 5, "each is looked at when it ends, and when it gives way"
+    assert all(live is not None and live in display._staying for live in lives)
+    newest = lives[-1]
+    assert newest is not None
+    newest.card._on_message(newest.card, {"type": "hello"}, None)
+    await until(lambda: len(displayed) == 31)
+    assert "go 49" in displayed[-1]
+    for live in lives[:-1]:
+        assert live is not None
+        live.card.detach()
+
+
+async def test_a_card_that_nobody_sees_sends_nothing_and_one_that_waits_needs_no_turn(
+    host: NotebookHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many runs stream at once, a question and its answer are told at their card's own pace."""
+    script = [call("hold"), call("pay"), "done"]
+    agent = nb.Agent(nb.ScriptedModel([*script, *script]))
+    gates = {"hold": asyncio.Event(), "pay": asyncio.Event()}
+
+    @agent.tool
+    async def hold() -> None:
+        await gates["hold"].wait()
+
+    @agent.tool(approval=True)
+    async def pay() -> None:
+        await gates["pay"].wait()
+
+    turns: list[float] = []
+    monkeypatch.setattr(run_card, "_pace", Crowded(turns))
+    for seen in (False, True):
+        for gate in gates.values():
+            gate.clear()
+        run = agent.run("go", attended=True, show=False)
+        sent: list[Any] = []
+        card = RunCard(run)
+        monkeypatch.setattr(card, "send", sent.append)
+        if seen:
+            card._on_message(card, {"type": "hello"}, None)
+            await until(lambda sent=sent: len(sent) == 1)  # type: ignore[misc]
+            assert not asks(sent)
+        gates["hold"].set()
+        await run.settled()
+        if seen:
+            await until(lambda sent=sent: asks(sent))  # type: ignore[misc]
+        run.approve(run.interrupts[0])
+        if seen:
+            await until(lambda sent=sent: approved(sent))  # type: ignore[misc]
+            assert turns, "what nobody waits for takes its turn"
+        gates["pay"].set()
+        await run
+        assert seen or (sent, turns) == ([], [])
+        card.detach()
+
+
+class Crowded:
+    """The pace of so many runs that a turn comes in an hour."""
+
+    def __init__(self, turns: list[float]) -> None:
+        self._turns = turns
+
+    def reserve(self, now: float, _earliest: float) -> float:
+        self._turns.append(now)
+        return now + 3600
+
+    def give_back(self, at: float) -> None:
+        del at
+
+
+def _items(sent: list[Any]) -> list[dict[str, Any]]:
+    ops = [op for message in sent if message["type"] == "patch" for op in message["ops"]]
+    whole = [one for m in sent if m["type"] == "snapshot" for one in m["view"]["items"]]
+    return [*whole, *(op["item"] for op in ops if op["op"] == "put")]
+
+
+def asks(sent: list[Any]) -> bool:
+    """Whether the page was told of the question."""
+    return any(item["type"] == "form" for item in _items(sent))
+
+
+def approved(sent: list[Any]) -> bool:
+    """Whether the page was told of the answer."""
+    return any("approved" in json.dumps(item) for item in _items(sent))
+
+
+def test_a_cell_that_starts_thousands_of_runs_looks_at_each_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that go on are known, and stopped when the cell is run again; those that have ended are let go."""
+    looked = 0
+
+    def goes_on(run: Any) -> bool:
+        nonlocal looked
+        looked += 1
+        return bool(run.waits)
+
+    monkeypatch.setattr("nbagent.notebook.host._goes_on", goes_on)
+    runs = [SimpleRun(waits=number % 2 == 0) for number in range(10_000)]
+    started = _Started()
+    for run in runs:
+        started.add(run, "first")  # type: ignore[arg-type]
+        assert started.before("first") == []
+    assert looked < 4 * len(runs)
+    assert started.before("second") == runs[::2]
+    started.add(runs[0], "second")  # type: ignore[arg-type]
+    assert started.before("second") == runs[2::2]
+    for run in runs:
+        run.waits = False
+    assert started.before("second") == []
+    assert started._by_execution == {}
+
+
+@dataclass(eq=False)
+class SimpleRun:
+    """A run of which only counts whether it goes on."""
+
+    waits: bool
 
 
 async def test_a_method_that_listens_can_stop_listening() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import sqlite3
 from contextlib import closing
 
@@ -11,9 +13,12 @@ from comm.base_comm import BaseComm
 
 import nbagent as nb
 from nbagent.notebook import kernel
-from nbagent.notebook.cards import display
+from nbagent.notebook.cards import display, front_end
+from nbagent.notebook.cards.display import static_bundle
 from nbagent.notebook.cards.run_card import RunCard
-from nbagent.notebook.wire import Retry
+from nbagent.notebook.render import plain
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Drawn, Retry
 from tests.until import until
 
 
@@ -131,7 +136,7 @@ async def test_what_a_page_may_have_kept_in_memory_is_bounded():
     large, reloaded = kept("x" * 5_000_000)
     assert reloaded is None
     assert not card._drafts
-    opened = [*map(str, range(100_000)), "k" * 10_000]
+    opened = [*map(str, range(50_000)), "k" * 10_000]
     card._handle({"type": "focus", "busy": True, "opened": opened[::-1]})
     assert card.busy
     assert 1_000 <= len(card.opened) <= 10_000
@@ -185,3 +190,62 @@ async def test_retry_goes_on_with_a_failed_run_and_says_why_it_cannot(monkeypatc
     told = shown.live.card.view.snapshot().items[-1].text
     assert told.startswith("This run cannot be retried here: only a failed run is retried")
     shown.live.card.detach()
+
+
+async def test_what_all_cards_have_in_common_travels_at_a_third_of_its_size():
+    """A page that opens a first card gets its code, styles and sentences in 60 kB."""
+    packed = front_end.FrontEnd().packed
+    assert json.loads(gzip.decompress(packed)) == {
+        "code": front_end.CARD,
+        "find": front_end.FIND,
+        "saved": front_end.SAVED,
+        "css": front_end.SHEET,
+        "texts": TEXTS,
+    }
+    assert len(packed) < 60_000
+
+
+async def test_what_a_page_draws_already_is_kept_without_travelling_again():
+    """Put together with the texts of a page that got every patch it is the same; the text is not in it."""
+    text = (
+        "A **word**.\n\n| a | b |\n|---|--:|\n" + "| 1 < 2 | 3 |\n" * 400 + "\n```py\nx = 1\n```\n"
+    )
+    calls = [nb.ScriptedModel.slow(text, pieces=99), nb.ScriptedModel.call("look")]
+    agent = nb.Agent(nb.ScriptedModel([calls, text]))
+
+    @agent.tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    run = agent.run("go")
+    card, sent = RunCard(run), []
+    card.keep = sent.append
+    live = display.Live(card, lambda _live: static_bundle(run, measured=True))
+    await run
+    card.keepers = 1
+    live._keep()
+    card.keeps(False)
+    card.detach()
+    kept, whole = sent
+    drawn = {item.key: item for item in card.view.snapshot().items}
+    assert kept.seq == card._seq
+    assert whole.seq is None
+    for mime, read in (("text/html", "".join), ("text/plain", said)):
+        pieces = [
+            read([*drawn[piece.key].blocks, drawn[piece.key].tail])
+            if isinstance(piece, Drawn)
+            else piece
+            if isinstance(piece, str)
+            else front_end.SHEET[slice(*piece)]
+            for piece in kept.bundle[mime]
+        ]
+        assert "".join(pieces) == static_bundle(run, measured=True)[mime]
+        assert sum(isinstance(piece, Drawn) for piece in kept.bundle[mime]) == 2
+        assert not any(isinstance(piece, Drawn) for piece in whole.bundle[mime])
+    assert len(kept.model_dump_json()) < len(text) / 2
+
+
+def said(blocks: list[str]) -> str:
+    """Blocks of HTML as a page reads them."""
+    return "\n\n".join(filter(None, map(plain.text_of, blocks)))

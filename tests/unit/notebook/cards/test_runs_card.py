@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import ipywidgets
 import pytest
+from pydantic import SecretStr
 
 import nbagent as nb
 from nbagent.core.stored.listing import Listing
 from nbagent.notebook.cards.card import Card
 from nbagent.notebook.cards.run_card import RunCard
-from nbagent.notebook.cards.runs_card import RunsCard, StoredCard
+from nbagent.notebook.cards.runs_card import REMEMBERED, RunsCard, StoredCard
 from nbagent.notebook.wire import FormItem
 from tests.until import until
 
@@ -111,3 +114,111 @@ async def test_c375_a_run_is_opened_below_with_its_forms_once_its_agent_is_known
     card.press(type="nothing")
     await asyncio.sleep(0)
     assert card.below is None
+
+
+Slider = nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))
+
+
+def asker(store: Any, *, runs: int) -> nb.Agent:
+    """An agent whose runs wait for what to pay: typed, secret, and set with a slider."""
+
+    async def pay(to: str, key: SecretStr, amount: Annotated[int, Slider]) -> str:
+        """Pay."""
+        return f"paid {amount} to {to} with {len(key.get_secret_value())} characters"
+
+    tools = [nb.tool(pay, approval=True, editable=True)]
+    asks = call("pay", to="Ada", key="k", amount=1)
+    script = [*[asks] * runs, "Done."]
+    return nb.Agent(
+        nb.ScriptedModel(script), name=f"asker-{time.time_ns()}", store=store, tools=tools
+    )
+
+
+def form_of(card: Card | None) -> FormItem:
+    """The form of a card, as a page that is drawn now gets it."""
+    assert isinstance(card, RunCard)
+    [form] = [
+        item for item in card.get_state()["snapshot"]["view"]["items"] if item["type"] == "form"
+    ]
+    return FormItem.model_validate(form)
+
+
+def typed(card: Card | None, to: str) -> None:
+    """Type into the open form as a page does, and set its slider."""
+    assert card is not None
+    fields = {"to": {"text": to}, "key": {"text": "hunter2"}}
+    message = {"type": "drafts", "interrupt": form_of(card).interrupt, "drafts": {"fields": fields}}
+    card._on_message(card, message, None)
+
+
+async def test_what_was_typed_in_a_run_that_is_closed_stands_there_when_it_is_opened_again(store):
+    """Another run's Open closes it too. A secret is in the page alone; a settled question is not filled."""
+    made = asker(store, runs=2)
+    runs = [made.run("Pay", id=id_, show=False) for id_ in ("may", "june")]
+    for run in runs:
+        await run.settled()
+    card = Played(store)
+    await until(lambda: len(card.ids) == 2)
+    opened = []
+    for id_ in ("may", "june", "may", "may", "may"):
+        card.press(type="open", run=id_)
+        shown = len(opened) + 1
+        await until(lambda shown=shown: len(card.stood) == shown)  # type: ignore[misc]
+        opened.append(card.below)
+        if shown < 3:
+            assert form_of(card.below).drafts is None
+            await until(lambda: bool(card.below.rows))
+            typed(card.below, to=f"Bob of {id_}")
+            card.below.rows[0].children[1].value = 20 + shown
+    may, _, again, closed, reopened = opened
+    assert closed is None
+    for each in (again, reopened):
+        assert isinstance(each, RunCard)
+        assert each is not may
+        assert form_of(each).drafts == {"fields": {"to": {"text": "Bob of may"}, "key": None}}
+    await until(lambda: bool(card.below.rows))
+    slider = card.below.rows[0].children[1]
+    assert slider.value == 21
+    runs[0].approve(runs[0].interrupts[0])
+    await runs[0]
+    card.press(type="open", run="june")
+    await until(lambda: len(card.stood) == 6)
+    june = form_of(card.below).drafts
+    assert june == {"fields": {"to": {"text": "Bob of june"}, "key": None}}
+    card.press(type="open", run="may")
+    await until(lambda: len(card.stood) == 7)
+    assert isinstance(card.below, RunCard)
+    assert card.below.typed() == {}
+    assert "hunter2" not in repr(card._typed)
+    await runs[1].cancel()
+
+
+async def test_what_was_typed_in_many_closed_runs_is_kept_of_the_newest(store):
+    """A list that is open for days does not grow with each form that somebody began."""
+    ids = [f"run-{number:02}" for number in range(REMEMBERED + 3)]
+    made = asker(store, runs=len(ids))
+    for id_ in ids:
+        await made.run("Pay", id=id_, show=False).settled()
+    card = Played(store)
+    await until(lambda: len(card.ids) == len(ids))
+    for number, id_ in enumerate(ids, start=1):
+        card.press(type="open", run=id_)
+        await until(lambda number=number: len(card.stood) == number)  # type: ignore[misc]
+        typed(card.below, to="Bob")
+    card.press(type="open", run=ids[-1])
+    await until(lambda: card.below is None)
+    assert list(card._typed) == ids[-REMEMBERED:]
+
+
+async def test_what_was_typed_is_not_put_into_other_fields(store):
+    """Where the tool was defined anew meanwhile, its form begins as it is."""
+    run = asker(store, runs=1).run("Pay", show=False)
+    await run.settled()
+    first = RunCard(run)
+    typed(first, to="Bob")
+    await until(lambda: bool(first.typed()))
+    [(interrupt, before)] = first.typed().items()
+    assert form_of(RunCard(run, {interrupt: before})).drafts is not None
+    other = before.form.model_copy(update={"spec": {**(before.form.spec or {}), "now": "another"}})
+    assert form_of(RunCard(run, {interrupt: replace(before, form=other)})).drafts is None
+    await run.cancel()

@@ -134,6 +134,7 @@ def test_text_beyond_the_bound_is_plain_and_what_is_beyond_that_is_counted():
         "- an item of a list\n",
         "x",
         "# A heading of some length\n",
+        "# Heading\n\n" + "word " * 690 + "\n\n",
     ],
 )
 def test_a_text_beyond_the_bound_streams_to_the_same(size, line):

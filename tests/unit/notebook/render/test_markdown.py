@@ -140,6 +140,17 @@ def test_streaming_in_any_chunking_ends_with_the_same_html(steps):
     assert (stream.tail, stream.raw) == ("", "")
 
 
+@settings(max_examples=500)
+@given(
+    st.lists(st.sampled_from([*"ab \n-.,'\"中é²(:/", "_b_", "*c*", "`d`", "&lt;", "\xa0", "1. "]), max_size=7)
+    .map("".join)
+)  # fmt: skip
+def test_a_plain_line_is_drawn_as_the_parser_draws_it(text):
+    """What is no Markdown is not parsed; before a paragraph that is, the parser draws the same."""
+    with_markup = blocks(f"{text}\n\n*x*")
+    assert with_markup == [*blocks(text), "<p><em>x</em></p>"] or not text[:1].isalpha()
+
+
 @settings(max_examples=150)
 @given(st.lists(st.tuples(PIECES, st.booleans()), max_size=40))
 def test_finished_blocks_are_never_taken_back(steps):
@@ -184,11 +195,11 @@ def test_code_that_comes_fast_is_shown_as_code_while_it_comes():
     assert stream.advance(1.0) is None
     stream.pending.append("hon\n")
     for step in range(8):
-        stream.pending.append("x = 1\n" * 100)
+        stream.pending.append("x = 1\n" * 200)
         stream.advance(1.05 + step * 0.05)
     assert (stream.tail, stream.raw) == (
         '<pre class="code"><code></code></pre>',
-        "x = 1\n" * 800,
+        "x = 1\n" * 1_600,
     )
     stream.pending.append("y = 2\n")
     assert stream.advance(1.5) == "y = 2\n"
@@ -308,6 +319,6 @@ def test_what_begins_no_markup_is_not_tried_as_any():
     """A hidden character is told by a sign with a plus in it: thousands of them cost next to no step."""
     env = {}
     text = "a\u202eb - c + d: e% " * 1_500
-    (piece,) = markdown._pieces(markdown._newlines(text), env)
+    (piece,) = markdown._pieces(markdown.without_controls(text), env)
     assert piece.html == f"<p>{text.replace(chr(0x202E), '⟨U+202E⟩').strip()}</p>"
     assert env["steps"] < 100

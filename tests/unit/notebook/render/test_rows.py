@@ -46,6 +46,20 @@ def test_quiet_calls_of_one_tool_are_one_row(items: list[Any], sizes: list[int])
     assert [item for part in found for item in part] == items
 
 
+def test_of_very_many_quiet_calls_the_rest_is_one_text() -> None:
+    """A page that shows what is kept stands still for each row: what is beyond, and not open, is told and is none."""
+    count, files = static.ROWS + 50, [Rich(kind="text", data="a file")]
+    items = [
+        row(n, result=f"row <{n}>.", elapsed=0.2, outputs=files * (n == static.ROWS + 7))
+        for n in range(count)
+    ]
+    opened = [items[static.ROWS + 3].key]
+    html = static.render(View(head=HEAD, items=items), style=False, measured=True, opened=opened)
+    assert html.count("<details") == 1 + static.ROWS + 2
+    assert [n for n in range(count) if html.count(f"row &lt;{n}&gt;.") != 1] == []
+    assert f"200 ms\nrow &lt;{count - 1}&gt;.</pre></div></details>" in html
+
+
 def test_what_was_measured_stays_only_where_a_person_saw_it() -> None:
     """Times, tokens, cost, the strip and tracebacks: nothing of them where outputs are compared."""
     pay = row(9, name="pay", elapsed=0.137, decisions=[RECORD], traceback="line 3")

@@ -211,7 +211,8 @@ def test_the_turns_that_are_left_are_those_of_the_engine() -> None:
     done = {"type": "tool_result", "id": "c", "name": "pay", "output": "ok"}
     call = {"type": "tool_call", "id": "c", "name": "pay", "input": {"amount": 200}}
     call["nbagent"] = {"status": "done", "result": done}
-    messages = [user("pay"), {"role": "assistant", "content": [call]}]
+    left = {"type": "tool_call", "id": "d", "name": "pay", "input": {"amount": 300}}
+    messages = [user("pay"), {"role": "assistant", "content": [call, left]}]
     view = view_of(STARTED.model_copy(update={"messages": messages}))
     assert (view.snapshot().head.turns, view.snapshot().head.max_turns) == (0, 4)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import nbagent as nb
 from nbagent.core.base.events import RunStarted
-from nbagent.core.run.run import Run
 from nbagent.notebook.render import plain
 from nbagent.notebook.view.view import RunView
 
 CALL = nb.ScriptedModel.call
 
 
-def drawn(run: Run) -> RunView:
+def drawn(run: nb.Run) -> RunView:
     view = RunView(run.id)
     for event in run.journal:
         view.apply(event)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbagent.core.base.model import Finished, ToolCallDelta
-from nbagent.models.openai.chat.parse import ChatParser
+from nbagent.models.openai.chat import ChatParser
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 ITEMS = st.lists(

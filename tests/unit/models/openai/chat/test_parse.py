@@ -19,8 +19,8 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Usage,
 )
-from nbagent.models.openai.chat.parse import BrokenStream, ChatParser
-from nbagent.models.openai.sse import SSEDecoder
+from nbagent.models.openai.chat import BrokenStream, ChatParser
+from nbagent.models.openai.stream import SSEDecoder
 
 
 def chunked(data: bytes, cuts: Sequence[int]) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbagent.models.openai.responses.kept import items_of
+from nbagent.models.openai.responses import items_of
 
 HIDDEN = [
     {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Pay."}]},

@@ -12,8 +12,7 @@ from nbagent.core.base.messages import Message
 from nbagent.core.engine.response import Collected
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import RunState
-from nbagent.models.openai.responses.encode import encode_message
-from nbagent.models.openai.responses.parse import ResponsesParser
+from nbagent.models.openai.responses import ResponsesParser, encode_message
 from tests.integration.responses_server import (
     Items,
     ResponsesServer,

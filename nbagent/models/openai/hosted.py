@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.files import is_base64, is_image
+from nbagent.core.base.foreign import counted
 from nbagent.core.base.model import Hosted, HostedCall, HostedStatus
 
 HERE = frozenset(
@@ -129,8 +130,8 @@ def _mcp(item: Mapping[str, Any]) -> _Told:
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        value = from_json(text)
-    except ValueError:
+        value = from_json(counted(text))
+    except (TypeError, ValueError):  # a type error where half of a surrogate pair is in it
         value = None
     return value if isinstance(value, dict) else {"arguments": text}
 

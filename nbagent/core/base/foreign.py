@@ -1,0 +1,115 @@
+"""JSON that others wrote: its parts are counted before objects are made of them.
+
+A text of some megabytes can hold millions of tiny parts, and reading it, or making models of it, holds
+the interpreter for seconds and takes a gigabyte. Whoever reads what a model, a server, a file or a page
+sent gives it to ``counted`` first. It imports the standard library alone, and no neighbor: the process
+beside an MCP server reads it by its path.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+T = TypeVar("T", str, bytes, str | bytes)
+
+MAX_PARTS = 100_000
+"""Objects, lists, keys, texts, numbers and truth values of one JSON text; to read so many takes some 20 ms."""
+MAX_SAID_PARTS = 50_000
+"""The same of what a model writes by itself, a call's arguments or an answer: it is read and written several times."""
+MAX_EVENT_PARTS = 2_000_000
+"""The same of one event of a journal, which may have a whole conversation in it."""
+MAX_FILE_PARTS = 5_000_000
+"""The same of a file that a person names: a recording, an exported run."""
+
+
+class TooManyParts(ValueError):
+    """A JSON text with more parts than are read."""
+
+
+def counted(text: T, most: int = MAX_PARTS) -> T:
+    """The same JSON text, if it has no more parts; one of so many characters is not even looked at.
+
+    Raises:
+        TooManyParts: it has more.
+    """
+    if len(text) > most and parts_of(text, most) > most:
+        raise TooManyParts(f"it has more than {most:,} values")
+    return text
+
+
+def parts_of(text: str | bytes, most: int) -> int:
+    """How many parts a JSON text has, or more; exact enough to tell whether they are more than ``most``.
+
+    Each part but the first stands behind a comma, a colon or an opening bracket. Only where there are too
+    many of those are the ones within texts left out, piece by piece and no further than needed.
+    """
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    found = 1 + _marks(data)
+    if found <= most:
+        return found
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    found, within = 1, 0
+    for start in range(0, len(data), _PIECE):
+        pieces = data[start : start + _PIECE].split(b'"')
+        found += _marks(b"".join(pieces[within::2]))
+        if found > most:
+            break
+        within ^= (len(pieces) - 1) & 1
+    return found
+
+
+def _marks(data: bytes) -> int:
+    return sum(map(data.count, (b",", b":", b"[", b"{")))
+
+
+_PIECE = 262_144
+
+
+def read_by(reader: Callable[[T], R], text: T) -> R:
+    """What a reader makes of a text; of a large one without Python's collector, which takes most of the time of many parts."""
+    if len(text) <= LARGE or not gc.isenabled():
+        return reader(text)
+    gc.disable()
+    try:
+        return reader(text)
+    finally:
+        gc.enable()
+
+
+LARGE = 50_000
+"""Characters from which a text may have enough parts for that."""
+
+
+def counted_value(value: Any, most: int = MAX_PARTS, *, characters: int | None = None) -> None:
+    """Refuse what somebody else has parsed where it has more parts, or characters in its texts together.
+
+    Raises:
+        TooManyParts: it has.
+    """
+    found, size, todo = 1, 0, [value]
+    inside: Collection[Any]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Mapping):
+            found += 2 * len(item)
+            inside = item.values()
+            size += sum(map(len, filter(_is_text, item)))
+        elif isinstance(item, list | tuple):
+            found += len(item)
+            inside = item
+        else:
+            size += len(item) if _is_text(item) else 0
+            inside = ()
+        if found > most:
+            raise TooManyParts(f"it has more than {most:,} values")
+        if characters is not None and size > characters:
+            raise TooManyParts(f"it has more than {characters:,} characters")
+        todo += inside
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)

@@ -1,0 +1,196 @@
+"""Which event can follow which: what comes from elsewhere is a journal only if an nbagent can have written it.
+
+Each event of a forged document may read well by itself, and all of them together tell of no run: a question
+that nobody asked, a model that answers a run that has ended. Nobody can go on with such a run, and it would
+wait for good. A journal that was written here keeps to this by the way it is written, and is not checked.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from nbagent.core.base.events import (
+    BodyCalled,
+    Interrupted,
+    MessageQueued,
+    ModelResponded,
+    OutputRefused,
+    Resolved,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunImported,
+    RunQueued,
+    RunRetried,
+    RunStarted,
+    RunTaken,
+    StepFinished,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+)
+
+from .state import BEGINNING, CallState, RunState
+
+_NOTHING_BEGAN = "nothing has begun that it could be of"
+_ENDED = "the run has ended"
+_NO_CALL = "no such call is open"
+_NO_ANSWER = "the model has not answered"
+
+
+class Grammar:
+    """Follows one run from its first event, and knows which event cannot come next."""
+
+    def __init__(self) -> None:
+        self._asked: set[str] = set()
+        """Each question has an id of its own in the whole run."""
+        self._is_brought_in = False
+        """Whether the run was imported just now, and what waits in it is asked anew."""
+
+    def unfit(self, state: RunState, event: StoredEvent) -> str | None:
+        """Why this event cannot come next in a run that stands so; None where it can."""
+        level, around, of_body = state, None, False
+        # in the place of what was asked elsewhere, also of a run that failed
+        is_asked_anew = self._is_brought_in and isinstance(event, Interrupted)
+        for call_id in event.scope:
+            if level.outcome is not None and not is_asked_anew:
+                return _ENDED
+            around, of_body = level.calls.get(call_id), level.of_body
+            # the retry of a run that a body started takes back its end
+            if around is None or (around.status == "done" and not isinstance(event, RunRetried)):
+                return _NO_CALL
+            level = around.child or BEGINNING
+        if around is not None and not (around.attempt or of_body):
+            return "the call that it happened in was not started"
+        if not isinstance(event, Interrupted):
+            return _unfit_in_run(level, event, inside=around is not None)
+        if event.id in self._asked:
+            return "another question has its id"
+        if (
+            self._is_brought_in
+        ):  # in the place of what was asked elsewhere, also of a run that failed
+            call = level.calls.get(event.call_id)
+            return _NO_CALL if call is None else _unfit_words(call, event)
+        return _unfit_in_run(level, event, inside=around is not None)
+
+    def folded(self, state: RunState, event: StoredEvent) -> None:
+        """The event has come, and the run stands so."""
+        if isinstance(event, Interrupted):
+            self._asked.add(event.id)
+        else:
+            self._is_brought_in = isinstance(event, RunImported)
+        if isinstance(event, RunStarted):  # its history may have open questions
+            self._asked |= {asked.id for asked in state.pending}
+
+
+def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
+    run: RunState, event: StoredEvent, *, inside: bool
+) -> str | None:
+    """Why an event cannot come next in the run that it is of."""
+    has_begun = bool(run.position or run.messages or run.calls)
+    match event:
+        case RunImported() | RunTaken() | RunQueued() if inside:
+            return "it is of a whole run, and not of one inside a call"
+        case RunQueued():
+            return "the run has begun" if has_begun else None
+        case RunStarted():
+            return "the run has begun" if has_begun and run.behind is None else None
+        case RunImported():
+            return None if has_begun else _NOTHING_BEGAN
+        case RunRetried():
+            # that of a fork may come without the failure
+            may_go_on = run.outcome is None or isinstance(run.outcome, RunFailed)
+            return None if has_begun and may_go_on else "the run has not failed"
+        case BodyCalled() if inside and not run.messages:
+            return None if run.outcome is None else _ENDED
+    if run.outcome is not None:
+        return _ENDED
+    if not has_begun:
+        return _NOTHING_BEGAN
+    if run.behind is not None and isinstance(
+        event, ModelResponded | OutputRefused | RunCompleted | Interrupted
+    ):
+        return "the run waits for another one, and has not begun"
+    return _unfit_in_turn(run, event)
+
+
+def _unfit_in_turn(  # noqa: C901, PLR0911 - one for each kind of event
+    run: RunState, event: StoredEvent
+) -> str | None:
+    """Why an event cannot come next in a run that goes on."""
+    match event:
+        case ModelResponded(calls=calls):
+            if run.flow or run.of_body or run.calls or run.is_answered:
+                return "no model was to answer"
+            ids = [call.id for call in calls]
+            is_new = len(set(ids)) == len(ids) and not set(ids) & set(run.used_ids)
+            return None if is_new else "two of its calls have one id"
+        case OutputRefused() | RunCompleted():
+            return None if run.is_answered and not run.later else _NO_ANSWER
+        case MessageQueued():
+            return "nothing is sent to a flow" if run.flow or run.of_body else None
+        case RunFailed() | RunCancelled():
+            return "what a body starts has no end but the body's" if run.of_body else None
+        case ToolStarted(call_id=call_id, attempt=attempt):
+            call = run.calls.get(call_id)
+            is_next = (
+                call is not None
+                and call.status in ("ready", "running")
+                and attempt in (max(1, call.attempt), call.attempt + 1)
+            )
+            return None if is_next else "its call is not to be started"
+        case StepFinished(call_id=call_id) | ToolFinished(call_id=call_id):
+            call = run.calls.get(call_id)
+            if call is None or call.status == "done":
+                return _NO_CALL
+            needs_body = isinstance(event, StepFinished)
+            return "its body was not started" if needs_body and not call.attempt else None
+        case Interrupted():
+            return _unfit_question(run, event)
+        case Resolved():
+            return None if _is_open(run, event) else "its question is not open"
+        case RunTaken():
+            return None
+        case RunQueued() | RunStarted() | RunImported() | RunRetried() | BodyCalled():
+            return _NOTHING_BEGAN
+        case never:
+            assert_never(never)
+
+
+def _unfit_question(run: RunState, event: Interrupted) -> str | None:
+    """Why this cannot be asked in a run that goes on."""
+    if event.kind == "budget":
+        return "its budget is asked about already" if run.budget is not None else None
+    call = run.calls.get(event.call_id)
+    if call is None:
+        return _NO_CALL
+    why = _unfit_words(call, event)
+    if why is not None:
+        return why
+    match event.kind:
+        case "later":
+            return "no model would hear of it later" if run.of_body else None
+        case "ask":
+            return None if call.attempt else "its body was not started"
+        case "lost":
+            return None if call.lost is None else "it is asked already"
+        case _:
+            return "its call asks already" if call.is_paused else None
+
+
+def _unfit_words(call: CallState, event: Interrupted) -> str | None:
+    """Why this is no question of the call."""
+    if call.status == "done":
+        return _NO_CALL
+    if event.tool_name != call.name:
+        return "it asks for another tool than the one of its call"
+    return None if (event.kind == "ask") == (event.ask is not None) else "no ctx.ask asks so"
+
+
+def _is_open(run: RunState, event: Resolved) -> bool:
+    if run.budget is not None and run.budget.id == event.id:
+        return True
+    if event.id in run.later:
+        return run.later[event.id].call_id == event.call_id
+    call = run.calls.get(event.call_id)
+    return call is not None and any(asked.id == event.id for asked in call.own_pending)

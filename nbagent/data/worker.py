@@ -1,0 +1,181 @@
+"""The process that runs one query: SQL that can only read, bounded in time, memory and disk.
+
+SQLite says what a statement would do before it does it: an authorizer allows reading, and calling functions; all
+else is refused while the statement is prepared, whatever the text looks like. So no words are searched for in it.
+
+Run as a script, by its path: it reads a line of JSON from its input, and then the database where that is no file, and
+writes one JSON object. It imports the standard library alone, since nothing of nbagent is there where it runs.
+A process and no thread, as only a process can be ended inside a function of SQLite.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import sys
+import time
+from typing import Any
+
+MAX_VALUE = 1_000_000
+"""Bytes of one value, on its way too."""
+MAX_COLUMNS = 2_000
+SHOWN_COLUMNS = 60
+"""Columns whose values are given."""
+MAX_KEPT = 600
+"""Characters that are given of one value: its beginning, and the last one."""
+MAX_GIVEN = 5_000_000
+"""Characters of all values that are given."""
+MAX_MEMORY = 64_000_000
+"""Bytes that SQLite may take beside the database itself: the values of a row are in it before a row is made of them."""
+MAX_PROCESS = 512_000_000
+"""The same for all of the process, where the system counts it: a second bound, and for a SQLite that does not count."""
+MAX_FILE = 1_000_000_000
+"""Bytes of a temporary file, as sorting makes one."""
+GRACE = 0.5
+"""Seconds after its time in which a query still ends by itself; then the process is ended."""
+_STEPS = 500
+"""Steps of SQLite's machine between two looks at the clock."""
+_FORBIDDEN = frozenset({"load_extension", "fts3_tokenizer"})
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_COLUMN: MAX_COLUMNS,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
+}
+_MISSING = re.compile(r"no such (?P<kind>table|column): (?:[^ .]*\.)?(?P<name>.+)")
+_READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+
+
+class _Refused(Exception):
+    """What was asked cannot be given."""
+
+
+def main() -> None:
+    """Answer the one question on standard input."""
+    asked = json.loads(sys.stdin.buffer.readline())
+    image = sys.stdin.buffer.read() if asked["address"] is None else b""
+    given = answer(asked, image)
+    sys.stdout.buffer.write(json.dumps(given).encode())
+
+
+def answer(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
+    """What the statement gives: columns, rows and a note; or why not, under ``error``."""
+    seconds = asked["seconds"]
+    _bound(seconds, len(image))
+    try:
+        connection = _opened(asked["address"], image)
+    except (sqlite3.Error, MemoryError) as error:
+        return {"error": f"the database cannot be opened for reading: {error}"}
+    try:
+        guard(connection, len(image))
+        ends_at = time.monotonic() + seconds
+        connection.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
+        return _fetched(connection, asked["sql"], asked["rows"])
+    except MemoryError:
+        return {
+            "error": f"the query takes more than {MAX_MEMORY // 10**6} MB of memory, as a row of many large values does: "
+            "ask for fewer columns, or for length(column)"
+        }
+    except sqlite3.DatabaseError as error:
+        return _why(str(error), seconds)
+    except (_Refused, sqlite3.Warning, sqlite3.Error, ValueError, OverflowError) as error:
+        return {"error": f"the query failed: {error}"}
+
+
+def _bound(seconds: float, size: int) -> None:
+    """Have the system end this process where the query does not end by itself, and bound what it takes and writes."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
+    try:
+        import resource  # noqa: PLC0415  Windows has none
+    except ImportError:
+        return
+    bounds = {resource.RLIMIT_FSIZE: MAX_FILE, resource.RLIMIT_AS: MAX_PROCESS + 3 * size}
+    for what, bound in bounds.items():
+        _, most = resource.getrlimit(what)
+        resource.setrlimit(
+            what, (bound if most == resource.RLIM_INFINITY else min(most, bound), most)
+        )
+
+
+def _opened(address: str | None, image: bytes) -> sqlite3.Connection:
+    if address is not None:
+        return sqlite3.connect(address, uri=True, isolation_level=None)
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    if image:
+        connection.deserialize(image)
+    return connection
+
+
+def guard(connection: sqlite3.Connection, size: int = 0) -> None:
+    """Refuse everything but reading, from now on; ``size`` is what the database itself takes of memory."""
+    for limit, most in _LIMITS.items():
+        connection.setlimit(limit, most)
+    connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY + 2 * size}")
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.set_authorizer(_allowed)
+
+
+def _allowed(action: int, _first: str | None, second: str | None, *_: Any) -> int:
+    if action in _READS:
+        return sqlite3.SQLITE_OK
+    is_function = action == sqlite3.SQLITE_FUNCTION
+    if is_function and (second or "").lower() not in _FORBIDDEN:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> dict[str, Any]:
+    connection.text_factory = _kept
+    cursor = connection.execute(sql)
+    columns = [name[:MAX_KEPT] for name, *_ in cursor.description or ()]
+    if not columns:
+        raise _Refused("it gives no rows: write one SELECT")
+    found: list[list[Any]] = []
+    size = 0
+    for row in cursor:
+        values = [_plain(each) for each in row[:SHOWN_COLUMNS]]
+        size += sum(len(each) for each in values if isinstance(each, str))
+        if len(found) == rows or size > MAX_GIVEN:
+            note = f"the first {len(found):,} rows; there are more"
+            return {"columns": columns, "rows": found, "note": note}
+        found.append(values)
+    return {"columns": columns, "rows": found, "note": ""}
+
+
+def _kept(text: bytes) -> str:
+    """The beginning of a text, and its last character: what a table shows of it, without the text itself."""
+    if len(text) <= MAX_KEPT:
+        return text.decode(errors="replace")
+    whole = text[: 4 * MAX_KEPT].decode(errors="replace")
+    last = text[-4:].decode(errors="replace")[-1]
+    is_short = len(text) <= 4 * MAX_KEPT and len(whole) <= MAX_KEPT
+    return whole if is_short else whole[: MAX_KEPT - 1] + last
+
+
+def _plain(value: Any) -> Any:
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else value
+
+
+def _why(text: str, seconds: float) -> dict[str, Any]:
+    if "not authorized" in text or "prohibited" in text or "readonly" in text:
+        return {"error": f"only reading is allowed here, and this is more: {text}"}
+    if "interrupted" in text:
+        return {
+            "error": f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+        }
+    if "too big" in text:
+        return {
+            "error": f"a value has more than {MAX_VALUE:,} bytes: leave its column out, or ask for length(column)"
+        }
+    missing = _MISSING.match(text)
+    failed: dict[str, Any] = {"error": f"the query failed: {text}"}
+    return failed if missing is None else {**failed, "missing": [missing["kind"], missing["name"]]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,926 @@
+"""Chat Completions, which every compatible server speaks: a request as bytes, bytes as deltas; no I/O.
+
+The history only ever grows at its end, so a body is a join of bytes that earlier turns made. Servers differ:
+reasoning under two names, call indexes that are missing or all 0, calls without ids. What a server says
+beside the protocol and wants back (Gemini's ``extra_content`` of a call, OpenRouter's
+``reasoning_details`` and whatever comes next) is kept as ``{"reasoning": name, "fields": {…}}`` of a message,
+``{"fields": {…}}`` of a call; ``reasoning`` is the name under which the reasoning came, whose text the
+message has anyway. No field is named here that needs it, only those that are nbagent's own or that no
+request takes. A tool's message takes text alone: the files of a turn's results follow behind all of them, in
+a user message that says which is whose.
+Format: https://platform.openai.com/docs/api-reference/chat
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from nbagent.core.base.errors import ModelConfigError, ModelError
+from nbagent.core.base.files import files_of, is_image, label
+from nbagent.core.base.messages import (
+    MAX_DEPTH,
+    Message,
+    Part,
+    calls_of,
+    check_depth,
+    dumps,
+    results_of,
+    text_of,
+)
+from nbagent.core.base.model import (
+    Finished,
+    FinishReason,
+    Hosted,
+    ModelDelta,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    ToolSpec,
+    Usage,
+)
+
+from .encoding import (
+    EncodedOnce,
+    Settings,
+    arguments_of,
+    as_text,
+    chosen,
+    data_of,
+    id_at_server,
+    in_words,
+    is_strict,
+    json_bytes,
+    next_mode,
+    schema_name,
+    text_of_result,
+)
+from .errors import Refusal
+from .providers import OutputMode
+from .stream import MAX_DATA, MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, usage_of
+
+
+class ChatApi:
+    """How one model is asked in Chat Completions."""
+
+    name = "chat"
+    path = "/chat/completions"
+
+    def __init__(self, settings: Settings) -> None:
+        self._encoder = ChatEncoder(settings)
+        self._output = settings.output
+        self._sees = settings.sees
+        self._asks_usage = True
+        self._without: frozenset[str] = frozenset()
+        """The fields that the server does not take back."""
+        self._insisted: frozenset[str] = frozenset()
+        """Those that it missed, most of them once they were left out."""
+        self._tried: set[tuple[str, str]] = set()
+        """What was tried of a field, by its name."""
+        self._way = Way("", sees=self._sees)
+        """All of this, for the server that was asked last."""
+
+    def owner(self, host: str) -> str:
+        """The host itself; see ``Api``."""
+        return host
+
+    def body(self, request: Request, provider: str) -> bytes:
+        """The JSON of one request; see ``Api``."""
+        always = self._insisted and self._insisted.intersection(REASONING)
+        way, now = self._way, (provider, self._without, always, self._asks_usage, self._output)
+        if (way.provider, way.without, way.always, way.usage, way.output) != now:
+            way = self._way = Way(
+                provider,
+                self._without,
+                always,
+                sees=self._sees,
+                usage=self._asks_usage,
+                output=self._output,
+            )
+        return self._encoder.body(request, way)
+
+    def parser(self, provider: str) -> ChatParser:
+        """What reads the answer; see ``Api``."""
+        return ChatParser(provider)
+
+    def typed(self, client: Any) -> Any:
+        """The client's own method for it."""
+        return client.chat.completions.create
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse it: see ``Api``.
+
+        Raises:
+            ModelConfigError: always.
+        """
+        raise ModelConfigError(
+            f"{tool.name!r} is a hosted tool, which Chat Completions has not: use OpenAIModel(name, "
+            "api='responses') where the server has the Responses API, or give a function of your own"
+        )
+
+    def give_way(self, refusal: Refusal) -> None:
+        """See ``Api``.
+
+        It may not know the field that asks for token counts, or not take back what it said; and it may
+        want reasoning in messages that have none.
+        """
+        output = next_mode(self._output, refusal)
+        if output is not None:
+            self._output = output
+            return
+        said = refusal.said
+        if "stream_options" in said:
+            self._asks_usage = False
+            return
+        if refusal.request is None:
+            return
+        sent = _said_before(refusal.request)
+        for name in sent.union(REASONING):
+            if _names(said, name):
+                self._turn(name, sent=name in sent)
+
+    def _turn(self, name: str, *, sent: bool) -> None:
+        """Leave out a field that was sent, or the other way; each is tried once.
+
+        What helped stays; where nothing did, all is again as it was at first.
+        """
+        way = (name, "without" if sent else "always")
+        if name in (self._without if sent else self._insisted):
+            return  # another request, which went out before this one came back, has turned it
+        known = name in self._without | self._insisted
+        self._without -= {name}
+        self._insisted -= {name}
+        if way in self._tried or not (sent or known or name in REASONING):
+            return
+        self._tried.add(way)
+        if sent:
+            self._without |= {name}
+        else:
+            self._insisted |= {name}
+
+
+def _said_before(request: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a request that the server said in earlier answers."""
+    found: set[str] = set()
+    for message in request["messages"]:
+        if message["role"] != "assistant":
+            continue
+        found |= message.keys() - OF_MESSAGE
+        if isinstance(message["content"], list):
+            found |= {part["type"] for part in message["content"]} & {THINKING}
+        for call in message.get("tool_calls", ()):
+            found |= (call.keys() - OF_CALL) | (call["function"].keys() - OF_FUNCTION)
+    return frozenset(found)
+
+
+def _names(said: str, name: str) -> bool:
+    """Whether an error names a field, and not just uses the word."""
+    word = re.escape(name)
+    return (
+        re.search(rf"(?<!\w){word}(?!\w)" if "_" in name else rf"['\"`.\[]{word}(?!\w)", said)
+        is not None
+    )
+
+
+WIRE = "openai-chat"
+"""The name of this encoding in ``Message.wire``, before the provider's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server is asked, and takes back what it said."""
+
+    provider: str
+    """The name of whose server it is: messages that come from it have its data back."""
+    without: frozenset[str] = frozenset()
+    """The fields that it refused."""
+    always: frozenset[str] = frozenset()
+    """The names of reasoning that it wants in every message of the assistant, empty where there is none."""
+    sees: bool = True
+    """Whether it takes pictures; else they are told in words."""
+    usage: bool = True
+    """Whether it is asked for the token counts at a stream's end."""
+    output: OutputMode = "schema"
+    """How it is told the shape of a typed answer."""
+
+    wire: str = field(init=False)
+    """The name of this encoding in ``Message.wire``: all of the way that shows in a message."""
+
+    def __post_init__(self) -> None:
+        shown = (WIRE, self.provider, *sorted(self.without), "+", *sorted(self.always))
+        object.__setattr__(self, "wire", " ".join(shown))
+
+
+class ChatEncoder:
+    """Encodes the requests of one model."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._head = b'{"model":' + json_bytes(settings.model) + b',"messages":['
+        self._fields = settings.fields
+        self._tool_choice = settings.tool_choice
+        self.once = EncodedOnce()
+
+    def body(self, request: Request, way: Way) -> bytes:
+        """The JSON of one request, in the way of the server that it goes to."""
+        request = in_words(request, way.output)
+        tools = self.once.tools(request.tools, partial(_tools, request.tools))
+        tail = self._tail(request, way)
+        messages = self.once.messages(request.messages, way.wire, partial(encode_message, way=way))
+        system = self.once.instructions(request.instructions, _system)
+        said = b",".join((system, *messages) if system else messages)
+        return b"".join((self._head, said, b"]", tools, tail))
+
+    def _tail(self, request: Request, way: Way) -> bytes:
+        fields: dict[str, Any] = {"stream": request.stream}
+        if request.stream and way.usage:
+            fields["stream_options"] = {"include_usage": True}
+        choice = chosen(self._tool_choice, request)
+        if choice is not None:
+            fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
+        fields.update(self._fields)
+        if request.output_schema is not None and way.output != "prompt":
+            fields["response_format"] = _response_format(request.output_schema, way.output)
+        return b"," + json_bytes(fields)[1:]
+
+
+def encode_message(message: Message, way: Way) -> bytes:
+    """One message as chat messages joined by commas: several where a tool message has several results.
+
+    Raises:
+        TypeError, ValueError: a part holds something that is no JSON.
+    """
+    if message["role"] == "tool":
+        results = results_of(message)
+        told = b",".join(json_bytes(_result(part)) for part in results)
+        return b"".join((told, *of_results(results, sees=way.sees)))
+    if message["role"] == "assistant":
+        return json_bytes(_assistant(message, way))
+    if any(files_of(message)):
+        head = b'{"role":' + json_bytes(message["role"]) + b',"content":'
+        return b"".join((head, *content(message["content"], sees=way.sees), b"}"))
+    return json_bytes({"role": message["role"], "content": _content(message)})
+
+
+def _content(message: Message) -> str | list[dict[str, str]]:
+    texts = [part["text"] for part in message["content"] if part["type"] == "text"]
+    if len(texts) <= 1:
+        return "".join(texts)
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def _assistant(message: Message, way: Way) -> dict[str, Any]:
+    provider = message.get("provider") or {}
+    mine = provider.get("name") == way.provider
+    data = provider.get("data") if mine else None
+    calls = [_call(part, part.get("provider") if mine else None, way) for part in calls_of(message)]
+    text = text_of(message)
+    said: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        said |= {"content": text or None, "tool_calls": calls}
+    name = reasoning_name(data)
+    thoughts = "".join(p["text"] for p in message["content"] if p["type"] == "reasoning")
+    if name == THINKING and thoughts and THINKING not in way.without:
+        thought = {"type": THINKING, THINKING: [{"type": "text", "text": thoughts}]}
+        said["content"] = [thought, *([{"type": "text", "text": text}] if text else ())]
+    elif name in REASONING and name not in way.without:
+        said[name] = thoughts
+    said |= dict.fromkeys(way.always, thoughts if mine else "")
+    return {**wanted(data, OF_MESSAGE, way.without), **said}
+
+
+def _call(part: Mapping[str, Any], data: Any, way: Way) -> dict[str, Any]:
+    function = {"name": part["name"], "arguments": arguments_of(part)}
+    inside = {"fields": data.get("fields", {}).get("function")} if _has_fields(data) else None
+    own = wanted(data, OF_CALL, way.without)
+    return {
+        **own,
+        "id": id_at_server(part),
+        "type": "function",
+        "function": {**wanted(inside, OF_FUNCTION, way.without), **function},
+    }
+
+
+def _has_fields(data: Any) -> bool:
+    return isinstance(data, Mapping) and isinstance(data.get("fields"), Mapping)
+
+
+def _result(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id_at_server(part), "content": text_of_result(part)}
+
+
+def _system(instructions: str) -> bytes:
+    return json_bytes({"role": "system", "content": instructions})
+
+
+def _tools(tools: Sequence[ToolSpec]) -> bytes:
+    return b',"tools":' + json_bytes([_tool(tool) for tool in tools])
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _named(tool: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": tool}}
+
+
+def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
+    if output == "object":
+        return {"type": "json_object"}
+    told: dict[str, Any] = {"name": schema_name(schema), "schema": schema}
+    if is_strict(schema):  # left out where it is not: few servers know the word
+        told["strict"] = True
+    return {"type": "json_schema", "json_schema": told}
+
+
+_AUDIO = {"audio/wav": b"wav", "audio/x-wav": b"wav", "audio/mpeg": b"mp3"}
+
+
+def content(parts: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
+    """A user's texts and files, in their order: JSON in pieces, so that large ones are joined once.
+
+    Raises:
+        ModelError: there is a file that this API does not take.
+    """
+    between = b"["
+    for part in parts:
+        if part["type"] in ("text", "file"):
+            yield between
+            yield from _part(part, sees=sees)
+            between = b","
+    yield b"]"
+
+
+def of_results(results: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
+    """The message with the files of a turn's results, behind a comma; nothing where they have none.
+
+    Raises:
+        ModelError: there is a file that this API does not take.
+    """
+    parts = list(_listed(results))
+    if parts:
+        yield b',{"role":"user","content":'
+        yield from content(parts, sees=sees)
+        yield b"}"
+
+
+def _listed(results: Sequence[Part]) -> Iterator[Part]:
+    for result in results:
+        for file in result.get("files", ()):
+            call = id_at_server(result)
+            told = f"{label(file)}, from the tool {result['name']}, call {call}:"
+            yield {"type": "text", "text": told}
+            yield file
+
+
+def _part(part: Mapping[str, Any], *, sees: bool) -> tuple[bytes, ...]:
+    text = as_text(part, sees=sees)
+    if text is not None:
+        return (json_bytes({"type": "text", "text": text}),)
+    media_type: str = part["media_type"]
+    if is_image(part):
+        head = b'{"type":"image_url","image_url":{"url":"data:' + media_type.encode() + b";base64,"
+        return head, data_of(part), b'"}}'
+    if media_type == "application/pdf":
+        name = json_bytes(part.get("name") or "file.pdf")
+        head = b'{"type":"file","file":{"filename":' + name
+        return head, b',"file_data":"data:application/pdf;base64,', data_of(part), b'"}}'
+    if media_type in _AUDIO:
+        end = b'","format":"' + _AUDIO[media_type] + b'"}}'
+        return b'{"type":"input_audio","input_audio":{"data":"', data_of(part), end
+    raise ModelError(
+        f"the {label(part)} is {media_type}, which Chat Completions does not take: it takes pictures (PNG, "
+        "JPEG, GIF, WebP), PDF, audio (wav, mp3) and text"
+    )
+
+
+LOOKED_AT = 100_000
+"""Characters of arguments up to which the end of a call is seen without an id or an index that tells."""
+_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",  # Mistral's, of the whole conversation
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+}
+_BREAKS = frozenset({"error", "insufficient_system_resource"})
+"""Reasons of servers that could not go on, Mistral's and DeepSeek's."""
+
+
+class ChatParser:
+    """Turns one response into deltas; texts that arrive together become one delta."""
+
+    def __init__(self, provider: str = "") -> None:
+        self._provider = provider
+        self._sse = SSEDecoder()
+        self._calls = _Calls()
+        self._reason: str | None = None
+        self._usage = Usage()
+        self._model: str | None = None
+        self._half = ""
+        self._fields = Pieces()
+        """What the server may want back with the message."""
+        self._reasoning: str | None = None
+        """The name under which its reasoning came."""
+        self._kept = 0
+        """Characters of what may be wanted back."""
+        self.done = False
+        """Whether the server said that nothing follows."""
+
+    def feed(self, data: bytes) -> list[ModelDelta]:
+        """The deltas in the next bytes of an event stream.
+
+        Raises:
+            BrokenStream: they hold an error or something that is no chat chunk.
+        """
+        batch = Batch()
+        for payload in self._sse.feed(data):
+            if payload[:6] == b"[DONE]":
+                self.done = True
+                self._calls.tell(batch)
+                break
+            self._take(parsed(payload), batch)
+        if self._sse.held > MAX_EVENT:
+            raise BrokenStream(
+                f"an event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
+            )
+        return batch.flushed()
+
+    def chunk(self, value: Any) -> list[ModelDelta]:
+        """The deltas of one chunk that somebody else took out of the stream.
+
+        Raises:
+            BrokenStream: it is an error or no chat chunk.
+        """
+        batch = Batch()
+        self._take(value, batch)
+        return batch.flushed()
+
+    def whole(self, data: bytes) -> list[ModelDelta]:
+        """The deltas of a response that came in one piece.
+
+        Raises:
+            BrokenStream: it is no chat completion.
+        """
+        value = parsed(data)
+        if isinstance(value, Mapping) and not value.get("error") and not value.get("choices"):
+            raise BrokenStream(f"the server's answer has no choices: {data[:200]!r}", again=False)
+        self.done = True
+        return self.chunk(value)
+
+    def finished(self) -> Finished | None:
+        """What ends the response, or None where it is not whole."""
+        if self._reason is None and not self.done:
+            return None
+        reason = _REASONS.get(self._reason or "stop", "other")
+        if self._calls.count and reason in {"stop", "other"}:
+            reason = "tool_calls"
+        return Finished(reason, self._usage, self._model, self._own())
+
+    def _own(self) -> dict[str, Any] | None:
+        """What goes back with the message, and whose it is; see ``Finished.provider``."""
+        data: dict[str, Any] = {} if self._reasoning is None else {"reasoning": self._reasoning}
+        if self._fields:
+            data["fields"] = self._fields.whole()
+        if data:
+            return {"name": self._provider, "data": data}
+        return {"name": self._provider} if self._calls.wanting else None
+
+    def _take(self, value: Any, batch: Batch) -> None:
+        if not isinstance(value, dict) or value.get("error"):
+            raise _no_chunk(value)
+        usage = value.get("usage")
+        if isinstance(usage, Mapping) and usage:
+            self._usage = usage_of(usage)
+        model = value.get("model")
+        if self._model is None and isinstance(model, str):
+            self._model = model
+        for choice in _objects(value, "choices"):
+            if choice.get("index"):
+                continue  # an alternative answer, asked for by somebody's own fields
+            reason = choice.get("finish_reason")
+            if reason:
+                self._reason = str(reason).lower()
+                if self._reason in _BREAKS:
+                    raise BrokenStream(f"the server could not finish its answer ({reason})")
+            delta = choice.get("delta")
+            if "message" in choice or type(delta) is not dict:
+                whole = _object(choice, "message")
+                delta = _object(choice, "delta") or (whole and _numbered(whole))
+            if delta:
+                self._take_delta(delta, batch, in_one=delta is not choice.get("delta"))
+        if self._reason is not None:
+            self._calls.tell(batch)
+
+    def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one: bool) -> None:
+        if not delta.keys().isdisjoint(REASONING):
+            self._take_reasoning(delta, batch)
+        text = delta.get("content") or delta.get("refusal")
+        if text:
+            if isinstance(text, list):
+                self._think("".join(map(_thought, text)), THINKING, batch)
+            text = text if type(text) is str else _text(text)
+            batch.say(TextDelta, text if text.isascii() else self._whole_characters(text))
+        for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
+            batch.add(self._calls.delta(call))
+            if wanted := of_call(call):
+                self._keep(self._calls.wants(), wanted, in_one=in_one)
+        if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
+            self._keep(self._fields, wanted, in_one=in_one)
+
+    def _take_reasoning(self, delta: Mapping[str, Any], batch: Batch) -> None:
+        for name in REASONING:
+            said = delta.get(name)
+            if isinstance(said, str | list):
+                self._reasoning = self._reasoning or name  # also an empty one is wanted back
+                self._think(_text(said), name, batch)
+                if said:
+                    return  # under both names it is the same
+
+    def _think(self, text: str, name: str, batch: Batch) -> None:
+        if text:
+            self._reasoning = name
+            batch.say(ReasoningDelta, text)
+
+    def _keep(self, fields: Pieces, piece: dict[str, Any], *, in_one: bool) -> None:
+        """Keep what may be wanted back.
+
+        Raises:
+            BrokenStream: it is more than anybody wants back, or no JSON.
+        """
+        try:
+            said = dumps(piece)
+            check_depth(said.encode("utf-8", "replace"), MAX_DEPTH)
+        except (ValueError, RecursionError) as error:
+            names = ", ".join(map(repr, piece))
+            raise BrokenStream(
+                f"the server sent {names:.200} as no JSON: {error}", again=False
+            ) from error
+        self._kept += (fields.take if in_one else fields.add)(piece)
+        if self._kept > MAX_DATA:
+            raise BrokenStream(
+                f"what the server wants back is longer than {MAX_DATA:,} characters", again=False
+            )
+
+    def _whole_characters(self, text: str) -> str:
+        """The text with the halves of surrogate pairs joined that servers cut between two chunks."""
+        text = self._half + text
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        text = text.removesuffix(self._half)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class _Call:
+    """One tool call while it streams."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.id: str | None = None
+        self.name: str | None = None
+        self.arguments: list[str] = []
+        self.fields = Pieces()
+        """What the server may want back with it."""
+
+    def is_whole(self) -> bool:
+        """Whether its arguments are one whole JSON value, and short enough to look time and again."""
+        text = "".join(self.arguments).strip()
+        if not text.endswith("}") or len(text) > LOOKED_AT:
+            return False
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+
+class _Calls:
+    """Tells the calls of one response apart, whatever the server numbers them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.wanting = False
+        """Whether a server may want something back with one of them."""
+        self._open: dict[Any, _Call] = {}
+        self._last = _Call(0)
+        self._untold: dict[int, _Call] = {}
+
+    def wants(self) -> Pieces:
+        """What may be wanted back with the call of the last delta, which has more of it."""
+        self.wanting = True
+        self._untold[self._last.index] = self._last
+        return self._last.fields
+
+    def tell(self, batch: Batch) -> None:
+        """Tell what goes back with each call, once all of it has come."""
+        for call in self._untold.values():
+            batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.whole()}))
+        self._untold.clear()
+
+    def delta(self, raw: Mapping[str, Any]) -> ToolCallDelta:
+        function = _object(raw, "function") or {}
+        key, call_id, name = raw.get("index"), _label(raw, "id"), _label(function, "name")
+        key = key if isinstance(key, int | str) else None
+        arguments = function.get("arguments") or ""
+        if not isinstance(arguments, str):
+            arguments = _dumped(arguments)
+        call = self._open.get(key)
+        if call is None or _starts_another(call, key, call_id, name, arguments):
+            call = self._open[key] = _Call(self.count)
+            self.count += 1
+        self._last = call
+        new_id, new_name = (None if call.id else call_id), (None if call.name else name)
+        call.id, call.name = call.id or call_id, call.name or name
+        call.arguments.append(arguments)
+        return ToolCallDelta(call.index, arguments, new_id, new_name)
+
+
+def _numbered(whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message that came in one piece: what it lists are calls, whatever their ids, and no pieces of one."""
+    calls = [{**call, "index": n} for n, call in enumerate(_objects(whole, "tool_calls"))]
+    return {**whole, "tool_calls": calls}
+
+
+def _starts_another(
+    call: _Call, key: Any, call_id: str | None, name: str | None, arguments: str
+) -> bool:
+    if call_id is not None and call_id != call.id:
+        return key is None or call.id is not None
+    # with no id that tells, a name that comes with something after a whole JSON value is the next call
+    if name is None or call.name is None or (name == call.name and not arguments.strip()):
+        return False
+    return call.is_whole()
+
+
+def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """A list of objects that may be missing.
+
+    Raises:
+        BrokenStream: it is something else.
+    """
+    found = value.get(name)
+    if not found:
+        return []
+    if type(found) is list and len(found) == 1 and type(found[0]) is dict:
+        return found  # as nearly all are
+    if isinstance(found, list) and all(isinstance(item, dict) for item in found):
+        return found
+    raise BrokenStream(f"the server sent {name!r} that are no list of objects: {found!r:.80}")
+
+
+def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """An object that may be missing.
+
+    Raises:
+        BrokenStream: it is something else.
+    """
+    found = value.get(name)
+    if not found:
+        return None
+    if isinstance(found, dict):
+        return found
+    raise BrokenStream(f"the server sent {name!r} that is no object: {found!r:.80}")
+
+
+def _label(value: Mapping[str, Any], name: str) -> str | None:
+    """A short text, whatever kind of value it was written as; None where there is none."""
+    found = value.get(name)
+    return None if found is None or found == "" else str(found)
+
+
+def _dumped(arguments: Any) -> str:
+    """Arguments that came as a value as the text that they stand for; what is no JSON stays none."""
+    try:
+        return dumps(arguments)
+    except (ValueError, RecursionError):
+        return str(arguments)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):  # some servers send content as parts
+        return "".join(str(part.get("text", "")) for part in value if isinstance(part, Mapping))
+    return str(value)
+
+
+def _thought(part: Any) -> str:
+    """The reasoning that is a part of the content."""
+    if not isinstance(part, Mapping) or part.get("type") != THINKING:
+        return ""
+    return _text(part.get(THINKING) or "")
+
+
+def _no_chunk(value: Any) -> BrokenStream:
+    if not isinstance(value, dict):
+        return BrokenStream(f"the server sent {value!r:.80} instead of a chat chunk")
+    error = value["error"]
+    if not isinstance(error, dict):
+        return BrokenStream(f"the server reported: {error}")
+    refused = error.get("type") == "invalid_request_error"
+    return BrokenStream(f"the server reported: {error.get('message') or error}", again=not refused)
+
+
+REASONING = ("reasoning_content", "reasoning")
+"""The names of a message's reasoning, as text."""
+THINKING = "thinking"
+"""The type of a part of a message's content that is reasoning."""
+OF_MESSAGE = frozenset(
+    {
+        *("role", "content", "tool_calls", "index"),
+        *("refusal", "annotations", "audio", "function_call"),  # no request takes them as they come
+    }
+)
+"""What of a message is said otherwise, or is not for sending back."""
+OF_CALL = frozenset({"index", "id", "type", "function"})
+OF_FUNCTION = frozenset({"name", "arguments"})
+_NOTHING: dict[str, Any] = {}
+_RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content", "arguments"})
+"""Texts whose pieces are always joined; another text that is the same in each piece is said once."""
+
+
+def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a message, or a piece of one, may be wanted back; nothing and empty things are not."""
+    found = _beside(raw, OF_MESSAGE)
+    for name in REASONING if found else ():
+        if isinstance(found.get(name), str | list):
+            del found[name]
+    return found
+
+
+def of_call(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a call."""
+    found = _beside(raw, OF_CALL)
+    function = _beside(raw.get("function") or _NOTHING, OF_FUNCTION)
+    return {**found, "function": function} if function else found
+
+
+def _beside(raw: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    if raw.keys() <= known:
+        return {}
+    return {
+        key: value
+        for key, value in raw.items()
+        if key not in known and value is not None and value not in ("", [], {})
+    }
+
+
+class Pieces:
+    """An object that comes in pieces: texts are joined, lists and objects too, of all else the last counts."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def add(self, piece: Mapping[str, Any]) -> int:
+        """Take one more piece; returns by how many characters there is more to keep."""
+        return sum(self._add(key, value) for key, value in piece.items() if value is not None)
+
+    def _add(self, key: str, value: Any) -> int:
+        kind = _kind(value)
+        if kind is None:
+            new = key not in self._values
+            self._values[key] = value
+            return _NODE + len(key) if new else 0
+        known = self._values.get(key)
+        if isinstance(known, kind):
+            return known.add(value)
+        made = self._values[key] = _Texts(in_pieces=key in _RUNNING) if kind is _Texts else kind()
+        return _NODE + len(key) + made.add(value)
+
+    def take(self, whole: Mapping[str, Any]) -> int:
+        """Be this object, which came in one piece; returns its characters."""
+        self._values = dict(whole)
+        return len(dumps(whole))
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def whole(self) -> dict[str, Any]:
+        """The object, as far as it came."""
+        return {key: _whole(value) for key, value in self._values.items()}
+
+
+class _Texts:
+    """A text in pieces; where it is not known to be one, the same piece again is a label that is said again."""
+
+    def __init__(self, *, in_pieces: bool = False) -> None:
+        self._in_pieces = in_pieces
+        self._label: str | None = None
+        self._said = 0
+        """How often the label was."""
+        self._joined: list[str] = []
+        self._last: list[str] = []
+
+    def add(self, text: str) -> int:
+        more = len(text)
+        if not self._in_pieces:
+            if self._said == 0 or text == self._label:
+                self._label, self._said = text, self._said + 1
+                return more if self._said == 1 else 0
+            self._in_pieces = True
+            self._last = [self._label or ""] * self._said
+            more += len(self._label or "") * (self._said - 1)
+        self._last.append(text)
+        if len(self._last) >= _PIECES:
+            self._joined.append("".join(self._last))
+            self._last.clear()
+        return more
+
+    def whole(self) -> str:
+        if not self._in_pieces:
+            return self._label or ""
+        return "".join((*self._joined, *self._last))
+
+
+class _Items:
+    """A list; of items that are numbered, those with one number and type are pieces of one."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+        self._numbered: dict[tuple[int, str | None], Pieces] = {}
+        self._types: dict[int, str | None] = {}
+        """The type that the last item of a number began with."""
+        self._thought: Pieces | None = None
+        """The one that is not signed yet."""
+
+    def add(self, items: list[Any]) -> int:
+        return sum(map(self._add, items))
+
+    def _add(self, item: Any) -> int:
+        if not isinstance(item, Mapping):
+            self._items.append(item)
+            return _NODE + len(dumps(item))
+        number, said = item.get("index"), item.get("type")
+        if not isinstance(number, int):
+            return self._add_bare(item)
+        type_ = said if isinstance(said, str) else None
+        key = (number, type_ or self._types.get(number))  # a later piece need not say it again
+        if key in self._numbered:
+            return self._numbered[key].add(item)
+        self._numbered[key] = self._made()
+        self._types[number] = type_
+        return _NODE + self._numbered[key].add(item)
+
+    def _add_bare(self, item: Mapping[str, Any]) -> int:
+        """Without a number it is whole, unless it is a thought: that goes on until it is signed."""
+        if not isinstance(item.get(THINKING), str):
+            self._thought = None
+            return _NODE + self._made().take(item)
+        open_ = self._thought or self._made()
+        self._thought = None if item.get("signature") else open_
+        return _NODE + open_.add(item)
+
+    def _made(self) -> Pieces:
+        self._items.append(Pieces())
+        made: Pieces = self._items[-1]
+        return made
+
+    def whole(self) -> list[Any]:
+        return [_whole(item) for item in self._items]
+
+
+_NODE = 100
+"""What one more value counts beside its characters, as it takes memory."""
+_PIECES = 1_000
+"""Of a text, so many are held before they are joined."""
+
+
+def _kind(value: Any) -> type[_Texts | _Items | Pieces] | None:
+    """What brings values of this kind together; None where the last one counts."""
+    match value:
+        case str():
+            return _Texts
+        case list():
+            return _Items
+        case Mapping():
+            return Pieces
+        case _:
+            return None
+
+
+def _whole(value: Any) -> Any:
+    return value.whole() if isinstance(value, _Texts | _Items | Pieces) else value
+
+
+def reasoning_name(data: Any) -> str | None:
+    """Under which name the reasoning of a message came, by what was kept of it."""
+    name = data.get("reasoning") if isinstance(data, Mapping) else None
+    return name if name in (*REASONING, THINKING) else None
+
+
+def wanted(data: Any, known: frozenset[str], left_out: frozenset[str]) -> dict[str, Any]:
+    """The fields that go back, by what was kept: none that nbagent says itself, or that the server refused."""
+    fields = data.get("fields") if isinstance(data, Mapping) else None
+    if not isinstance(fields, Mapping):
+        return {}
+    return {key: v for key, v in fields.items() if key not in known and key not in left_out}

@@ -1,0 +1,716 @@
+"""Responses, which OpenAI's own newest models want: a request as bytes, bytes as deltas; no I/O.
+
+The history only ever grows at its end, so a body is a join of bytes that earlier turns made. Nothing is
+kept by the server (``store`` is false): all that the model needs goes along, the items of each response in
+their order. A message of the history has their texts and calls already; kept with it is which piece of them
+each item is. Where they do not fit any more (somebody changed the history), the message goes out as plain
+text and calls. Ids are left out: the server knows none, and looks those up that it gets. An event of a kind
+that is not known is passed over; what an item holds counts from its last event, whether streamed or not.
+Format: https://platform.openai.com/docs/api-reference/responses
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+from nbagent.core.base.errors import ModelError
+from nbagent.core.base.files import is_image, label
+from nbagent.core.base.messages import Message, calls_of, results_of, text_of
+from nbagent.core.base.model import (
+    Citation,
+    Finished,
+    FinishReason,
+    Hosted,
+    ModelDelta,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    ToolSpec,
+    Usage,
+)
+
+from .encoding import (
+    EncodedOnce,
+    Settings,
+    arguments_of,
+    as_text,
+    chosen,
+    data_of,
+    id_at_server,
+    in_words,
+    is_strict,
+    json_bytes,
+    next_mode,
+    schema_name,
+    text_of_result,
+)
+from .errors import Refusal
+from .hosted import HERE, check, hosted_call, included
+from .providers import OutputMode
+from .stream import MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, usage_of
+
+
+class ResponsesApi:
+    """How one model is asked in Responses."""
+
+    name = "responses"
+    path = "/responses"
+
+    def __init__(self, settings: Settings, *, reasons: bool = False) -> None:
+        self._encoder = ResponsesEncoder(settings)
+        self._way = Way(
+            "",
+            summary=reasons,
+            encrypted=reasons or "reasoning" in self._encoder.given,
+            output=settings.output,
+        )
+        self._asked: tuple[Way, Way] | None = None
+        """The way, and the same for the server that was asked last."""
+
+    def owner(self, host: str) -> str:
+        """See ``Api``."""
+        return f"{host}/responses"
+
+    def body(self, request: Request, provider: str) -> bytes:
+        """The JSON of one request; see ``Api``."""
+        way = self._way
+        if self._asked is None or self._asked[0] is not way or self._asked[1].provider != provider:
+            self._asked = way, replace(way, provider=provider)
+        return self._encoder.body(request, self._asked[1])
+
+    def parser(self, provider: str) -> ResponsesParser:
+        """What reads the answer; see ``Api``."""
+        return ResponsesParser(provider)
+
+    def typed(self, client: Any) -> Any:
+        """The client's own method for it."""
+        return client.responses.create
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse what is no hosted tool of this API; see ``Api``."""
+        check(tool)
+
+    def give_way(self, refusal: Refusal) -> None:
+        """See ``Api``.
+
+        It may have no summaries for this key, no encrypted reasoning of this model, or not this way to say
+        the shape of an answer.
+        """
+        said, way = refusal.said, self._way
+        output = next_mode(way.output, refusal)
+        if output is not None:
+            self._way = replace(way, output=output)
+        elif way.summary and ("reasoning.summary" in said or "reasoning summar" in said):
+            self._way = replace(way, summary=False)
+        elif way.encrypted and (ENCRYPTED in said or "Encrypted content" in said):
+            self._way = replace(way, encrypted=False)
+
+
+WIRE = "openai-responses"
+"""The name of this encoding in ``Message.wire``, before the provider's."""
+ENCRYPTED = "reasoning.encrypted_content"
+_OF_CHAT: Mapping[str, tuple[str, ...]] = {
+    "reasoning_effort": ("reasoning", "effort"),
+    "verbosity": ("text", "verbosity"),
+    "max_tokens": ("max_output_tokens",),
+    "max_completion_tokens": ("max_output_tokens",),
+}
+"""Fields of Chat Completions, and where they stand in this API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server is asked: what it refused is left out."""
+
+    provider: str
+    """The name of whose server it is: messages that come from it have its data back."""
+    summary: bool = False
+    """Whether summaries of the reasoning are asked for."""
+    encrypted: bool = False
+    """Whether the reasoning itself is asked for, in encrypted form."""
+    output: OutputMode = "schema"
+    """How it is told the shape of a typed answer."""
+
+
+class ResponsesEncoder:
+    """Encodes the requests of one model; of its fields, what is nested is merged into what stands there already."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._head = b'{"model":' + json_bytes(settings.model) + b',"input":['
+        self.given = _translated(settings.fields)
+        """The model's own fields."""
+        self._tool_choice = settings.tool_choice
+        self._sees = settings.sees
+        self.once = EncodedOnce()
+
+    def body(self, request: Request, way: Way) -> bytes:
+        """The JSON of one request, in the way of the server that it goes to.
+
+        Raises:
+            ModelConfigError: the tool that is to be called is not among those of the request.
+        """
+        request = in_words(request, way.output)
+        messages = self.once.messages(
+            request.messages,
+            f"{WIRE} {way.provider}",
+            partial(encode_message, provider=way.provider, sees=self._sees),
+        )
+        said = b",".join(filter(None, messages))  # one that says nothing is no item
+        tools = self.once.tools((*request.tools, *request.hosted), partial(_tools, request))
+        instructions = self.once.instructions(request.instructions, _instruct)
+        return b"".join((self._head, said, b"]", instructions, tools, self._tail(request, way)))
+
+    def _tail(self, request: Request, way: Way) -> bytes:
+        fields: dict[str, Any] = {"stream": request.stream, "store": False}
+        include = [ENCRYPTED] if way.encrypted else []
+        include += filter(None, map(included, request.hosted))
+        if include:
+            fields["include"] = list(dict.fromkeys(include))
+        if way.summary:
+            fields["reasoning"] = {"summary": "auto"}
+        choice = chosen(self._tool_choice, request)
+        if choice is not None:
+            fields["tool_choice"] = _choice(choice)
+        if request.output_schema is not None and way.output != "prompt":
+            fields["text"] = {"format": _format(request.output_schema, way.output)}
+        return b"," + json_bytes(merged(fields, self.given))[1:]
+
+
+def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with those that are given: objects in one another, ``include`` together, else the given one."""
+    both = dict(own)
+    for name, value in given.items():
+        known = both.get(name)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            both[name] = merged(known, value)
+        elif name == "include" and isinstance(known, list) and isinstance(value, list | tuple):
+            both[name] = list(dict.fromkeys([*known, *value]))
+        else:
+            both[name] = value
+    return both
+
+
+def encode_message(message: Message, provider: str, *, sees: bool = True) -> bytes:
+    """One message as items joined by commas; nothing where it says nothing.
+
+    Args:
+        message: whatever its provider.
+        provider: whose server it goes to.
+        sees: whether the model takes pictures; else they are told in words.
+
+    Raises:
+        ModelError: there is a file that this API does not take.
+        TypeError, ValueError: a part holds something that is no JSON.
+    """
+    if message["role"] == "tool":
+        items = [_result(part, sees=sees) for part in results_of(message)]
+    elif message["role"] == "assistant":
+        items = _assistant(message, provider)
+    else:
+        items = [{"role": message["role"], "content": _content(message["content"], sees=sees)}]
+    return b",".join(map(json_bytes, items))
+
+
+def _content(parts: Sequence[Mapping[str, Any]], *, sees: bool) -> str | list[dict[str, Any]]:
+    told = [part for part in parts if part["type"] in ("text", "file")]
+    if all(part["type"] == "text" for part in told) and len(told) <= 1:
+        return "".join(part["text"] for part in told)
+    return [_part(part, sees=sees) for part in told]
+
+
+def _part(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
+    text = as_text(part, sees=sees)
+    if text is not None:
+        return {"type": "input_text", "text": text}
+    media_type: str = part["media_type"]
+    if media_type.partition("/")[0] in ("audio", "video"):
+        raise ModelError(
+            f"the {label(part)} is {media_type}, which Responses does not take: it takes pictures, documents "
+            "and text"
+        )
+    url = f"data:{media_type};base64,{data_of(part).decode()}"
+    if is_image(part):
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+    return {"type": "input_file", "filename": part.get("name") or "file", "file_data": url}
+
+
+def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
+    calls = [_call(part) for part in calls_of(message)]
+    text = text_of(message)
+    came = message.get("provider") or {}
+    if came.get("name") == provider:
+        thought = "".join(p["text"] for p in message["content"] if p["type"] == "reasoning")
+        items = items_of(came.get("data"), text, thought, calls)
+        if items is not None:
+            return items
+    said = [{"role": "assistant", "content": text}] if text else []
+    return [*said, *calls]
+
+
+def _call(part: Mapping[str, Any]) -> dict[str, Any]:
+    own = {"call_id": id_at_server(part), "name": part["name"], "arguments": arguments_of(part)}
+    return {"type": "function_call", **own}
+
+
+def _result(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
+    told: Any = text_of_result(part)
+    files = part.get("files")
+    if files:
+        text = [{"type": "text", "text": told}] if told else []
+        told = [_part(each, sees=sees) for each in (*text, *files)]
+    return {"type": "function_call_output", "call_id": id_at_server(part), "output": told}
+
+
+def _instruct(instructions: str) -> bytes:
+    return b',"instructions":' + json_bytes(instructions)
+
+
+def _tools(request: Request) -> bytes:
+    hosted = ({"type": tool.kind, **tool.options} for tool in request.hosted)
+    return b',"tools":' + json_bytes([*map(_tool, request.tools), *hosted])
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    said = {"description": tool.description} if tool.description else {}
+    schema = tool.input_schema
+    own = {"name": tool.name, **said, "parameters": schema, "strict": is_strict(schema)}
+    return {"type": "function", **own}
+
+
+def _format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
+    if output == "object":
+        return {"type": "json_object"}
+    own = {"name": schema_name(schema), "schema": schema, "strict": is_strict(schema)}
+    return {"type": "json_schema", **own}
+
+
+def _choice(choice: str | ToolSpec | Hosted) -> Any:
+    if isinstance(choice, ToolSpec):
+        return {"type": "function", "name": choice.name}
+    if isinstance(choice, Hosted):
+        label = choice.options.get("server_label")
+        return {"type": choice.kind, **({"server_label": label} if label else {})}
+    return choice
+
+
+def _translated(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that are named as in Chat Completions, as this API has them."""
+    told: dict[str, Any] = {}
+    for name, value in fields.items():
+        own: Any = value
+        for step in reversed(_OF_CHAT.get(name, (name,))):
+            own = {step: own}
+        told = merged(told, own)
+    return told
+
+
+_APART = "\n\n"
+"""Between two messages, and between two parts of reasoning."""
+_INCOMPLETE: dict[Any, FinishReason] = {
+    "max_output_tokens": "length",
+    "content_filter": "content_filter",
+}
+_PASSING = (None, "server_error", "rate_limit_exceeded", "vector_store_timeout")
+"""Codes of errors that a retry may help against."""
+
+
+class ResponsesParser:
+    """Turns one response into deltas; texts that arrive together become one delta."""
+
+    def __init__(self, provider: str = "") -> None:
+        self._provider = provider
+        self._sse = SSEDecoder()
+        self._text = _Told()
+        self._reasoning = _Told()
+        self._calls: dict[int, _Call] = {}
+        """By the number of the item."""
+        self._kept: dict[int, Any] = {}
+        """What goes back with the history, by the number of the item; the items that are whole."""
+        self._reason: FinishReason | None = None
+        self._usage = Usage()
+        self._model: str | None = None
+        self.done = False
+        """Whether the server said that nothing follows."""
+
+    def feed(self, data: bytes) -> list[ModelDelta]:
+        """The deltas in the next bytes of an event stream.
+
+        Raises:
+            BrokenStream: they hold an error or something that is no event of a response.
+        """
+        batch = Batch()
+        for payload in self._sse.feed(data):
+            if payload[:6] == b"[DONE]":
+                self.done = True
+                break
+            self._take(parsed(payload), batch)
+        if self._sse.held > MAX_EVENT:
+            raise BrokenStream(
+                f"an event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
+            )
+        return batch.flushed()
+
+    def chunk(self, value: Any) -> list[ModelDelta]:
+        """The deltas of one event that somebody else took out of the stream, or of a whole response.
+
+        Raises:
+            BrokenStream: it is an error, or neither.
+        """
+        batch = Batch()
+        is_whole = isinstance(value, dict) and "output" in value
+        self._take({"type": "response.whole", "response": value} if is_whole else value, batch)
+        return batch.flushed()
+
+    def whole(self, data: bytes) -> list[ModelDelta]:
+        """The deltas of a response that came in one piece.
+
+        Raises:
+            BrokenStream: it is no response.
+        """
+        value = parsed(data)
+        if isinstance(value, Mapping) and not value.get("error") and "output" not in value:
+            raise BrokenStream(f"the server's answer has no output: {data[:200]!r}", again=False)
+        return self.chunk(value)
+
+    def finished(self) -> Finished | None:
+        """What ends the response, or None where it is not whole."""
+        if self._reason is None:
+            return None
+        reason = self._reason
+        if self._calls and reason in {"stop", "other"}:
+            reason = "tool_calls"
+        items = [item for _, item in sorted(self._kept.items())]
+        kept = Kept(items, self._text.size, self._reasoning.size)
+        return Finished(reason, self._usage, self._model, kept.provider(self._provider))
+
+    def _take(self, value: Any, batch: Batch) -> None:
+        if not isinstance(value, dict):
+            raise BrokenStream(f"the server sent {value!r:.80} instead of an event of a response")
+        kind = value.get("type")
+        if kind == "error" or (value.get("error") and "response" not in value):
+            raise _reported(value.get("error") or value)
+        handle = self._handlers.get(kind)
+        if handle is None:
+            return
+        try:
+            handle(self, value, batch)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise BrokenStream(
+                f"the server's event {kind!r} is not as it is in this API ({error!r:.80})",
+                again=False,
+            ) from error
+
+    # --- while an item streams
+
+    def _text_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
+        self._say(event["output_index"], event.get("content_index", 0), event["delta"], batch)
+
+    def _say(self, item: int, part: int, text: str, batch: Batch) -> None:
+        batch.say(TextDelta, self._text.more((item, part), text, apart=self._text.item != item))
+
+    def _summary_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
+        key = (event["output_index"], "summary", event.get("summary_index", 0))
+        self._think(key, event["delta"], batch)
+
+    def _thought_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
+        key = (event["output_index"], "content", event.get("content_index", 0))
+        self._think(key, event["delta"], batch)
+
+    def _think(self, key: tuple[Any, ...], text: str, batch: Batch) -> None:
+        batch.say(ReasoningDelta, self._reasoning.more(key, text, apart=True))
+
+    def _arguments_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
+        call = self._call(event["output_index"])
+        call.begun = True
+        batch.add(ToolCallDelta(call.index, event["delta"]))
+
+    def _call(self, item: int) -> _Call:
+        return self._calls.setdefault(item, _Call(len(self._calls)))
+
+    # --- items
+
+    def _item_added(self, event: Mapping[str, Any], batch: Batch) -> None:
+        item, number = event["item"], event["output_index"]
+        if item["type"] == "function_call":
+            self._name_call(number, item, batch)
+        else:
+            self._tell_hosted(number, item, batch)
+
+    def _item_done(self, event: Mapping[str, Any], batch: Batch) -> None:
+        self._take_item(event["output_index"], event["item"], batch)
+
+    def _take_item(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+        """An item that is whole: what was not streamed of it is told, and what goes back is kept."""
+        match item["type"]:
+            case "message":
+                self._message_done(number, item, batch)
+            case "reasoning":
+                self._reasoning_done(number, item, batch)
+            case "function_call":
+                self._call_done(number, item, batch)
+            case kind if kind in HERE:
+                raise BrokenStream(
+                    f"the model asks that a {kind} be done here, which nbagent does not: leave out "
+                    "the tool of the provider that it comes from",
+                    again=False,
+                )
+            case _:
+                self._tell_hosted(number, item, batch)
+                self._kept[number] = Kept.item(item)
+
+    def _message_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+        spans: list[Span] = []
+        for part, content in enumerate(item.get("content") or ()):
+            refused = content["type"] == "refusal"
+            text = content["refusal" if refused else "text"]
+            if text and (number, part) not in self._text.spans:
+                self._say(number, part, text, batch)
+            start, end = self._text.spans.get((number, part), (self._text.size,) * 2)
+            spans.append(("refusal" if refused else "output_text", start, end))
+            for note in content.get("annotations") or ():
+                citation = _citation(note)
+                if citation is not None:
+                    batch.add(citation)
+        self._kept[number] = Kept.message(spans, item.get("phase"))
+
+    def _reasoning_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+        spans: list[Span] = []
+        for kind in ("summary", "content"):
+            for part, said in enumerate(item.get(kind) or ()):
+                key = (number, kind, part)
+                if said["text"] and key not in self._reasoning.spans:
+                    self._think(key, said["text"], batch)
+                spans.append((kind, *self._reasoning.spans.get(key, (0, 0))))
+        self._kept[number] = Kept.reasoning_of(spans, item.get("encrypted_content"))
+
+    def _name_call(self, number: int, item: Mapping[str, Any], batch: Batch) -> _Call:
+        call = self._call(number)
+        if not call.named:
+            call.named = True
+            batch.add(ToolCallDelta(call.index, "", item.get("call_id") or None, item["name"]))
+        return call
+
+    def _call_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+        call = self._name_call(number, item, batch)
+        if not call.begun and item.get("arguments"):
+            batch.add(ToolCallDelta(call.index, item["arguments"]))
+        self._kept[number] = Kept.call(call.index, item)
+
+    def _tell_hosted(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+        told = hosted_call(item, str(number))
+        if told is not None:
+            batch.add(told)
+
+    # --- the end
+
+    def _over(self, event: Mapping[str, Any], batch: Batch) -> None:
+        response = event["response"]
+        status = response.get("status") or event["type"].partition(".")[2]
+        for number, item in enumerate(response.get("output") or ()):
+            if number not in self._kept:
+                self._take_item(number, item, batch)
+        usage, model = response.get("usage"), response.get("model")
+        self._usage = usage_of(usage) if usage else self._usage
+        self._model = model or self._model
+        if status in {"failed", "cancelled"}:
+            raise _reported(response.get("error") or {"message": f"the response was {status}"})
+        if status in {"in_progress", "queued"}:
+            raise BrokenStream(f"the server's answer is {status}: it is no whole one", again=False)
+        why = (response.get("incomplete_details") or {}).get("reason")
+        self._reason = _INCOMPLETE.get(why, "other") if status == "incomplete" else "stop"
+        self.done = True
+
+    _handlers: ClassVar[dict[Any, Callable[..., None]]] = {
+        "response.output_text.delta": _text_delta,
+        "response.refusal.delta": _text_delta,
+        "response.reasoning_summary_text.delta": _summary_delta,
+        "response.reasoning_text.delta": _thought_delta,
+        "response.function_call_arguments.delta": _arguments_delta,
+        "response.output_item.added": _item_added,
+        "response.output_item.done": _item_done,
+        "response.completed": _over,
+        "response.incomplete": _over,
+        "response.failed": _over,
+        "response.whole": _over,
+    }
+    """By the event's type; the last stands for a response that came in one piece."""
+
+
+class _Told:
+    """The text of one kind that was told, and which piece of it each part of an item is."""
+
+    def __init__(self) -> None:
+        self.spans: dict[Any, tuple[int, int]] = {}
+        """Where each part begins and ends."""
+        self.size = 0
+        self.item: Any = None
+        """The item that was told last."""
+
+    def more(self, key: tuple[Any, ...], text: str, *, apart: bool) -> str:
+        """What to tell of one more piece of a part: a new one may stand apart from the one before."""
+        span = self.spans.get(key)
+        before = _APART if span is None and apart and self.size else ""
+        start = self.size + len(before) if span is None else span[0]
+        self.size += len(before) + len(text)
+        self.spans[key] = (start, self.size)
+        self.item = key[0]
+        return before + text
+
+
+class _Call:
+    """One function call: its number among the calls, and what was told of it."""
+
+    __slots__ = ("begun", "index", "named")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.named = False
+        self.begun = False
+        """Whether some of its arguments were streamed."""
+
+
+def _citation(note: Mapping[str, Any]) -> Citation | None:
+    """What an annotation of the text names; None where it names no page and no file."""
+    url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
+    if url:
+        return Citation(title or url, url)
+    return Citation(name) if name else None
+
+
+def _text(value: Any) -> str | None:
+    """A text; None of anything else."""
+    return value if isinstance(value, str) else None
+
+
+def _reported(error: Any) -> BrokenStream:
+    if not isinstance(error, Mapping):
+        return BrokenStream(f"the server reported: {error}")
+    refused = error.get("type") == "invalid_request_error"
+    again = error.get("code") in _PASSING and not refused
+    return BrokenStream(f"the server reported: {error.get('message') or error}", again=again)
+
+
+Span = tuple[str, int, int]
+"""The kind of a part, and where its text begins and ends in the text of its message."""
+_NO_ID = ("web_search_call",)
+"""Items of hosted calls that may have none."""
+_OF_CALL = ("namespace", "caller")
+"""Fields of a function call that its server wants back."""
+
+
+class Kept(NamedTuple):
+    """The items of one response, and how long its texts are."""
+
+    items: Sequence[Any]
+    """As the functions below make them; None for one that does not go back."""
+    text: int
+    reasoning: int
+
+    @staticmethod
+    def message(spans: Sequence[Span], phase: str | None) -> dict[str, Any]:
+        """A message."""
+        kept: dict[str, Any] = {"message": [list(span) for span in spans]}
+        return {**kept, "phase": phase} if phase else kept
+
+    @staticmethod
+    def reasoning_of(spans: Sequence[Span], encrypted: str | None) -> dict[str, Any] | None:
+        """Reasoning, where it can be read without the server's own copy."""
+        if not encrypted and not any(kind == "content" for kind, _, _ in spans):
+            return None
+        kept: dict[str, Any] = {"reasoning": [list(span) for span in spans]}
+        return {**kept, "encrypted_content": encrypted} if encrypted else kept
+
+    @staticmethod
+    def call(index: int, item: Mapping[str, Any]) -> dict[str, Any]:
+        """A function call, by its number."""
+        return {"call": index, **{name: item[name] for name in _OF_CALL if item.get(name)}}
+
+    @staticmethod
+    def item(item: Mapping[str, Any]) -> dict[str, Any]:
+        """Any other item, as it came."""
+        bare = {name: value for name, value in item.items() if value is not None}
+        if item["type"] in _NO_ID:
+            bare.pop("id", None)
+        return {"item": bare}
+
+    def provider(self, name: str) -> dict[str, Any] | None:
+        """The provider's data of the message; None where its text and calls say it all."""
+        items = [item for item in self.items if item is not None]
+        while items and "reasoning" in items[-1]:
+            items.pop()  # nothing followed it, and the server takes none that is torn off
+        if _is_plain(items):
+            return None
+        data = {"items": items, "text": self.text, "reasoning": self.reasoning}
+        return {"name": name, "data": data}
+
+
+def _is_plain(items: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether these are at most one message without a mark, and then calls without one."""
+    rest = list(items)
+    if rest and rest[0].keys() == {"message"}:
+        kinds = [kind for kind, _, _ in rest.pop(0)["message"]]
+        if kinds not in (["output_text"], []):
+            return False
+    return all(item == {"call": number} for number, item in enumerate(rest))
+
+
+def items_of(
+    data: Any, text: str, reasoning: str, calls: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]] | None:
+    """The items of a message as the server gave them; None where its data do not fit the message.
+
+    Args:
+        data: what the message keeps for its provider.
+        text: of the message.
+        reasoning: likewise.
+        calls: its function calls as items, in order.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("items"), list):
+        return None
+    if (data.get("text"), data.get("reasoning")) != (len(text), len(reasoning)):
+        return None
+    built = [_built(item, text, reasoning, calls) for item in data["items"]]
+    used = [item["call"] for item in data["items"] if isinstance(item, Mapping) and "call" in item]
+    if used != list(range(len(calls))) or None in built:
+        return None
+    return [item for item in built if item is not None]
+
+
+def _built(
+    kept: Any, text: str, reasoning: str, calls: Sequence[dict[str, Any]]
+) -> dict[str, Any] | None:
+    match kept:
+        case {"message": [*spans]} if _are_spans(spans):
+            parts = [{"type": k, _FIELD.get(k, "text"): text[a:b]} for k, a, b in spans]
+            item = {"type": "message", "role": "assistant", "content": parts}
+            return {**item, "phase": kept["phase"]} if "phase" in kept else item
+        case {"reasoning": [*spans]} if _are_spans(spans):
+            said: dict[str, list[dict[str, str]]] = {"summary": []}
+            for kind, start, end in spans:
+                part = {"type": _PART.get(kind, kind), "text": reasoning[start:end]}
+                said.setdefault(kind, []).append(part)
+            hidden = {k: kept[k] for k in ("encrypted_content",) if k in kept}
+            return {"type": "reasoning", **said, **hidden}
+        case {"call": int(index)} if 0 <= index < len(calls):
+            return {**calls[index], **{name: kept[name] for name in _OF_CALL if name in kept}}
+        case {"item": {"type": str(kind)} as item} if not kind.endswith(_TOLD):
+            return dict(item)
+        case _:
+            return None
+
+
+def _are_spans(spans: Sequence[Any]) -> bool:
+    return all(
+        isinstance(span, list) and [type(each) for each in span] == [str, int, int]
+        for span in spans
+    )
+
+
+_TOLD = ("message", "function_call", "_output", "_response", "reasoning", "item_reference")
+"""The ends of the names of items that a history tells by its own parts, which a person sees: as any other item they would say what nobody sees."""
+_FIELD = {"refusal": "refusal"}
+_PART = {"summary": "summary_text", "content": "reasoning_text"}

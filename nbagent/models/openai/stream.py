@@ -1,0 +1,285 @@
+"""An answer's bytes: how many are read, their events, their JSON, and what a response used.
+
+No server may fill the memory of the process that asks it.
+Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic_core import from_json
+
+from nbagent.core.base.amounts import MOST, amount
+from nbagent.core.base.foreign import TooManyParts, counted
+from nbagent.core.base.model import ModelDelta, ReasoningDelta, TextDelta, Usage
+
+
+class SSEDecoder:
+    """Splits bytes, in whatever pieces they come, into the data of server-sent events."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
+        """Bytes of that data."""
+        self._after_cr = False
+
+    @property
+    def held(self) -> int:
+        """Bytes of an event that is not whole yet, its line ends included."""
+        return len(self._rest) + self._size
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The data of the events that these bytes complete."""
+        if (
+            data.startswith(b"data: {")
+            and data.endswith(b"}\n\n")
+            and data.count(b"\n") == 2
+            and not (self._after_cr or self._rest or self._data or b"\r" in data)
+        ):
+            return [data[6:-2]]  # one whole event, as nearly all come
+        if self._after_cr and data:
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self._rest += data
+        if b"\n" not in data:
+            return []
+        lines = bytes(self._rest).split(b"\n")
+        self._rest = bytearray(lines.pop())
+        return list(self._events(lines))
+
+    def _events(self, lines: list[bytes]) -> Iterator[bytes]:
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                self._size += len(line) + 1
+            elif not line and self._data:
+                yield self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                self._data, self._size = [], 0
+
+
+class Batch:
+    """Collects deltas and joins neighboring texts."""
+
+    __slots__ = ("_deltas", "_kind", "_texts")
+
+    def __init__(self) -> None:
+        self._deltas: list[ModelDelta] = []
+        self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
+        self._texts: list[str] = []
+
+    def say(self, kind: type[TextDelta] | type[ReasoningDelta], text: str) -> None:
+        """More text of this kind."""
+        if kind is not self._kind:
+            self.flushed()
+            self._kind = kind
+        self._texts.append(text)
+
+    def add(self, delta: ModelDelta) -> None:
+        """A delta that is no text."""
+        self.flushed().append(delta)
+
+    def flushed(self) -> list[ModelDelta]:
+        """All deltas so far, the last text included."""
+        if self._texts:
+            text = "".join(self._texts)
+            self._texts.clear()
+            if text:
+                self._deltas.append(self._kind(text))
+        return self._deltas
+
+
+def parsed(payload: bytes) -> Any:
+    """The JSON of an event or a response.
+
+    Raises:
+        BrokenStream: it is none.
+    """
+    try:
+        return from_json(counted(payload))  # three times as fast as json
+    except TooManyParts as error:
+        said = f"the server sent {payload[:80]!r}, which is too much to be read: {error}"
+        raise BrokenStream(said, again=False) from None
+    except ValueError:
+        pass  # half of a surrogate pair is no Unicode, but json takes it
+    try:
+        return json.loads(payload)
+    except ValueError as error:
+        raise BrokenStream(f"the server sent {payload[:80]!r}, which is no JSON") from error
+    except RecursionError as error:
+        said = f"the server sent {payload[:80]!r}, which is nested too deep to be read"
+        raise BrokenStream(said, again=False) from error
+
+
+MAX_BODY = 8_000_000
+"""Bytes of an answer in one piece; unpacked."""
+MAX_ERROR = 400_000
+"""Bytes of an error; unpacked. The client of openai reads it, and does not count its values."""
+MAX_EVENT = 8_000_000
+"""Bytes of one event of a stream."""
+MAX_STREAM = 1_000_000_000
+"""Bytes of a stream, unpacked."""
+MAX_DATA = 8_000_000
+"""Characters of what a server wants back with one answer."""
+_PIECE = 65_536
+_PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+"""The window bits of zlib by what servers call it."""
+
+
+class BrokenStream(Exception):
+    """The stream holds something that is no answer; ``again`` says whether a retry may help."""
+
+    def __init__(self, reason: str, *, again: bool = True) -> None:
+        super().__init__(reason)
+        self.again = again
+
+
+async def bound(response: Any) -> None:
+    """Let no more of a response be read than is right for its kind, however it is packed.
+
+    For any httpx response whose body was not read yet; reading it raises ``BrokenStream`` where there is
+    more. It unpacks by itself, since httpx unpacks what it gets in one go.
+    """
+    if response.is_stream_consumed or response.is_closed or isinstance(response.stream, Bounded):
+        return
+    headers = response.headers
+    kind = headers.get("content-type", "")
+    packing = "identity"
+    if "content-encoding" in headers:
+        packing = headers.pop("content-encoding").strip().lower()
+    library = sys.modules[
+        type(response).__module__.partition(".")[0]
+    ]  # clients may have another httpx
+    made = _bounded(library.AsyncByteStream)
+    in_one = "json" in kind or "html" in kind
+    limit = MAX_ERROR if response.status_code >= 400 else MAX_BODY if in_one else MAX_STREAM
+    response.stream = made(response.stream, kind, packing, limit)
+
+
+class Bounded:
+    """The bytes of a response, unpacked, up to a limit."""
+
+    def __init__(self, packed: Any, kind: str, packing: str, limit: int) -> None:
+        self._packed = packed
+        self.kind = kind
+        """Its content type."""
+        self._packing = packing
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        unpack = _unpacking(self._packing)
+        read = 0
+        async for data in self._packed:
+            rest = data
+            while rest:
+                piece, rest = unpack(rest) if unpack else (rest, b"")
+                read += len(piece)
+                if read > self._limit:
+                    raise BrokenStream(
+                        f"the server's answer is larger than {self._limit:,} bytes", again=False
+                    )
+                yield piece
+                if rest:  # little may become much
+                    await asyncio.sleep(0)
+
+    async def aclose(self) -> None:
+        """Close what it reads."""
+        await self._packed.aclose()
+
+
+@cache
+def _bounded(base: type) -> Callable[[Any, str, str, int], Any]:
+    """One that httpx knows as a stream."""
+    return type("Bounded", (Bounded, base), {})
+
+
+def _unpacking(packing: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
+    """From bytes to some that are unpacked, and what is left; None where nothing is packed."""
+    if packing in ("", "identity"):
+        return None
+    if packing not in _PACKINGS:
+        raise BrokenStream(
+            f"the server packed its answer as {packing!r}, which it was asked not to", again=False
+        )
+    unpacker = zlib.decompressobj(_PACKINGS[packing])
+
+    def unpack(data: bytes) -> tuple[bytes, bytes]:
+        try:
+            return unpacker.decompress(data, _PIECE), unpacker.unconsumed_tail
+        except zlib.error as error:
+            raise BrokenStream(f"the server's packed answer is damaged ({error})") from error
+
+    return unpack
+
+
+TICKS = 10_000_000_000
+"""Of one US dollar, as xAI counts them."""
+
+
+def usage_of(told: Mapping[str, Any]) -> Usage:
+    """The usage of one response, of Chat Completions or of the Responses API.
+
+    Output counts what nobody reads too: some servers leave it out of the output and put it into the total.
+    """
+    sent = _first(told, "prompt_tokens", "input_tokens")
+    got = _first(told, "completion_tokens", "output_tokens")
+    of_sent = _part(told, "prompt_tokens_details", "input_tokens_details")
+    of_got = _part(told, "completion_tokens_details", "output_tokens_details")
+    total = told.get("total_tokens")
+    if _is_amount(total) and _is_amount(sent) and _is_amount(got):
+        got = max(got, total - sent)
+    cached = _first(of_sent, "cached_tokens") or _first(
+        told, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"
+    )
+    return Usage(
+        sent,
+        got,
+        _cost(told),
+        cached=cached,
+        reasoning=_first(of_got, "reasoning_tokens") or _first(told, "reasoning_tokens"),
+        written=_first(of_sent, "cache_write_tokens")
+        or _first(told, "cache_creation_input_tokens"),
+    )
+
+
+def _first(told: Mapping[str, Any], *names: str) -> Any:
+    """The first of these that was told, else 0."""
+    for name in names:
+        found = told.get(name)
+        if found is not None:
+            return found
+    return 0
+
+
+def _is_amount(value: Any) -> bool:
+    return (type(value) is int and 0 <= value <= MOST) or amount(value) is not None
+
+
+def _part(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    part = _first(told, *names)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _cost(told: Mapping[str, Any]) -> Any:
+    """What the server says that it cost, in US dollars; None where it says nothing."""
+    ticks = told.get("cost_in_usd_ticks")
+    if ticks is not None and (known := amount(ticks)) is not None:
+        return known / TICKS
+    cost = told.get("cost")
+    if isinstance(cost, Mapping):
+        return cost.get("total_cost")
+    if told.get("is_byok") is True:  # the router's own part alone: the provider bills the rest
+        own = amount(cost)
+        upstream = amount(_part(told, "cost_details").get("upstream_inference_cost"))
+        return None if own is None or upstream is None else own + upstream
+    return cost

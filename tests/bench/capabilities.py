@@ -1,0 +1,448 @@
+"""What a run passes of the rooms of capabilities that it does not use: a table, and the runs that show it.
+
+    python -m tests.bench.capabilities          prints, for each capability, the calls into its room without it and with it
+    python -m tests.bench.capabilities --json   the same, as ``tests/unit/test_figures.py`` reads it
+
+A room is files of nbagent, folders (``data/``), or functions of a file (``core/base/secrets.py:release``; a class stands
+for its methods). Runs without a capability are counted from their start to their end: what an agent needs may be found
+out when it is made. How many of them are known is kept in ``figures.json``. Play this in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing, suppress
+from typing import Any, NamedTuple
+
+import pydantic
+
+import nbagent as nb
+from nbagent.core.base.model import Hosted
+
+from .journeys import Profiler, Step
+
+call = nb.ScriptedModel.call
+Play = Callable[[], Awaitable[object]]
+LOOKED = call("look", n=1)
+ASKED = call("send", n=1)
+
+
+class Capability(NamedTuple):
+    """A capability, the code that only it needs, and runs that have it."""
+
+    name: str
+    room: tuple[str, ...]
+    used: Play
+    without: tuple[str, ...] = ("run", "pause", "generate")
+    """The plain runs that do without it, by name."""
+
+    def calls(self, steps: Sequence[Step]) -> Counter[Step]:
+        """Those into its room, by function."""
+        return Counter(step for step in steps if any(is_in(step, part) for part in self.room))
+
+
+def is_in(step: Step, part: str) -> bool:
+    """Whether a function is of such a part of a room."""
+    file, _, function = part.partition(":")
+    if function:
+        return step.file == file and f"{step.function}.".startswith(f"{function}.")
+    return step.file.startswith(part) if part.endswith("/") else step.file == part
+
+
+# --- agents
+
+
+def agent_of(*steps: Any, tools: Sequence[Any] = (), **options: Any) -> nb.Agent:
+    """An agent that plays these steps; one of its tools looks something up, another asks before it sends."""
+    agent = nb.Agent(options.pop("model", None) or nb.ScriptedModel(steps), tools=tools, **options)
+
+    @agent.tool
+    async def look(n: int) -> str:
+        """Look something up."""
+        return f"found {n}"
+
+    @agent.tool
+    async def send(n: int, ctx: nb.ToolContext) -> str:
+        """Ask, then send."""
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Send?"))
+        return f"sent {n}"
+
+    return agent
+
+
+async def answered(run: nb.Run) -> nb.Run:
+    """A run whose one question is approved, and that goes on to its end."""
+    await run.settled()
+    run.restart(run.interrupts[0])
+    await run
+    return run
+
+
+def started(agent: nb.Agent, prompt: Any = "go", **options: Any) -> nb.Run:
+    """A run that a person could answer, without a card."""
+    return agent.run(prompt, attended=True, show=False, **options)
+
+
+# --- plain runs: an agent with two tools, in memory, outside of a notebook
+
+
+def plain_runs() -> dict[str, Callable[[nb.Agent], Awaitable[object]]]:
+    """By name, what is played with an agent that was made before."""
+
+    async def generate(agent: nb.Agent) -> None:
+        await agent.generate("go")
+
+    async def run(agent: nb.Agent) -> None:
+        await agent.run("go")
+
+    async def pause(agent: nb.Agent) -> None:
+        await answered(started(agent))
+
+    return {"run": run, "pause": pause, "generate": generate}
+
+
+# --- runs with a capability
+
+
+async def with_a_store_on_disk() -> None:
+    """A run that other processes may open."""
+    with tempfile.TemporaryDirectory() as folder:
+        await answered(started(agent_of(ASKED, "done"), store=f"{folder}/runs.db"))
+        nb.runs(store=f"{folder}/runs.db")
+
+
+async def with_servers() -> None:
+    """A server of tools that cannot be reached."""
+    with suppress(nb.NbagentError):
+        await agent_of("done", tools=[nb.mcp([sys.executable, "-c", ""])]).run("go")
+
+
+async def with_secrets() -> None:
+    """A tool that takes a secret."""
+
+    async def login(pin: pydantic.SecretStr) -> str:
+        """Log in."""
+        return f"{len(pin.get_secret_value())} characters"
+
+    await agent_of(call("login", pin="1234"), "done", tools=[login]).run("go")
+
+
+async def with_a_flow() -> None:
+    """A run without a model."""
+
+    @nb.flow
+    async def double(n: int) -> int:
+        """Twice as much."""
+        return 2 * n
+
+    await double.run(2)
+
+
+async def with_a_chat() -> None:
+    """A thread of runs."""
+    await agent_of("done").chat(show=False).send("go")
+
+
+async def with_files() -> None:
+    """A prompt with a file."""
+    await agent_of("done").run(["Read this.", nb.File(b"text", "text/plain", name="a.txt")])
+
+
+async def with_a_picture() -> None:
+    """A prompt with a picture of one pixel."""
+    pixel = bytes.fromhex(
+        "89504e470d0a1a0a0000000d494844520000000100000001080600000"
+        "01f15c4890000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
+    )
+    await agent_of("done").run(["What is this?", nb.File(pixel, "image/png")])
+
+
+class HostingModel(nb.ScriptedModel):
+    """A model whose provider runs tools."""
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """It has all of them."""
+
+
+async def with_hosted_tools() -> None:
+    """A tool that the provider runs."""
+    await agent_of(model=HostingModel(["done"]), tools=[nb.hosted("web_search")]).run("go")
+
+
+async def with_a_run_inside() -> None:
+    """A tool whose body starts a run."""
+
+    async def delegate() -> str:
+        """Have another do it."""
+        return (await agent_of("inner").run("go")).text
+
+    await agent_of(call("delegate"), "done", tools=[delegate]).run("go")
+
+
+async def with_a_queued_run() -> None:
+    """A run that waits until the one before it has ended."""
+    first = started(agent_of(ASKED, "done"))
+    await first.settled()
+    second = started(agent_of("done"), after=first)
+    await answered(first)
+    await second
+
+
+async def with_a_run_before() -> None:
+    """A run that goes on with the conversation of another."""
+    first = agent_of("done").run("go")
+    await first
+    await agent_of("done").run("and now?", after=first)
+
+
+async def with_rules() -> None:
+    """A rule that allows a call."""
+    await agent_of(LOOKED, "done", policy=[nb.allow("look")]).run("go")
+
+
+async def with_an_answer_type() -> None:
+    """An answer that is a number."""
+    await agent_of("42", output_type=int).run("go")
+
+
+async def with_a_budget() -> None:
+    """So much and no more."""
+    await agent_of("done", budget=nb.Budget(cost=1.0)).run("go")
+
+
+async def with_made_instructions() -> None:
+    """Instructions that a function makes."""
+    await agent_of("done", instructions=lambda _: "Be brief.").run("go")
+
+
+async def with_middleware() -> None:
+    """Something around each call."""
+    await agent_of(LOOKED, "done", middleware=[nb.Timeout(60)]).run("go")
+
+
+async def with_a_deadline() -> None:
+    """A question that is answered long before its time is over."""
+
+    async def hurry(ctx: nb.ToolContext) -> str:
+        """Ask for an answer within the hour."""
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Now?"), expires_in=3600)
+        return "now"
+
+    await answered(started(agent_of(call("hurry"), "done", tools=[hurry])))
+
+
+async def with_prepared_answers() -> None:
+    """An answer that was given with the prompt."""
+    await agent_of(ASKED, "done").run("go", attended=False, answers=[nb.Restart()])
+
+
+async def with_a_fork() -> None:
+    """A second way to answer."""
+    run = started(agent_of(ASKED, "done", "done"))
+    await run.settled()
+    fork = run.fork()
+    await answered(fork)
+    await run.cancel()
+
+
+async def with_a_retry() -> None:
+    """A model that fails once."""
+    run = agent_of(OSError("the network is down"), "done").run("go")
+    with suppress(nb.NbagentError):
+        await run
+    await run.retry()
+
+
+async def with_a_thread() -> None:
+    """A tool that is no coroutine."""
+
+    def compute(n: int) -> int:
+        """Compute."""
+        return n + 1
+
+    await agent_of(call("compute", n=1), "done", tools=[compute]).run("go")
+
+
+async def with_a_question_in_a_body() -> None:
+    """A body that asks, and goes on at that line."""
+
+    async def ask(ctx: nb.ToolContext) -> str:
+        """Ask."""
+        return str(await ctx.ask("Really?", reply=bool))
+
+    await agent_of(call("ask"), "done", tools=[ask]).run("go", attended=False, answers=[True])
+
+
+async def with_a_loop_of_its_own() -> None:
+    """A run that goes on while this thread computes."""
+    await agent_of("done").run("go", attended=False, background=True)
+
+
+async def with_what_a_call_gives_off() -> None:
+    """A tool that says how far it is."""
+
+    async def count(ctx: nb.ToolContext) -> str:
+        """Count."""
+        ctx.progress(0.5, "half of it")
+        return "all"
+
+    await agent_of(call("count"), "done", tools=[count]).run("go")
+
+
+async def with_a_remembered_answer() -> None:
+    """An approval that counts for the second call, too."""
+    run = started(agent_of(LOOKED, LOOKED, "done", policy=[nb.review("look")]))
+    await run.settled()
+    run.approve(run.interrupts[0], remember="tool_in_run")
+    await run
+
+
+async def with_partial_answers() -> None:
+    """An answer that is read while it streams."""
+    run = agent_of(nb.ScriptedModel.slow("one two three", pieces=3)).run("go")
+    async for _ in run.partials():
+        pass
+
+
+async def with_a_history() -> None:
+    """A conversation that was kept as data, with a question in it."""
+    response = await agent_of(ASKED).generate("go")
+    await agent_of("done").generate(
+        messages=response.messages, tool_restarts=[nb.tool_restart(response.interrupts[0])]
+    )
+
+
+async def with_a_cancel() -> None:
+    """A run that is stopped."""
+    run = started(agent_of(ASKED))
+    await run.settled()
+    await run.cancel()
+
+
+async def with_a_page() -> None:
+    """A run that is drawn, with its question."""
+    run = started(agent_of(ASKED))
+    await run.settled()
+    assert run.to_html()
+    await run.cancel()
+
+
+async def with_data_tools() -> None:
+    """Tools that read what the notebook has."""
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as sales:
+        await agent_of(call("list_data"), "done", tools=nb.notebook_tools(sales=sales)).run("go")
+
+
+CAPABILITIES = [
+    Capability(
+        "processes that share a store",
+        ("core/run/follower.py", "core/run/follow.py", "core/run/heartbeat.py"),
+        with_a_store_on_disk,
+    ),
+    Capability("stores on disk", ("stores/", "core/stored/"), with_a_store_on_disk),
+    Capability("servers of tools", ("mcp_servers/", "core/tools/toolbox.py"), with_servers),
+    Capability(
+        "secrets",
+        ("core/base/secrets.py",),
+        with_secrets,
+    ),
+    Capability("flows", ("core/flow.py",), with_a_flow),
+    Capability("chats", ("core/chat.py",), with_a_chat),
+    Capability("files", ("core/tools/files.py", "core/base/files.py"), with_files),
+    Capability("pictures", ("core/tools/pictures.py",), with_a_picture),
+    Capability(
+        "hosted tools",
+        ("core/tools/hosted.py", "core/tools/spec.py:RunSpec.hosted_allowed"),
+        with_hosted_tools,
+    ),
+    Capability(
+        "runs inside calls", ("core/run/nested.py", "core/engine/runs.py"), with_a_run_inside
+    ),
+    Capability("queued runs", ("core/run/queued.py",), with_a_queued_run),
+    Capability("conversations over runs", ("core/journal/history.py",), with_a_run_before),
+    Capability("rules", ("core/tools/policy.py", "core/tools/rules.py"), with_rules),
+    Capability(
+        "answer types",
+        ("core/tools/answer_type.py", "core/tools/spec.py:RunSpec.typed_output"),
+        with_an_answer_type,
+    ),
+    Capability("budgets of cost", ("core/tools/spec.py:check_cost",), with_a_budget),
+    Capability("made instructions", ("core/tools/instructions.py",), with_made_instructions),
+    Capability("middleware", ("core/tools/middleware.py",), with_middleware),
+    Capability("deadlines", ("core/run/deadlines.py",), with_a_deadline),
+    Capability("prepared answers", ("core/run/scripted_answers.py",), with_prepared_answers),
+    Capability("forks", ("core/state/fork.py",), with_a_fork),
+    Capability("retries", ("core/state/retry.py",), with_a_retry),
+    Capability("threads", ("core/call/threads.py:run_in_thread",), with_a_thread),
+    Capability(
+        "questions",
+        ("core/call/questions.py", "core/run/answers.py"),
+        with_a_question_in_a_body,
+        without=("run",),
+    ),
+    Capability(
+        "loops of their own", ("core/call/threads.py:private_loop",), with_a_loop_of_its_own
+    ),
+    Capability("what calls give off", ("core/tools/output.py",), with_what_a_call_gives_off),
+    Capability("remembered answers", ("core/base/memory.py",), with_a_remembered_answer),
+    Capability("partial answers", ("core/run/growing.py",), with_partial_answers),
+    Capability("records of a pause", ("core/state/pause_record.py",), with_a_history),
+    Capability("cancelling", ("core/run/stopping.py",), with_a_cancel),
+    Capability("drawing", ("notebook/", "forms/"), with_a_page),
+    Capability("data of the notebook", ("data/",), with_data_tools),
+]
+
+
+async def found() -> dict[str, dict[str, dict[str, int]]]:
+    """For each capability the calls into its room: ``without`` it, and ``with`` it."""
+    profiler, without, used = Profiler(), {}, {}
+    for name, play in plain_runs().items():
+        played = []
+        for _ in range(
+            4
+        ):  # the first loads what the others have, and on a busy machine one may look twice
+            agent = agent_of(ASKED if name == "pause" else LOOKED, "done")
+            with profiler.on() as steps:
+                await play(agent)
+            played.append(steps)
+        without[name] = min(played, key=len)
+    for capability in CAPABILITIES:
+        with profiler.on() as used[capability.name]:
+            await capability.used()
+    return {
+        one.name: {
+            "without": told(one.calls([s for name in one.without for s in without[name]])),
+            "with": told(one.calls(used[one.name])),
+        }
+        for one in CAPABILITIES
+    }
+
+
+def told(calls: Counter[Step]) -> dict[str, int]:
+    """Calls by file and function, most first."""
+    return {f"{step.file}:{step.function}": count for step, count in calls.most_common()}
+
+
+def main() -> None:
+    """Print the table."""
+    calls = asyncio.run(found())
+    if "--json" in sys.argv:
+        print(json.dumps(calls))
+        return
+    for one in CAPABILITIES:
+        without, used = calls[one.name]["without"], calls[one.name]["with"]
+        print(f"{one.name:32}{sum(without.values()):6} without it{sum(used.values()):6} with it")
+        for function, count in without.items():
+            print(f"{'':32}{count:6} {function}")
+
+
+if __name__ == "__main__":
+    main()

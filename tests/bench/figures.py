@@ -1,0 +1,170 @@
+"""What a run and an import cost, beside the figures that are kept in ``figures.json`` and reviewed like code.
+
+    python -m tests.bench.figures                    prints all of them
+    python -m tests.bench.figures --counts           without those of speed, which take most of the time
+    python -m tests.bench.figures --counts --write   and keeps what was counted; without ``--counts`` speed as well
+
+A count that grew fails ``tests/unit/test_figures.py`` until it is kept. Speed is printed, and nothing judges it: ratios
+are those of CPU to a loop written by hand, or to the import of openai. Calls into rooms that a run does not use
+(``tests/bench/capabilities.py``) are kept as ``known``, and this command only lowers them: raise one by hand, with a reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import bench_agent, bench_engine
+
+ROOT = Path(__file__).parents[2]
+KEPT = Path(__file__).with_name("figures.json")
+ACCEPT = "python -m tests.bench.figures --counts --write"
+MARGIN = 0.03
+"""By how much of itself a count may grow before somebody has to say that it may."""
+OLDEST = (3, 11)
+"""The Python that figures are kept of: newer ones enter a few generators less."""
+ROUNDS = 3
+MODULES = "print(sum(name.partition('.')[0] == 'nbagent' for name in sys.modules))"
+PLAIN = "import asyncio; from tests.bench.journeys import plain_run; asyncio.run(plain_run())"
+NEEDED = "from nbagent import Agent, OpenAIModel, ToolContext"
+
+
+def python(*arguments: str) -> str:
+    """What a process of its own prints, so that nothing counts that ran before, or that a person has set."""
+    there = {name: said for name, said in os.environ.items() if not name.startswith("NBAGENT_")}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=there, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout
+
+
+# --- what is counted
+
+
+def counts() -> dict[str, int]:
+    """All counts, by name."""
+    told = json.loads(python("-m", "tests.bench.journeys", "--json"))
+    found = {f"{name}: {what}": count for name, of in told.items() for what, count in of.items()}
+    for name, code in (("import nbagent", "import nbagent"), ("a plain run", PLAIN)):
+        found[f"{name}: modules"] = int(python("-c", f"{code}; import sys; {MODULES}"))
+    return found
+
+
+def grown(kept: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
+    """What is to be said of counts that grew by more than the margin, or that are new."""
+    return [
+        f"{name} grew from {kept[name]} to {count}" if name in kept else f"{name} is new: {count}"
+        for name, count in now.items()
+        if count > kept.get(name, 0) * (1 + MARGIN)
+    ]
+
+
+def surplus(calls: Mapping[str, int], known: int) -> str:
+    """What is to be said of calls into a room that nobody uses, by function; nothing where no more are known."""
+    if sum(calls.values()) <= known:
+        return ""
+    listed = "".join(f"\n  {count} {function}" for function, count in calls.items())
+    return f"{sum(calls.values())} calls into a room that these runs do not use, where {known} are known:{listed}"
+
+
+def passed() -> dict[str, dict[str, dict[str, int]]]:
+    """Calls into the room of each capability, ``without`` it and ``with`` it."""
+    found: dict[str, dict[str, dict[str, int]]] = json.loads(
+        python("-m", "tests.bench.capabilities", "--json")
+    )
+    return found
+
+
+def kept() -> dict[str, Any]:
+    """The figures that are kept."""
+    figures: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return figures
+
+
+# --- what is measured
+
+
+def import_ratios() -> dict[str, float]:
+    """CPU of imports from compiled files, by that of the openai client; a bare interpreter is taken off both."""
+    codes = {"bare": "pass", "openai": "from openai import AsyncOpenAI"}
+    codes |= {"import nbagent": "import nbagent", "import of an agent and its model": NEEDED}
+    used: dict[str, list[float]] = {name: [] for name in codes}
+    with tempfile.TemporaryDirectory() as folder:
+        there = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
+        there.pop("PYTHONDONTWRITEBYTECODE", None)
+        for _ in range(ROUNDS + 1):
+            for name, code in codes.items():
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=there, check=True)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                used[name].append(
+                    after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                )
+    cpu = {name: statistics.median(each[1:]) for name, each in used.items()}  # the first compiles
+    bare, openai = cpu.pop("bare"), cpu.pop("openai")
+    return {name: (each - bare) / (openai - bare) for name, each in cpu.items()}
+
+
+def speed() -> dict[str, float]:
+    """All that is measured, by name."""
+    found = import_ratios()
+    for case in bench_agent.CHAT:
+        with bench_agent.server(case) as url:
+            rounds = ROUNDS if case.runs == 1 else 1
+            found[case.name] = asyncio.run(bench_agent.compare(case, url, rounds)).cpu
+    found["a paused live run, KiB"] = bench_engine.paused_memory("live", 500)
+    return {name: round(figure, 2) for name, figure in found.items()}
+
+
+# --- the table
+
+
+def show(title: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
+    """Figures beside those kept."""
+    print(f"\n{title:44}{'kept':>10}{'now':>10}")
+    for name in kept | now:
+        before, figure = kept.get(name, 0), now.get(name, 0)
+        change = f"{figure / before - 1:+8.1%}" if before and before != figure else ""
+        print(f"{name:44}{before:10}{figure:10}{change}", flush=True)
+
+
+def main() -> None:
+    """Print the figures, and keep them."""
+    parser = argparse.ArgumentParser(
+        description="What a run and an import cost, beside what is kept."
+    )
+    parser.add_argument("--counts", action="store_true", help="without figures of speed")
+    parser.add_argument("--write", action="store_true", help=f"keep them in {KEPT.name}")
+    given = parser.parse_args()
+    if given.write and sys.version_info[:2] != OLDEST:
+        parser.error(
+            "keep figures of Python {}.{}: newer ones count a few calls less".format(*OLDEST)
+        )
+    before = kept() if KEPT.exists() else {}
+    figures = {**before, "counts": counts()}
+    show("counts", before.get("counts", {}), figures["counts"])
+    without = {name: sum(calls["without"].values()) for name, calls in passed().items()}
+    known = before.get("known", without)
+    show("calls into rooms that a run does not use", known, {n: c for n, c in without.items() if c})
+    lowered = {name: min(calls, known.get(name, 0)) for name, calls in without.items()}
+    figures["known"] = {name: calls for name, calls in lowered.items() if calls}
+    if not given.counts:
+        figures["speed"] = speed()
+        show("speed, as a ratio", before.get("speed", {}), figures["speed"])
+    if given.write:
+        KEPT.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

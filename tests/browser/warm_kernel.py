@@ -1,0 +1,155 @@
+"""Kernels that have loaded nbagent already: forked from a process that did so once, in a quarter of the time.
+
+``WarmKernels(environment)`` keeps that process; the kernel spec that it describes starts this file as a
+program, which stands for the forked kernel towards Jupyter: it hands on the environment, the
+folder and the signals, and either ends with the other. Notebooks of the repository itself (the
+quickstart, the tutorials) name ``python3`` and so get a kernel that starts plainly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+NAME = "warm"
+LOADED = (
+    "ipykernel.kernelapp",
+    "nbagent.notebook.cards.display",
+    "nbagent.notebook.host",
+    "nbagent.models.demo",
+    "nbagent.stores.sqlite",
+)
+MOST = 1 << 20
+"""Bytes of a request at most: an environment and a path."""
+
+
+class WarmKernels(AbstractContextManager["WarmKernels"]):
+    """The process that kernels are forked from, while entered."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="warm")  # a socket's path must be short
+        self._socket = Path(self._folder.name) / "socket"
+        self._environment = environment
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> WarmKernels:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", __file__, "serve", str(self._socket)],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != "ready\n":
+            raise RuntimeError("the process that warm kernels are forked from did not start")
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def spec(self) -> dict[str, Any]:
+        """What ``kernel.json`` holds."""
+        start = [sys.executable, "-I", "-S", __file__, "start", str(self._socket)]
+        return {
+            "argv": [*start, "{connection_file}"],
+            "display_name": "Python 3 (ipykernel)",
+            "language": "python",
+        }
+
+
+def serve(path: str) -> None:
+    """Load everything, then fork a kernel for each who asks."""
+    for name in LOADED:
+        __import__(name)
+    import gc  # noqa: PLC0415 - the other half of this file starts in 20 ms
+    import threading  # noqa: PLC0415
+
+    assert threading.active_count() == 1, "a process with threads is not forked"
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the kernels
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(32)
+        print("ready", flush=True)
+        while True:
+            asking, _ = until_orphaned(listener, listener.accept)
+            asking.setblocking(True)
+            text, streams, _, _ = socket.recv_fds(asking, MOST, 3)
+            if os.fork() == 0:
+                listener.close()
+                be_kernel(asking, json.loads(text), streams)
+            asking.close()
+            for stream in streams:
+                os.close(stream)
+
+
+def be_kernel(asking: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
+    """Become the kernel: what ``python -m ipykernel_launcher`` does from here on."""
+    import threading  # noqa: PLC0415
+
+    import ipywidgets  # noqa: PLC0415
+    from ipykernel.kernelapp import IPKernelApp  # noqa: PLC0415
+
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.argv = ["ipykernel_launcher", "-f", request["connection"]]
+    asking.sendall(str(os.getpid()).encode())
+
+    def end_with_it() -> None:
+        asking.recv(1)  # nothing ever comes but its end
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=end_with_it, name="warm-kernel", daemon=True).start()
+    app = IPKernelApp.instance()
+    app.initialize(sys.argv[1:])
+    ipywidgets.register_comm_target()  # as importing it in a kernel does
+    app.start()
+    os._exit(0)
+
+
+def start(path: str, connection: str) -> None:
+    """Ask for a kernel, and stand for it until it ends."""
+    request = {"environment": dict(os.environ), "folder": os.getcwd(), "connection": connection}
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(path)
+        socket.send_fds(asking, [json.dumps(request).encode()], [0, 1, 2])
+        kernel = int(asking.recv(20))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: os.killpg(kernel, number))
+        until_orphaned(asking, lambda: asking.recv(1))
+
+
+def until_orphaned(waiting: socket.socket, wait: Callable[[], T]) -> T:
+    """Wait on a socket, and end this process where the one that started it has gone."""
+    parent = os.getppid()
+    waiting.settimeout(1)
+    while True:
+        try:
+            return wait()
+        except TimeoutError:
+            if os.getppid() != parent:
+                sys.exit()
+
+
+if __name__ == "__main__":
+    {"serve": serve, "start": start}[sys.argv[1]](*sys.argv[2:])

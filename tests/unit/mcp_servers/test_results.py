@@ -1,0 +1,116 @@
+"""What is told of a server's result: once, and no bytes as text."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import Any
+
+import mcp_types as types
+import pytest
+from PIL import Image
+
+from nbagent.core.tools.tool import ToolResult
+from nbagent.mcp_servers.results import told
+
+ROOM = 50_000_000
+
+
+def png(side: int) -> str:
+    """A picture that does not compress, in base64."""
+    made = Image.effect_noise((side, side), 99)
+    held = io.BytesIO()
+    made.save(held, "PNG")
+    return base64.b64encode(held.getvalue()).decode()
+
+
+def text(said: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said if isinstance(said, str) else json.dumps(said)}
+
+
+def result(content: list[dict[str, Any]], data: Any = None) -> types.CallToolResult:
+    return types.CallToolResult.model_validate({"content": content, "structuredContent": data})
+
+
+FILE = "first\nsecond: \u201cx\u201d\n"
+ROWS = [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("content", "data", "expected"),
+    [
+        # as libraries of servers wrap a plain value
+        ([text("3")], {"result": 3}, 3),
+        ([text("3.0")], {"result": 3.0}, 3.0),
+        ([text("true")], {"result": True}, True),
+        ([text("three")], {"result": "three"}, "three"),
+        ([text("3")], {"result": "3"}, "3"),
+        ([text("a"), text("b")], {"result": ["a", "b"]}, ["a", "b"]),
+        ([text(["a", "b"])], {"result": ["a", "b"]}, ["a", "b"]),
+        ([text(row) for row in ROWS], {"result": ROWS}, ROWS),
+        ([text(json.dumps(ROWS, indent=2))], {"result": ROWS}, ROWS),
+        ([], {"result": None}, None),
+        ([], {"result": []}, []),
+        # the same words under another name
+        ([text(FILE)], {"content": FILE}, FILE),
+        ([text(FILE)], {"content": [text(FILE)]}, FILE),
+        # data that says what the text says, and more: its names
+        ([text({"total": 3})], {"total": 3}, {"total": 3}),
+        ([text({"result": 3})], {"result": 3}, {"result": 3}),
+        ([text("Found it."), text({"n": 1})], {"n": 1}, 'Found it.\n{"n": 1}'),
+        ([], {"n": 1}, {"n": 1}),
+        # what differs is told, both of it
+        ([text("3")], {"total": 3}, '3\n{"total": 3}'),
+        ([text("4")], {"result": 3}, '4\n{"result": 3}'),
+        ([text("1")], {"result": True}, '1\n{"result": true}'),
+        ([text("a"), text("b")], {"result": ["a"]}, 'a\nb\n{"result": ["a"]}'),
+        ([text("3")], {"result": 3, "unit": "m"}, '3\n{"result": 3, "unit": "m"}'),
+        (
+            [text(FILE)],
+            {"content": [text("other")]},
+            f'{FILE}\n{{"content": [{json.dumps(text("other"))}]}}',
+        ),
+    ],
+)
+def test_what_a_server_says_twice_is_told_once(content, data, expected):
+    """Of what libraries wrap the value, of a text under a name the text; what is not the same is told whole."""
+    found = told(result(content, data), None, ROOM)
+    assert found == expected
+    assert type(found) is type(expected)  # to Python, 1 is True
+
+
+@pytest.mark.parametrize("kind", ["image/png", "audio/wav", "image/bmp"])
+@pytest.mark.parametrize("where", ["content", "result", "deep", "text", "url"])
+def test_bytes_are_never_told_as_text(where, kind):
+    """Neither in the data beside a picture, nor in a text: their words stand there, at any depth."""
+    data = png(300)
+    type_ = "audio" if kind == "audio/wav" else "image"
+    part = {"type": type_, "data": data, "mimeType": kind}
+    content, structured = [part], None
+    match where:
+        case "content":
+            structured = {"content": [part]}
+        case "result":
+            structured = {"result": data}
+        case "deep":
+            structured = {"pages": [{"shots": [{"png": data, "n": 1}]}], "count": 1}
+        case "text":
+            content = [part, text({"png": data})]
+        case "url":
+            structured = {"src": f"data:{kind};base64,{data}"}
+    found = told(result(content, structured), None, ROOM)
+    value = found.value if isinstance(found, ToolResult) else found
+    assert isinstance(found, ToolResult) == (kind == "image/png")
+    assert len(json.dumps(value)) < 300
+    assert f"[{kind}, " in json.dumps(value)
+    if where in ("content", "result"):
+        assert value.startswith(f"[{kind}, ")
+        assert "\n" not in value
+
+
+def test_a_few_characters_of_base64_are_words_of_any_text():
+    """Only where they are all of a text are they the bytes once more."""
+    part = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+    found = told(result([part, text("AAAAB")], {"a": "AAAA", "b": "AAAAB"}), None, ROOM)
+    assert found.split("\n")[1:] == ["AAAAB", '{"a": "[audio/wav, 3 bytes]", "b": "AAAAB"}']

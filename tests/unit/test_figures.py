@@ -1,0 +1,87 @@
+"""What a run costs is a decision: counts that are kept in ``tests/bench/figures.json``, and rooms that nobody enters for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import nbagent
+from tests.bench.capabilities import CAPABILITIES, Capability, is_in
+from tests.bench.figures import ACCEPT, counts, grown, kept, passed, surplus
+from tests.bench.journeys import Step
+
+Calls = dict[str, dict[str, dict[str, int]]]
+
+
+@pytest.fixture(scope="module")
+def calls() -> Calls:
+    """Calls into the rooms of all capabilities, without them and with them."""
+    return passed()
+
+
+def test_p18_what_a_run_costs_grows_only_where_it_is_said():
+    """Functions, files and calls of the four journeys, events and bytes of a plain run, modules that are loaded."""
+    now = counts()
+    more = grown(kept()["counts"], now)
+    assert more == [], f"{'; '.join(more)}. If it has to be: {ACCEPT}"
+    assert sorted(now) == sorted(kept()["counts"]), f"counts came or went: {ACCEPT}"
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
+def test_p18_a_run_passes_no_room_that_it_does_not_use(capability: Capability, calls: Calls):
+    """What an agent or a run needs is known once it is made; calls that are known today may only become fewer."""
+    told = surplus(calls[capability.name]["without"], kept()["known"].get(capability.name, 0))
+    assert not told, (
+        f"{capability.name}: {told}\nFind out what the agent or run needs once, as it is made; "
+        "where that cannot be, raise the number in `known` of tests/bench/figures.json, with a reason"
+    )
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
+def test_a_run_with_a_capability_passes_each_part_of_its_room(capability: Capability, calls: Calls):
+    """A file or function of the table that was renamed is named here, and could not be looked for in vain."""
+    entered = [Step(*step.split(":")) for step in calls[capability.name]["with"]]
+    parts = [part for part in capability.room if not any(is_in(step, part) for step in entered)]
+    assert parts == []
+
+
+def test_what_is_known_is_of_a_capability_and_of_a_run():
+    """No debt is kept under a name that nothing looks at, or as none."""
+    known = kept()["known"]
+    assert set(known) <= {one.name for one in CAPABILITIES}
+    assert all(known.values())
+
+
+def test_a_count_has_grown_beyond_three_in_a_hundred_or_where_none_was_kept():
+    """By name, from what to what; one that shrank is fine."""
+    before = {"calls": 100, "files": 10, "bytes": 1000, "gone": 5}
+    assert grown(before, {"calls": 103, "files": 9, "bytes": 1030}) == []
+    told = grown(before, {"calls": 104, "files": 11, "bytes": 1031, "modules": 7})
+    assert told == [
+        "calls grew from 100 to 104",
+        "files grew from 10 to 11",
+        "bytes grew from 1000 to 1031",
+        "modules is new: 7",
+    ]
+
+
+def test_one_call_more_into_a_room_that_is_not_used_is_told():
+    """With the functions that were called."""
+    found = {"core/chat.py:Chat.send": 2, "core/chat.py:Chat.stop": 1}
+    assert surplus(found, 3) == ""
+    assert "3 calls" in surplus(found, 2)
+    assert "\n  2 core/chat.py:Chat.send" in surplus(found, 0)
+
+
+def test_a_room_is_files_folders_or_functions_of_them():
+    """As the table of capabilities writes it."""
+    step = Step("core/tools/tool.py", "Tool.parse")
+    assert is_in(step, "core/tools/tool.py")
+    assert is_in(step, "core/")
+    assert is_in(step, "core/tools/tool.py:Tool")
+    assert is_in(step, "core/tools/tool.py:Tool.parse")
+    assert not is_in(step, "core/tools/tool.py:To")
+    assert not is_in(step, "core/tools/too")
+    assert not is_in(step, "tools/")
+    assert (Path(nbagent.__file__).parent / step.file).exists()

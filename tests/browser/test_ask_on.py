@@ -84,10 +84,13 @@ def test_a_run_that_has_ended_is_asked_on_in_its_own_card(server, open_lab):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_a_long_run_is_looked_through_by_keyboard(server, open_lab):
-    """By keyboard: what matches is left and marked, what is folded opens, Escape puts all back."""
+def test_a_long_run_is_looked_through_and_older_cards_give_way(server, open_lab):
+    """By keyboard: what matches is left and marked, what is folded opens, Escape puts all back.
+
+    What stayed live is HTML once its kernel restarts, and offers nothing.
+    """
     need_axe()
-    notebook = open_lab(server.write("find.ipynb", SETUP, LONG, FAILED))
+    notebook = open_lab(server.write("find.ipynb", SETUP, LONG, FAILED, SHORT))
     for cell in (0, 1):
         notebook.run_cell(cell)
     card = Card(notebook.output(1))
@@ -100,6 +103,15 @@ def test_a_long_run_is_looked_through_by_keyboard(server, open_lab):
     failed.wait_until("failed")
     expect(failed.button("Ask on…")).to_be_visible()
     expect(failed.button("Find…")).to_be_hidden()
+    notebook.run_cell(3)
+    newest = Card(notebook.output(3))
+    newest.wait_until("completed")
+    notebook.turn_to(0)
+    card.wait_until_static()
+    expect(newest.button("Ask on…")).to_be_visible()
+    notebook.restart_kernel()
+    newest.wait_until_static()
+    expect(newest.root).to_contain_text("Only South lost money.")
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 

@@ -63,7 +63,9 @@ def test_a_run_that_waits_is_saved_as_it_stands_and_lives_on(server, open_page):
         notebook.save()
         expect(amount).to_have_value("12")
         expect(amount).to_be_focused()
-        for _ in range(20):  # the page may be told of it, and of the call that still ran, a moment later
+        for _ in range(
+            20
+        ):  # the page may be told of it, and of the call that still ran, a moment later
             data = saved(server, name)
             if WIDGET not in data and "waiting for you" in data["text/plain"]:
                 break

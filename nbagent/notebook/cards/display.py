@@ -89,6 +89,8 @@ class Live:
         card.greeted = self._greeted
         self._places: list[str] = []
         """Display ids."""
+        self.over_at = float("-inf")
+        """When its run ended last, by the monotonic clock."""
         self._ended = False
         """Whether it has given way, and is there for pages alone that do not know it yet."""
         self._keeping: asyncio.TimerHandle | None = None
@@ -195,6 +197,7 @@ class Live:
         themselves, and the widgets close once one says so. Of pages that cannot, one has it with the display;
         where another was there, after a reload or beside it, they do not close: it has no display to update.
         """
+        self.over_at = time.monotonic()
         self._later(QUIET, partial(self._settle, settled))
 
     def later(self, work: Callable[[], None]) -> None:
@@ -302,15 +305,14 @@ def _without(piece: str, known: Iterable[tuple[Drawn, str]]) -> Iterator[Piece]:
 
 
 _staying: dict[Live, Callable[[], None]] = {}
-"""What has ended and stays live, the oldest first, and what makes it give way."""
+"""What has ended and stays live, and what makes it give way."""
 
 
 def _stay(live: Live, give_way: Callable[[], None]) -> None:
-    """Keep what has just ended live; the oldest of too many gives way."""
-    _staying.pop(live, None)
+    """Keep what has ended live; of too many the one gives way whose run ended first, however long somebody was at it."""
     _staying[live] = give_way
     while len(_staying) > STAY:
-        oldest = next(iter(_staying))
+        oldest = min(_staying, key=lambda each: each.over_at)
         oldest.later(_staying.pop(oldest))
 
 

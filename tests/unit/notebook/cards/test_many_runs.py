@@ -138,6 +138,36 @@ async def test_cards_that_no_page_has_greeted_give_way_to_newer_ones(
         live.card.detach()
 
 
+async def test_the_run_that_ended_first_gives_way_though_somebody_was_at_its_card(
+    host: NotebookHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody read in the older card while the newer one came to rest: the newer one stays."""
+    gone: list[str] = []
+    monkeypatch.setattr(
+        display, "update_display", lambda shown, **_: gone.append(shown["text/plain"])
+    )
+    monkeypatch.setattr(display, "_staying", {})
+    monkeypatch.setattr(display, "STAY", 1)
+    agent = nb.Agent(nb.ScriptedModel(lambda _messages: "done"))
+    lives = []
+    for prompt in ("older", "newer"):
+        run = agent.run(prompt, attended=True, show=False)
+        host.show(run)
+        live = host._displays[run.id].live
+        assert live is not None
+        live.card.busy = prompt == "older"
+        lives.append(live)
+        await run
+    older, newer = lives
+    await until(lambda: newer in display._staying)
+    assert gone == []
+    older.card.busy = False
+    await until(lambda: bool(gone))
+    assert "older" in gone[0]
+    assert list(display._staying) == [newer]
+    newer.card.detach()
+
+
 async def test_a_card_that_nobody_sees_sends_nothing_and_one_that_waits_needs_no_turn(
     host: NotebookHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

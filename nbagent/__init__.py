@@ -41,6 +41,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.tools.tool import ToolResult
     from .data.tools import notebook_tools
     from .forms.hints import FormHint
+    from .mcp_servers.address import McpSignIn
     from .mcp_servers.server import mcp
     from .models.limits import RateLimit
     from .models.litellm import LiteLLMModel
@@ -74,6 +75,7 @@ __all__ = [
     "HumanInputRequired",
     "Interrupt",
     "LiteLLMModel",
+    "McpSignIn",
     "MemoryStore",
     "Model",
     "NbagentError",
@@ -186,6 +188,7 @@ _LATE = {
     "import_run": "nbagent.core.stored.document",
     "inbox": "nbagent.notebook.inbox",
     "interrupt_tool": "nbagent.core.tools.define",
+    "McpSignIn": "nbagent.mcp_servers.address",
     "mcp": "nbagent.mcp_servers.server",
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",

@@ -6,10 +6,13 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, unquote_plus, urlsplit
+
+from pydantic import SecretStr
 
 from nbagent.core.base.errors import UsageError, suggest
 
@@ -56,11 +59,48 @@ class Command(NamedTuple):
         return f"<Command {self.label}>"
 
 
+@dataclass(frozen=True, kw_only=True)
+class McpSignIn:
+    """How to sign in to an MCP server by OAuth, where it does not go by itself: ``nb.mcp(url, auth=nb.McpSignIn(…))``.
+
+    ``client_id`` and ``client_secret`` are of an application that was registered by hand, for services that
+    let no client register itself; ``redirect_uri`` is then the one it was registered with, by default
+    ``http://127.0.0.1:PORT/callback``. ``client_metadata_url`` is a client's own document (CIMD).
+    ``answer`` is an async function for scripts, where no form is: it gets the link that a person has to
+    open, and gives the address that it led to, or the code. ``folder`` is where the tokens are kept.
+    """
+
+    client_id: str | None = None
+    client_secret: str | SecretStr | None = None
+    redirect_uri: str | None = None
+    client_metadata_url: str | None = None
+    answer: Callable[[str], Awaitable[str]] | None = None
+    folder: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.client_secret is not None and self.client_id is None:
+            raise UsageError("nb.McpSignIn: a client_secret goes with a client_id")
+        url = self.client_metadata_url
+        if url is not None and (urlsplit(url).scheme != "https" or urlsplit(url).path in ("", "/")):
+            raise UsageError("nb.McpSignIn: client_metadata_url is an https URL with a path")
+
+    @property
+    def secret(self) -> str | None:
+        """The client's secret."""
+        given = self.client_secret
+        return given.get_secret_value() if isinstance(given, SecretStr) else given
+
+    def __repr__(self) -> str:
+        return "nb.McpSignIn(…)"
+
+
 class Url(NamedTuple):
     """A server that is reached by streamable HTTP."""
 
     url: str
     headers: dict[str, str]
+    auth: Any = None
+    """A ``McpSignIn``, an ``httpx2.Auth``, or None for neither."""
 
     @property
     def label(self) -> str:
@@ -71,7 +111,8 @@ class Url(NamedTuple):
     def secrets(self) -> list[str]:
         """What no text may tell."""
         found = [word for value in self.headers.values() for word in (value, *value.split())]
-        return [*found, *_in_url(self.url)]
+        secret = self.auth.secret if isinstance(self.auth, McpSignIn) else None
+        return [*found, *([secret] if secret else []), *_in_url(self.url)]
 
     def __repr__(self) -> str:
         return f"<Url {self.label}>"
@@ -123,6 +164,7 @@ def address_of(
     env: Mapping[str, str] | None,
     headers: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
+    auth: Any = None,
 ) -> tuple[Address, str | None]:
     """Where a server is, and its name, where a config gives one.
 
@@ -132,6 +174,7 @@ def address_of(
         env: more of the process's environment.
         headers: more of each request's headers.
         cwd: the process's working directory.
+        auth: how to sign in, as in ``nb.mcp``.
 
     Raises:
         UsageError: it is none of them, or something does not fit the rest.
@@ -148,12 +191,34 @@ def address_of(
     if isinstance(found, Url):
         if env is not None or cwd is not None:
             raise UsageError("env= and cwd= are for a server that is started, and this is a URL")
-        return found._replace(headers={**found.headers, **_texts("headers", headers)}), name
-    if headers is not None:
-        raise UsageError("headers= is for a URL, and this is a command: give env=")
+        merged = {**found.headers, **_texts("headers", headers)}
+        return _with_auth(found._replace(headers=merged), auth), name
+    if headers is not None or auth is not None:
+        what = "auth" if headers is None else "headers"
+        raise UsageError(f"{what}= is for a URL, and this is a command: give env=")
     merged = {**found.env, **_texts("env", env)}
     place = found.cwd if cwd is None else os.fspath(cwd)
     return found._replace(env=merged, cwd=place), name
+
+
+def _with_auth(found: Url, auth: Any) -> Url:
+    """The URL with how to sign in there: by OAuth where nothing is said, and no header already does."""
+    is_signed = any(name.lower() == "authorization" for name in found.headers)
+    if auth is None:
+        return found if is_signed else found._replace(auth=McpSignIn())
+    if auth is False:
+        return found
+    if is_signed:
+        raise UsageError("auth= and a header 'Authorization' say the same thing: give one of them")
+    if isinstance(auth, str | SecretStr):
+        token = auth if isinstance(auth, str) else auth.get_secret_value()
+        return found._replace(headers={**found.headers, "Authorization": f"Bearer {token}"})
+    if isinstance(auth, McpSignIn) or hasattr(auth, "async_auth_flow"):
+        return found._replace(auth=auth)
+    raise UsageError(
+        "auth= is a token, nb.McpSignIn(…), an httpx2.Auth (as those of mcp.client.auth are), or False for none; "
+        f"not a value of type {type(auth).__name__}"
+    )
 
 
 def _address(entry: Any) -> Address:

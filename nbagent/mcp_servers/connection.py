@@ -6,12 +6,12 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -19,15 +19,20 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from nbagent.core.base.errors import McpError
+from nbagent.core.base.errors import HumanInputRequired, McpError, Rejected
 from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, counted, counted_value
+from nbagent.core.run.host import current_host
 
-from .address import Address, Command, cut
+from .address import Address, Command, McpSignIn, cut
 from .exchange import MAX_QUESTIONS, Answer, Asked, Exchange, current
 from .process import MAX_LINE, Said, process
 from .results import MAX_CONTENT
+from .sign_in import SignIn, SignInQuestion
+
+T = TypeVar("T")
 
 logger = logging.getLogger("nbagent")
 for _name in ("mcp", "client"):  # what mcp logs is for who asks for it, and not for a cell
@@ -55,8 +60,14 @@ _OTHER_URL = (
     "is this its URL of streamable HTTP, such as https://mcp.example/mcp? The old transport, whose URLs often end in "
     "/sse, is not spoken"
 )
-_LOGGERS = ("httpx2", "mcp.client.streamable_http", "httpcore2.connection", "httpcore2.http11")
-"""Who logs requests to a URL."""
+_LOGGERS = (
+    "httpx2",
+    "mcp.client.streamable_http",
+    "httpcore2.connection",
+    "httpcore2.http11",
+    "mcp.client.auth.oauth2",
+)
+"""Who logs requests to a URL, or why a sign-in failed."""
 _Answer = types.CallToolResult | types.InputRequiredResult
 _ANSWER: TypeAdapter[Any] = TypeAdapter(_Answer)
 
@@ -69,6 +80,8 @@ class Options(NamedTuple):
     roots: tuple[Path, ...] = ()
     samples: bool = False
     """Whether it may ask a model."""
+    protocol: str | None = None
+    """The version of the protocol to speak; None for the newest that both know."""
 
 
 class Connection:
@@ -96,6 +109,13 @@ class Connection:
         self._exchanges: list[Exchange] = []
         self._client: Client | None = None
         self._loop = asyncio.get_running_loop()
+        self._sign_in = self._made_sign_in()
+        self._waiting = 0
+        """How many wait for what no call is for, and would ask a person to sign in."""
+        self._wanted: tuple[SignInQuestion, asyncio.Future[str]] | None = None
+        """What a person has to do first."""
+        self._put_already: SignInQuestion | None = None
+        self._stirred = asyncio.Event()
         self._leave = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._opened.add_done_callback(_seen)
@@ -111,7 +131,7 @@ class Connection:
         """
         seconds = self._options.connect_timeout
         try:
-            await asyncio.wait_for(asyncio.shield(self._opened), seconds)
+            await self._in_time(asyncio.shield(self._opened), seconds)
         except TimeoutError:
             self.leave()
             self._task.cancel()
@@ -173,20 +193,35 @@ class Connection:
             message_handler=self._heard,
             list_roots_callback=self._roots if self._options.roots else None,
             client_info=types.Implementation(name="nbagent", version=_version()),
+            mode=self._mode,
         )
+
+    @property
+    def _mode(self) -> str:
+        """What the client calls the protocol's version: all older ones begin alike."""
+        wanted = self._options.protocol
+        return "legacy" if wanted in HANDSHAKE_PROTOCOL_VERSIONS else wanted or "auto"
+
+    def _streams(self, read: Any, write: Any) -> tuple[Any, Any]:
+        """What comes is watched, and where an older version is wanted it is offered."""
+        wanted = self._options.protocol
+        watched = _Watched(read, self.leave, self._is_tool, self._cannot_read)
+        return watched, _Offering(write, wanted) if self._mode == "legacy" and wanted else write
 
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[Any, None]:
         address = self._address
         if isinstance(address, Command):
             async with process(address, self._said) as (read, write):
-                yield _Watched(read, self.leave, self._is_tool, self._cannot_read), write
+                yield self._streams(read, write)
             return
         timeout = httpx2.Timeout(30.0, read=None, connect=self._options.connect_timeout)
-        with _cut_from_logs(address.secrets):
+        auth = address.auth if self._sign_in is None else self._sign_in
+        with _cut_from_logs(self._secrets):
             async with (
                 httpx2.AsyncClient(
                     headers={**address.headers, "Accept-Encoding": "identity"},
+                    auth=auth,
                     timeout=timeout,
                     event_hooks={"response": [self._noted]},
                 ) as client,
@@ -194,7 +229,100 @@ class Connection:
                     address.url, http_client=client, max_sse_event_size=MAX_LINE
                 ) as (read, write),
             ):
-                yield _Watched(read, self.leave, self._is_tool, self._cannot_read), write
+                yield self._streams(read, write)
+
+    # --- signing in
+
+    def _made_sign_in(self) -> SignIn | None:
+        address = self._address
+        if isinstance(address, Command) or not isinstance(address.auth, McpSignIn):
+            return None
+        return SignIn(address, address.auth, self.name, self._asked_to_sign_in)
+
+    def _secrets(self) -> list[str]:
+        """What no text may tell."""
+        tokens = [] if self._sign_in is None else self._sign_in.tokens.secrets
+        return [*self._address.secrets, *tokens]
+
+    async def _asked_to_sign_in(self, question: SignInQuestion) -> str:
+        """What a person pastes: asked in the call that needs it, else by who waits for the connection."""
+        exchange = current.get()
+        if exchange is not None:
+            return _pasted(await exchange.ask(question), question)
+        if not self._waiting:
+            raise McpError("nobody waits for it: the next run asks")
+        answer: asyncio.Future[str] = self._loop.create_future()
+        self._wanted = question, answer
+        self._stirred.set()
+        try:
+            return await answer
+        finally:
+            self._wanted = None
+
+    async def _in_time(self, work: Awaitable[T], seconds: float) -> T:
+        """What it gives, in so many seconds; a person's time to sign in is free.
+
+        Raises:
+            TimeoutError: it takes longer.
+        """
+        if self._sign_in is None:
+            return await asyncio.wait_for(work, seconds)
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._stirred.set())
+        self._waiting += 1
+        end = self._loop.time() + seconds
+        try:
+            while not task.done():
+                if self._wanted is not None:
+                    since = self._loop.time()
+                    question, answer = self._wanted
+                    await self._put(question, answer)
+                    end += self._loop.time() - since
+                    continue
+                self._stirred.clear()
+                async with asyncio.timeout(max(0.0, end - self._loop.time())):
+                    await self._stirred.wait()
+            return task.result()
+        finally:
+            self._waiting -= 1
+            task.cancel()
+
+    async def _put(self, question: SignInQuestion, answer: asyncio.Future[str]) -> None:
+        """Ask a person to sign in, once for all who wait; who is second waits for the first."""
+        if question is self._put_already:
+            await asyncio.wait({answer})
+            return
+        self._put_already = question
+        asking = self._loop.create_task(self._ask(question))
+        try:
+            await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                answer.set_result(asking.result())
+        except Exception as error:
+            answer.set_exception(error)
+        finally:
+            if not answer.done():
+                answer.cancel()
+            asking.cancel()
+            await asyncio.wait({asking})
+            await asyncio.sleep(0)  # who has the answer goes on
+
+    async def _ask(self, question: SignInQuestion) -> str:
+        """Ask in the call that is under way, else in a form of its own."""
+        exchange = current.get()
+        if exchange is not None:
+            return _pasted(await exchange.ask(question), question)
+        try:
+            said = await current_host().ask(question.reply, question.message, link=question.link)
+        except Rejected:
+            raise McpError(f"nobody signed in at {question.host}: the form was cancelled") from None
+        except HumanInputRequired as error:
+            raise McpError(
+                f"it wants you to sign in at {question.host}, and {error}: `await server.connect()` in a notebook asks "
+                "for that once, and later runs have the tokens; in a script give nb.mcp(url, auth='TOKEN'), or "
+                "auth=nb.McpSignIn(answer=…)"
+            ) from None
+        return str(said.address.get_secret_value())
 
     async def _noted(self, response: httpx2.Response) -> None:
         """Remember a refusal, and bound what comes."""
@@ -264,7 +392,8 @@ class Connection:
         try:
             for _ in range(MAX_PAGES):
                 params = types.PaginatedRequestParams(cursor=cursor)
-                page = await asyncio.wait_for(client.session.list_tools(params=params), seconds)
+                listing = client.session.list_tools(params=params)
+                page = await self._in_time(listing, seconds)
                 found += page.tools
                 cursor = page.next_cursor
                 if cursor is None or self._listed > MAX_TOOLS:
@@ -382,9 +511,7 @@ class Connection:
         """The error of what has failed here, with what the server said last."""
         last = self._said.last()
         said = f"\nIts last words:\n{last}" if last else ""
-        return McpError(
-            cut(f"the MCP server {self.name}: {why[:MAX_WHY]}{said}", self._address.secrets)
-        )
+        return McpError(cut(f"the MCP server {self.name}: {why[:MAX_WHY]}{said}", self._secrets()))
 
     def _why(self, error: BaseException, what: str = "") -> McpError:
         if isinstance(error, McpError):
@@ -399,6 +526,11 @@ class Connection:
             return ""
         message = error.message if isinstance(error, MCPError) else str(error)
         said = self._told[: MAX_WHY // 2] if self._told and message in _STAND_INS else message
+        if status in (401, 403) and self._sign_in is not None and self._sign_in.failure:
+            return (
+                f"it refuses what it was sent (HTTP {status}), and signing in failed: {self._sign_in.failure}. Credentials "
+                "can be given too, as in nb.mcp(url, headers={'Authorization': 'Bearer …'})"
+            )
         if status in (401, 403):
             return (
                 f"it refuses what it was sent (HTTP {status}): give credentials, as in "
@@ -452,20 +584,21 @@ class Connection:
 class _Cut(logging.Filter):
     """Takes credentials out of what is logged."""
 
-    def __init__(self, secrets: list[str]) -> None:
+    def __init__(self, secrets: Callable[[], list[str]]) -> None:
         super().__init__()
         self._secrets = secrets
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always true; the record's text is without them."""
+        """Always true; the record's text is without them, and without a traceback, whose texts are others'."""
         said = record.getMessage()
-        if (told := cut(said, self._secrets)) != said:
+        record.exc_info = None
+        if (told := cut(said, self._secrets())) != said:
             record.msg, record.args = told, ()
         return True
 
 
 @contextmanager
-def _cut_from_logs(secrets: list[str]) -> Iterator[None]:
+def _cut_from_logs(secrets: Callable[[], list[str]]) -> Iterator[None]:
     """Keep credentials out of what the HTTP client logs of its requests."""
     found, loggers = _Cut(secrets), [logging.getLogger(name) for name in _LOGGERS]
     for each in loggers:
@@ -529,6 +662,31 @@ class _Watched:
         return item
 
     async def __aenter__(self) -> _Watched:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._inner.__aexit__(*error)
+
+
+class _Offering:
+    """A write stream that offers this version of the protocol where the client would offer its newest older one."""
+
+    def __init__(self, inner: Any, version: str) -> None:
+        self._inner = inner
+        self._version = version
+
+    async def send(self, item: Any) -> None:
+        message = getattr(item, "message", None)
+        params = getattr(message, "params", None)
+        if getattr(message, "method", None) == "initialize" and isinstance(params, dict):
+            params["protocolVersion"] = self._version
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> _Offering:
         await self._inner.__aenter__()
         return self
 
@@ -636,6 +794,12 @@ def _in_words(logged: Any) -> str:
         rest = rest["extra"]
     beside = json.dumps(rest, default=str, ensure_ascii=False) if rest else ""
     return " ".join(filter(None, ("" if name is None else logged[name], beside)))
+
+
+def _pasted(said: Answer, question: SignInQuestion) -> str:
+    if not isinstance(said, str):
+        raise McpError(f"nobody signed in at {question.host}")
+    return said
 
 
 def _misfit(error: ValidationError) -> str:

@@ -22,10 +22,13 @@ from nbagent.core.hooks import hooks
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.output import CallOutput
 
+from .sign_in import SignInQuestion
+
 T = TypeVar("T")
-Asked: TypeAlias = types.ElicitRequestParams | types.CreateMessageRequestParams
-"""What a server asks: a person, or the model."""
-Answer: TypeAlias = types.ElicitResult | types.CreateMessageResult | types.ErrorData
+Asked: TypeAlias = types.ElicitRequestParams | types.CreateMessageRequestParams | SignInQuestion
+"""What a server asks: a person, or the model; or wants, before it takes a call."""
+Answer: TypeAlias = types.ElicitResult | types.CreateMessageResult | types.ErrorData | str
+"""What is said to that; a text to who has to sign in."""
 
 MAX_QUESTIONS = 20
 """Questions of one call."""
@@ -177,6 +180,10 @@ class Exchange:
             return types.ElicitResult(action="decline")
         since = self._loop.time()
         try:
+            if isinstance(params, SignInQuestion):
+                asked = {"message": params.message, "link": params.link}
+                said = await self._ctx.ask(asked, reply=params.reply)
+                return str(said.address.get_secret_value())
             if isinstance(params, types.CreateMessageRequestParams):
                 return await self._sampled(params, note)
             name = f"{self._server[:1].upper()}{self._server[1:]}"
@@ -201,6 +208,12 @@ class Exchange:
         Raises:
             McpError: nobody could answer in time, since the body would end where it asks.
         """
+        if not self._ctx.is_live and isinstance(question[0], SignInQuestion):
+            _cancelled(answer)
+            raise McpError(
+                f"{question[0].message}, which a call that does not wait cannot: `await server.connect()` in a notebook "
+                "asks for it"
+            )
         if not self._ctx.is_live:
             _cancelled(answer)
             raise McpError(
@@ -210,7 +223,7 @@ class Exchange:
         await self._ctx.step(ASKS_OUTSIDE, lambda: None)
         asking = self._loop.create_task(self.answer(*question))
         try:
-            await asyncio.wait({asking, task}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asking, task, answer}, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 said = asking.result()
                 if not answer.done():

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import SecretStr
 
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
@@ -27,14 +29,17 @@ from nbagent.core.tools.tool import Tool, ToolOptions
 from nbagent.core.tools.toolbox import ToolSource
 from nbagent.core.tools.values import MAX_OUTPUT
 
-from .address import Command, Given, address_of
+from .address import Command, Given, McpSignIn, address_of
 
 try:
+    import httpx2
     import mcp_types as types
+    from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
     from .connection import Connection, Options
     from .exchange import Exchange, Times
     from .results import told
+    from .tokens import Tokens
     from .tools import tool_of, unsearched
 except ModuleNotFoundError as error:
     raise ImportError(
@@ -65,7 +70,7 @@ class McpServer(ToolSource):
     """
 
     def __init__(self, given: Given, how: dict[str, Any]) -> None:
-        where = {key: how.pop(key) for key in ("server", "env", "headers", "cwd")}
+        where = {key: how.pop(key) for key in ("server", "env", "headers", "cwd", "auth")}
         self._address, config_name = address_of(given, **where)
         self.label: str = how["name"] or config_name or self._address.label
         self.name = f"the MCP server {self.label}"
@@ -80,7 +85,9 @@ class McpServer(ToolSource):
         )
         self._model: Model | str | None = how["sampling"]
         samples = self._model is not None
-        self._options = Options(self.label, how["connect_timeout"], how["roots"], samples)
+        self._options = Options(
+            self.label, how["connect_timeout"], how["roots"], samples, how["protocol"]
+        )
         self._tools: Mapping[str, Tool[..., Any]] | None = None
         self._listed: list[dict[str, Any]] | None = None
         self._connections: dict[asyncio.AbstractEventLoop, Connection] = {}
@@ -110,6 +117,22 @@ class McpServer(ToolSource):
         """
         await self.ready()
         return self
+
+    async def sign_out(self) -> None:
+        """Forget the tokens of this server, here and in their file, and close its connections; the next run signs in anew.
+
+        The service is not told: what it has granted is revoked there.
+
+        Raises:
+            UsageError: it is no server that signs in by OAuth.
+        """
+        address = self._address
+        if isinstance(address, Command) or not isinstance(address.auth, McpSignIn):
+            raise UsageError(
+                f"{self.name} has no sign-in: only a URL has, without auth= or with nb.McpSignIn(…)"
+            )
+        Tokens(address.url, address.auth).path.unlink(missing_ok=True)
+        await self.aclose()
 
     @awaited("server.aclose")
     async def aclose(self) -> None:
@@ -292,6 +315,8 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     headers: Mapping[str, str] | None = None,
+    auth: str | SecretStr | McpSignIn | httpx2.Auth | Literal[False] | None = None,
+    protocol: str | None = None,
     approval: Approval = True,
     editable: bool = False,
     prefix: str = "",
@@ -318,6 +343,10 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         env: more of the process's environment, which has ``PATH``, ``HOME`` and their like alone.
         cwd: the process's working directory.
         headers: of each request to a URL.
+        auth: a token for a URL; ``nb.McpSignIn(…)``, which says how to sign in by OAuth; an ``httpx2.Auth``, as those of
+            ``mcp.client.auth``; or False to never sign in. By default a person is asked to, where the server wants it.
+        protocol: the protocol's version to speak: "2026-07-28", or an older one for a server that asks in the middle of
+            a call, which a server of several versions may answer with another older one. By default the newest it knows.
         approval: whether a person is asked before a tool runs, as in ``nb.tool``; here by default, since
             nobody here wrote these tools. A condition's second argument has ``annotations``.
         editable: whether the form of that question may change the input.
@@ -345,6 +374,9 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     for what, seconds in times.items():
         if not seconds > 0:
             raise UsageError(f"{what} is a number of seconds above 0, not {seconds!r:.80}")
+    if protocol is not None and protocol not in KNOWN_PROTOCOL_VERSIONS:
+        known = ", ".join(map(repr, KNOWN_PROTOCOL_VERSIONS))
+        raise UsageError(f"protocol= is a version of MCP, one of {known}; not {protocol!r:.80}")
     return McpServer(
         given,
         {
@@ -353,6 +385,8 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
             "env": env,
             "cwd": cwd,
             "headers": headers,
+            "auth": auth,
+            "protocol": protocol,
             "approval": approval,
             "editable": editable,
             "prefix": prefix,

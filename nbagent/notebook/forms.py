@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any, Final, TypeVar, overload
 
 from IPython.display import display
@@ -18,6 +19,7 @@ from .cards.display import Live
 from .cards.form_card import FormCard, answer_record, bundle, question_of
 from .render.reveal import reveal
 from .texts import TEXTS
+from .view.metadata import link_fact
 from .view.questions import Question
 
 T = TypeVar("T")
@@ -106,13 +108,31 @@ async def _show_and_wait(
     question = question_of(shown, title=heading, submit_label=submit_label)
     if not kernel.attended():
         return _unattended(target, question, unattended)
+    return await _shown(question)
+
+
+async def ask_outside(target: Any, message: str, *, link: str) -> Any:
+    """What a person answers to what no call asks, beside a page that is to be opened first.
+
+    Raises:
+        Rejected: the person pressed Cancel.
+        HumanInputRequired: a tool's body asks, whose output is not the cell's.
+    """
+    if live_call() is not None:
+        raise HumanInputRequired("a tool's body can show no form")
+    question = question_of(Form(target), title=reveal(message))
+    return await _shown(replace(question, facts=[link_fact(link)]), TEXTS["form_elsewhere"])
+
+
+async def _shown(question: Question, unanswered: str = TEXTS["unanswered"]) -> Any:
+    """Show the form and wait; where it is not answered, it says so in these words."""
     card = FormCard(question)
     live = Live(card, lambda _live: card.bundle())
     live.show()
     try:
         return await kernel.wait(card.future, on_kernel_interrupt=None)
     finally:
-        card.withdraw()  # does nothing once it is answered
+        card.withdraw(unanswered)  # does nothing once it is answered
         live.settle()
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from nbagent.core.base.errors import RunError
+from nbagent.core.base.errors import HumanInputRequired, RunError
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
@@ -170,6 +170,19 @@ class NotebookHost:
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
         return capture.present(value)
+
+    async def ask(self, reply: Any, message: str, *, link: str) -> Any:
+        """Ask in a form below what the cell shows.
+
+        Raises:
+            Rejected: the person cancels it.
+            HumanInputRequired: nobody is there, or the code runs where no form can be: in a tool, off the kernel's loop.
+        """
+        if not kernel.attended() or running_loop() is not kernel.kernel_loop():
+            raise HumanInputRequired("no form can be shown by a run that is not the notebook's own")
+        from .forms import ask_outside  # noqa: PLC0415 - ipywidgets and anywidget load here
+
+        return await ask_outside(reply, message, link=link)
 
     def _stop(self, run: Run) -> Future[None]:
         shown = self._displays.get(run.id)

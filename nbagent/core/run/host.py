@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
+from nbagent.core.base.errors import HumanInputRequired
 from nbagent.core.hooks import hooks
 
 
@@ -54,6 +55,19 @@ class Host(Protocol):
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
+
+    async def ask(self, reply: Any, message: str, *, link: str) -> Any:
+        """What a person answers outside of any call, in a form where the code that runs now puts its output.
+
+        Args:
+            reply: the type of the answer.
+            message: the question.
+            link: a page that the person is asked to open.
+
+        Raises:
+            Rejected: the person cancels it.
+            HumanInputRequired: nobody can be asked here.
+        """
 
 
 class Place(NamedTuple):
@@ -117,6 +131,10 @@ class ScriptHost:
     def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host
         """Nothing is richer than text here."""
         return None
+
+    async def ask(self, reply: Any, message: str, *, link: str) -> Any:  # noqa: ARG002 - Host
+        """Nobody is there."""
+        raise HumanInputRequired("nobody is there who can")
 
 
 _script = ScriptHost()

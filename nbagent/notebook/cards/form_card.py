@@ -106,9 +106,9 @@ class FormCard(Card):
         """The card as it stands, as HTML and text that need no kernel."""
         return bundle(self.question.title, self._item, self._status)
 
-    def withdraw(self) -> None:
+    def withdraw(self, why: str = TEXTS["unanswered"]) -> None:
         """Nobody waits for the answer any more."""
-        self._end(self._line(TEXTS["unanswered"]), "cancelled")
+        self._end(self._line(why), "cancelled")
         self._tell()
 
     # --- what every card has

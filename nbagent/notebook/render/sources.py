@@ -38,6 +38,11 @@ def cited(citations: Sequence[Source]) -> str:
     )
 
 
+def page(url: str) -> str:
+    """One page that a person is asked to open, in sanitized HTML."""
+    return sanitize.clean(_link({"url": url, "title": TEXTS["open_page"]}))
+
+
 def _link(source: Source) -> str:
     """A link, and behind it the host that it leads to, which its words may lie about."""
     url, title = source.get("url") or "", source.get("title") or ""

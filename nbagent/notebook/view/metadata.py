@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from nbagent.core.base.addresses import host_of
 from nbagent.core.base.events import Interrupted
 from nbagent.core.base.interrupts import PendingInterrupt
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import facts, sources
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Fact
 
 Waiting: TypeAlias = PendingInterrupt | Interrupted
@@ -69,7 +71,15 @@ class Metadata:
         title = self.title
         skip = {*used, *(n for n in ("message", "question") if self.values.get(n) == title)}
         rest = {k: v for k, v in self.values.items() if k not in skip and v is not None}
-        return facts.facts_of(rest, prose=True, approved=self.approves)
+        link = rest.get("link")
+        is_page = isinstance(link, str) and host_of(link) is not None
+        pages = [link_fact(rest.pop("link"))] if is_page else []
+        return [*pages, *facts.facts_of(rest, prose=True, approved=self.approves)]
+
+
+def link_fact(link: str) -> Fact:
+    """A page that the person may open, as a link which names its host."""
+    return Fact(label=TEXTS["link"], value=facts.shown(link), code=False, html=sources.page(link))
 
 
 def _is_among(value: Any, seen: Sequence[Any]) -> bool:

@@ -1,0 +1,330 @@
+"""Signing in to a server by OAuth: the library's provider, a question to a person, and how its answer comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
+from pydantic import (
+    AfterValidator,
+    AnyUrl,
+    BaseModel,
+    Field,
+    SecretStr,
+    ValidationError,
+    create_model,
+)
+
+from nbagent.core.base.addresses import host_of
+from nbagent.core.base.controls import escaped
+from nbagent.core.base.errors import NbagentError
+
+from .address import McpSignIn, Url
+from .tokens import Tokens, has_expired
+
+MAX_LINK = 2_000
+"""Characters of a link that a person is asked to open."""
+MAX_ANSWER = 8_000
+"""Characters of what is pasted."""
+MAX_REQUEST = 16_000
+"""Bytes of a request to the address that a browser is sent back to."""
+PATIENCE = 5.0
+"""Seconds that such a request has."""
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
+_DONE = (
+    "<!doctype html><meta charset=utf-8><title>Signed in</title>"
+    "<p>You can close this page and go back to the notebook."
+)
+_WRONG = "<!doctype html><meta charset=utf-8><title>Not taken</title><p>This is no answer to an open sign-in."
+
+
+class Pasted(BaseModel):
+    """What a person pastes."""
+
+    address: SecretStr
+
+
+class SignInQuestion(NamedTuple):
+    """What a person is asked: to open a page, and to say where it led."""
+
+    server: str
+    link: str
+    host: str
+    """Of the page."""
+    state: str
+    redirect_uri: str
+
+    @property
+    def message(self) -> str:
+        """The question."""
+        return f"{self.server[:1].upper()}{self.server[1:]} wants you to sign in at {self.host}"
+
+    @property
+    def reply(self) -> type[Pasted]:
+        """The form of its answer, which takes no answer to another question."""
+
+        def checked(given: SecretStr) -> SecretStr:
+            self.read(given.get_secret_value())
+            return given
+
+        help_ = (
+            "Open the link and sign in. Where your browser runs on the kernel's machine this form then closes by itself. "
+            f"Elsewhere the browser ends at an address that does not load, {self.redirect_uri}?code=…: copy it from "
+            "the address bar to here"
+        )
+        field = Field(title="The address you were led to, or the code", description=help_)
+        kind: Any = Annotated[SecretStr, AfterValidator(checked)]
+        return create_model("SignIn", __base__=Pasted, address=(kind, field))
+
+    def read(self, text: str) -> AuthorizationCodeResult | str:
+        """What an answer says: the code, or why the page refused.
+
+        Raises:
+            ValueError: it is neither, or answers another question.
+        """
+        text = text.strip()
+        if not text or len(text) > MAX_ANSWER:
+            raise ValueError(
+                "paste the address that the page led you to, or the code that it shows"
+            )
+        if "=" not in text and "://" not in text:
+            if len(text.split()) > 1:
+                raise ValueError("this is neither a code nor an address")
+            return AuthorizationCodeResult(code=text, state=self.state)
+        pairs = parse_qsl(urlsplit(text).query or text.rpartition("?")[2])
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise ValueError("this address has a part of it twice: open the link again")
+        said = dict(pairs)
+        if not hmac.compare_digest(said.get("state", "").encode(), self.state.encode()):
+            raise ValueError(
+                "this address belongs to another sign-in: open the link above, and paste what it leads to"
+            )
+        if error := said.get("error"):
+            why = said.get("error_description", "")
+            return escaped(": ".join(filter(None, (error, why)))[:300])
+        if not said.get("code"):
+            raise ValueError(
+                "this address has no code in it: sign in first, and paste the address you end at"
+            )
+        return AuthorizationCodeResult(code=said["code"], state=said["state"], iss=said.get("iss"))
+
+
+Ask = Callable[[SignInQuestion], Awaitable[str]]
+"""Asks a person; what was pasted."""
+
+
+class SignIn(OAuthClientProvider):
+    """The library's provider for one connection. It asks only where a server refuses what it was sent.
+
+    Args:
+        address: of the server.
+        given: what a person said of signing in there.
+        name: what the server is called.
+        ask: asks a person.
+    """
+
+    def __init__(self, address: Url, given: McpSignIn, name: str, ask: Ask) -> None:
+        self.tokens = Tokens(address.url, given)
+        self.failure = ""
+        """Why nobody is signed in, where that was tried."""
+        self._name, self._given, self._ask = name, given, ask
+        self._question: SignInQuestion | None = None
+        self._is_here = _is_loopback(urlsplit(address.url).hostname or "")
+        """Whether the server is on this machine, as its authorization server then may be."""
+        kept = self.tokens.kept
+        redirect = (
+            given.redirect_uri or kept.redirect_uri or f"http://127.0.0.1:{_free_port()}/callback"
+        )
+        kept.redirect_uri = redirect
+        super().__init__(
+            address.url,
+            OAuthClientMetadata(redirect_uris=[AnyUrl(redirect)], client_name="nbagent"),
+            self.tokens,
+            self._remember,
+            self._answered,
+            given.client_metadata_url,
+        )
+        self.tokens.context = self.context
+        self.tokens.load()
+
+    # --- around the library's flow
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send it with the token there is; where that is refused, renew it or ask a person, and send it again."""
+        context = self.context
+        if context.is_token_valid() or not context.can_refresh_token():
+            self._sign(request)
+            response = yield request
+            if not _is_refused(response):
+                return
+            if response.status_code == 401 and self.tokens.read():  # another process was faster
+                self.tokens.load()
+            elif response.status_code == 401 and _used(request) == self._token():
+                has_expired(context)
+        flow = super().async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                if outgoing is not request:
+                    self._check(outgoing.url)
+                outgoing = await flow.asend((yield outgoing))
+        except StopAsyncIteration:
+            self.failure = ""
+            return
+        except (OAuthFlowError, NbagentError, ValidationError, ValueError, OSError) as error:
+            self.failure = escaped(str(error))[:500]
+        finally:
+            await flow.aclose()
+        request.headers.pop("Authorization", None)
+        yield request  # refused once more, for the transport to tell
+
+    def _token(self) -> str | None:
+        tokens = self.context.current_tokens
+        return None if tokens is None else tokens.access_token
+
+    def _sign(self, request: httpx2.Request) -> None:
+        if self.context.is_token_valid():
+            request.headers["Authorization"] = f"Bearer {self._token()}"
+
+    def _check(self, url: httpx2.URL) -> None:
+        """Let no credential, and no request that a server wants made, go where it could be read or do harm."""
+        is_safe = url.scheme == "https" or (self._is_here and _is_loopback(url.host))
+        if url.scheme not in ("http", "https") or not is_safe or url.userinfo:
+            raise OAuthFlowError(
+                f"its sign-in leads to {url.scheme}://{escaped(url.host)[:200]}, and only https is followed "
+                "(http where server and sign-in are on this machine)"
+            )
+
+    # --- what the library calls when a person is needed
+
+    async def _remember(self, link: str) -> None:
+        parts = urlsplit(link)
+        host = host_of(link)
+        is_safe = parts.scheme == "https" or _is_loopback(parts.hostname or "")
+        if host is None or not is_safe or "@" in parts.netloc or len(link) > MAX_LINK:
+            raise OAuthFlowError(
+                "the page that it wants opened to sign in is none of https (http on this machine alone), or its address is "
+                f"too long or may be misread: {escaped(link[:100])}"
+            )
+        states = [value for name, value in parse_qsl(parts.query) if name == "state"]
+        redirect = self.tokens.kept.redirect_uri
+        self._question = SignInQuestion(self._name, link, host, states[-1], redirect)
+        self._choose_method()
+
+    async def _answered(self) -> AuthorizationCodeResult:
+        question = self._question
+        assert question is not None
+        said = question.read(await self._first_answer(question))
+        if isinstance(said, str):
+            raise OAuthFlowError(f"{question.host} refused the sign-in: {said}")
+        return said
+
+    async def _first_answer(self, question: SignInQuestion) -> str:
+        """What is pasted, or what the browser brings back by itself; whatever comes first."""
+        if self._given.answer is not None:
+            return await self._given.answer(question.link)
+        async with _listening(question) as brought:
+            asked = asyncio.ensure_future(self._ask(question))
+            try:
+                await asyncio.wait({asked, brought}, return_when=asyncio.FIRST_COMPLETED)
+                return asked.result() if asked.done() else brought.result()
+            finally:
+                asked.cancel()
+                await asyncio.wait({asked})
+                if not asked.cancelled():
+                    asked.exception()
+
+    def _choose_method(self) -> None:
+        """Prove a given secret as the authorization server takes it."""
+        known, client = self.context.oauth_metadata, self.context.client_info
+        offered = known.token_endpoint_auth_methods_supported if known else None
+        if self._given.secret and client and offered and "client_secret_basic" not in offered:
+            client.token_endpoint_auth_method = "client_secret_post"
+
+
+@asynccontextmanager
+async def _listening(question: SignInQuestion) -> AsyncGenerator[asyncio.Future[str], None]:
+    """What a browser on this machine brings back; nothing where the address is another machine's, or in use."""
+    brought: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    parts = urlsplit(question.redirect_uri)
+    server = None
+    if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
+
+        async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(
+                OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
+            ):
+                async with asyncio.timeout(PATIENCE):
+                    await _hear(question, brought, reader, writer)
+            writer.close()
+
+        with suppress(OSError):
+            port = parts.port or 80
+            server = await asyncio.start_server(heard, "127.0.0.1", port, limit=MAX_REQUEST)
+    try:
+        yield brought
+    finally:
+        if server is not None:
+            server.close()
+        brought.cancel()
+
+
+async def _hear(
+    question: SignInQuestion,
+    brought: asyncio.Future[str],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    """One request to the address that the browser is sent back to."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    method, _, rest = head.partition(" ")
+    target = rest.split(" ", 1)[0]
+    is_answer = method == "GET" and urlsplit(target).path == urlsplit(question.redirect_uri).path
+    if is_answer:
+        try:
+            question.read(f"{question.redirect_uri}?{urlsplit(target).query}")
+        except ValueError:
+            is_answer = False
+    page = (_DONE if is_answer else _WRONG).encode()
+    status = "200 OK" if is_answer else "400 Bad Request"
+    writer.write(
+        f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(page)}\r\n"
+        "Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n"
+        "Connection: close\r\n\r\n".encode()
+        + page
+    )
+    await writer.drain()
+    if is_answer and not brought.done():
+        brought.set_result(f"{question.redirect_uri}?{urlsplit(target).query}")
+
+
+def _is_refused(response: httpx2.Response) -> bool:
+    """Whether signing in, or for more, may help."""
+    wants = response.headers.get("WWW-Authenticate", "")
+    return response.status_code == 401 or (
+        response.status_code == 403 and "insufficient_scope" in wants
+    )
+
+
+def _used(request: httpx2.Request) -> str | None:
+    return request.headers.get("Authorization", "").removeprefix("Bearer ") or None
+
+
+def _is_loopback(host: str) -> bool:
+    return host in _LOOPBACK
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

@@ -1,0 +1,166 @@
+"""The tokens of a server that a person has signed in to: in one private file, for later processes too."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mcp.client.auth import TokenStorage
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import BaseModel, ValidationError
+
+from nbagent.core.base.foreign import read_by
+from nbagent.core.base.private import write_private
+
+from .address import McpSignIn
+
+EXPIRED = 1.0
+"""A time of expiry that has passed: the library takes 0 for none."""
+
+
+class Kept(BaseModel):
+    """What the file has."""
+
+    tokens: OAuthToken | None = None
+    expires_at: float | None = None
+    client: OAuthClientInformationFull | None = None
+    server: OAuthMetadata | None = None
+    """The authorization server, so that a later process refreshes without asking where that is."""
+    resource: ProtectedResourceMetadata | None = None
+    redirect_uri: str = ""
+
+
+class Tokens(TokenStorage):
+    """The file of one server, as the library's provider wants it.
+
+    Args:
+        url: of the MCP server.
+        given: what a person said of signing in there.
+    """
+
+    def __init__(self, url: str, given: McpSignIn) -> None:
+        self._given = given
+        who = "\0".join((url, given.client_id or "", given.client_metadata_url or ""))
+        digest = hashlib.sha256(who.encode()).hexdigest()[:16]
+        host = re.sub(r"[^\w.-]", "_", urlsplit(url).hostname or "")[:80]
+        folder = data_folder() / "mcp" if given.folder is None else Path(given.folder).expanduser()
+        self.path = folder / f"{host}-{digest}.json"
+        self._seen: tuple[int, int] | None = None
+        """The file's time and size when it was read or written last."""
+        self.kept = Kept()
+        self.context: OAuthContext | None = None
+        """The provider's, which lets itself be told more than the library asks for."""
+        self.read()
+
+    def read(self) -> bool:
+        """Read the file where another process has changed it; whether it has."""
+        now = self._stamp()
+        if now == self._seen:
+            return False
+        self._seen = now
+        self.kept = Kept()
+        with suppress(FileNotFoundError, ValidationError):  # a person signs in anew
+            self.kept = read_by(Kept.model_validate_json, self.path.read_bytes())
+        return True
+
+    def load(self) -> None:
+        """Give the provider what is kept, as far as it knows no better."""
+        context, kept = self.context, self.kept
+        assert context is not None
+        context.current_tokens = kept.tokens
+        context.token_expiry_time = kept.expires_at
+        context.client_info = self._client()
+        context.oauth_metadata = context.oauth_metadata or kept.server
+        context.protected_resource_metadata = context.protected_resource_metadata or kept.resource
+
+    def forget(self) -> None:
+        """Have none, here and in the file."""
+        self.path.unlink(missing_ok=True)
+        self.read()
+        self.load()
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no text may tell."""
+        tokens, client = self.kept.tokens, self.kept.client
+        found = [tokens.access_token, tokens.refresh_token] if tokens else []
+        found += [client.client_secret] if client else []
+        return [one for one in (*found, self._given.secret) if one]
+
+    # --- as the library has it
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The tokens; the provider is told when they expire, and where they are renewed."""
+        self.load()
+        return self.kept.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep them."""
+        context = self.context
+        assert context is not None
+        self.kept.tokens, self.kept.expires_at = tokens, context.token_expiry_time
+        self.kept.server, self.kept.resource = (
+            context.oauth_metadata,
+            context.protected_resource_metadata,
+        )
+        self._write()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """What this client is called there: as it was given, or registered earlier."""
+        return self._client()
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep it, with the address that it was registered for."""
+        self.kept.client = client_info
+        self._write()
+
+    def _client(self) -> OAuthClientInformationFull | None:
+        given = self._given
+        if given.client_id is None:
+            return self.kept.client
+        method = "client_secret_basic" if given.secret else "none"
+        return OAuthClientInformationFull(
+            client_id=given.client_id,
+            client_secret=given.secret,
+            token_endpoint_auth_method=method,
+        )
+
+    def _write(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_private(self.path, self.kept.model_dump_json(exclude_none=True))
+        self._seen = self._stamp()
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+
+def data_folder() -> Path:
+    """Where programs keep what is the person's own: ``NBAGENT_DATA``, else as the system has it."""
+    if chosen := os.environ.get("NBAGENT_DATA"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "nbagent"
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Application Support/nbagent"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "nbagent"
+
+
+def has_expired(context: OAuthContext) -> None:
+    """Have the provider renew its token with the next request, or sign in where it cannot."""
+    context.token_expiry_time = min(EXPIRED, time.time())

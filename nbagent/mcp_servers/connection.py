@@ -68,6 +68,8 @@ _LOGGERS = (
     "mcp.client.auth.oauth2",
 )
 """Who logs requests to a URL, or why a sign-in failed."""
+_NO_WAY_BACK = "no back-channel"
+"""What servers on ``mcp`` say where a tool asks in the middle of a call, and the protocol's version has no such thing."""
 _Answer = types.CallToolResult | types.InputRequiredResult
 _ANSWER: TypeAdapter[Any] = TypeAdapter(_Answer)
 
@@ -249,6 +251,10 @@ class Connection:
         exchange = current.get()
         if exchange is not None:
             return _pasted(await exchange.ask(question), question)
+        if self._sign_in is not None and self._sign_in.failure and not self._opened.done():
+            raise McpError(
+                self._sign_in.failure
+            )  # it opens in several ways, and a person is asked once
         if not self._waiting:
             raise McpError("nobody waits for it: the next run asks")
         answer: asyncio.Future[str] = self._loop.create_future()
@@ -538,7 +544,9 @@ class Connection:
             )
         if status in (404, 405, 406, 415) and not self._opened.done():
             return f"there is no such server at this URL (HTTP {status}: {said}): {_OTHER_URL}"
-        is_other = isinstance(error, MCPError) and error.code == types.URL_ELICITATION_REQUIRED
+        is_other = isinstance(error, MCPError) and (
+            error.code == types.URL_ELICITATION_REQUIRED or _NO_WAY_BACK in message
+        )
         if is_other or message in (_CLOSED, _OVER):
             return ""
         return f"it was reached and refuses (HTTP {status}): {said}"
@@ -554,6 +562,11 @@ class Connection:
             self.leave()
             return (
                 f"it is gone ({error.message}); the next call starts anew, this one is not repeated"
+            )
+        if _NO_WAY_BACK in error.message:
+            return (
+                "it asks in the middle of a call (ctx.elicit), which only older versions of the protocol have: connect as "
+                f"nb.mcp(…, protocol='{HANDSHAKE_PROTOCOL_VERSIONS[-1]}') ({error.message})"
             )
         if error.code == types.URL_ELICITATION_REQUIRED:
             return f"a person has to open a page first: {_pages(error)}"

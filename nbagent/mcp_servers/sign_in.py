@@ -17,6 +17,7 @@ from pydantic import (
     AfterValidator,
     AnyUrl,
     BaseModel,
+    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -49,6 +50,7 @@ _WRONG = "<!doctype html><meta charset=utf-8><title>Not taken</title><p>This is 
 class Pasted(BaseModel):
     """What a person pastes."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)
     address: SecretStr
 
 

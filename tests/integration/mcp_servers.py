@@ -81,6 +81,19 @@ def by_http(notes: Path, port: int) -> Iterator[str]:
             process.kill()
 
 
+@contextmanager
+def signed_in_by(notes: Path, seconds: int = 3600) -> Iterator[str]:
+    """Our server on ``mcp`` that wants a sign-in by OAuth; its URL."""
+    port = free_port()
+    command = [sys.executable, str(HERE / "mcp_sign_in_server.py"), str(notes), str(port)]
+    with subprocess.Popen([*command, str(seconds)], cwd=notes.parent) as process:
+        try:
+            _wait_for(port)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+
+
 def _wait_for(port: int) -> None:
     for _ in range(3_000):
         with socket.socket() as one:

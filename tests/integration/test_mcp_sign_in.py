@@ -1,0 +1,400 @@
+"""Signing in to MCP servers by OAuth: a real authorization server, and what a person pastes; what is kept and told."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import ValidationError
+
+import nbagent as nb
+from nbagent.core.base.errors import McpError, UsageError
+from nbagent.core.run.host import ScriptHost
+from nbagent.mcp_servers.sign_in import SignIn, SignInQuestion
+from tests.integration.mcp_servers import honest, liar, signed_in_by
+from tests.until import until
+
+call = nb.ScriptedModel.call
+LINK = "https://as.example/authorize?state=st-1&client_id=c"
+BACK = "http://127.0.0.1:9/callback"
+QUESTION = SignInQuestion("the MCP server shop", LINK, "as.example", "st-1", BACK)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """The file in which the server says what it does."""
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the tokens go."""
+    return tmp_path / "kept"
+
+
+@pytest.fixture
+def url(notes: Path) -> Iterator[str]:
+    """A server that wants a sign-in."""
+    with signed_in_by(notes) as found:
+        yield found
+
+
+async def led_to(link: str) -> str:
+    """What a person does in the browser: they say yes, and copy the address at which they end."""
+    async with httpx2.AsyncClient() as client:
+        consent = await client.get(link)
+        page = await client.get(consent.headers["location"])
+        assert "Let nbagent in?" in page.text
+        number = consent.headers["location"].rpartition("=")[2]
+        allowed = await client.get(f"{link.partition('/authorize')[0]}/allow?number={number}")
+        return str(allowed.headers["location"])
+
+
+def _server(url: str, folder: Path, **options: Any) -> Any:
+    options = {"auth": nb.McpSignIn(answer=led_to, folder=folder), "approval": False} | options
+    return nb.mcp(url, name="guarded", **options)
+
+
+def _told(notes: Path) -> list[str]:
+    return notes.read_text().splitlines()
+
+
+def _run(server: Any, *steps: Any) -> nb.Run:
+    agent = nb.Agent(
+        nb.ScriptedModel([*(steps or [call("look", what="up")]), "done"]), tools=[server]
+    )
+    return agent.run("Go")
+
+
+def _secrets(folder: Path) -> list[str]:
+    (file,) = folder.iterdir()
+    tokens = json.loads(file.read_text())["tokens"]
+    return [tokens["access_token"], tokens["refresh_token"]]
+
+
+async def test_c376_a_sign_in_is_kept_in_a_private_file_for_later_servers_and_processes(
+    url, notes, folder
+):
+    """Asked once; another server object, as another process has it, needs nobody."""
+    async with _server(url, folder) as server:
+        await _run(server)
+    (file,) = folder.iterdir()
+    if os.name == "posix":
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    async with nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False) as later:
+        await _run(later)
+    assert _told(notes) == ["started", "registered", "signed in", "look up", "look up"]
+
+
+async def test_c377_a_script_is_told_what_to_do(url, folder):
+    """Nobody is there: no hang, and the error has the ways that there are."""
+    server = nb.mcp(url, auth=nb.McpSignIn(folder=folder))
+    with pytest.raises(McpError) as told:
+        await server.connect()
+    for what in ("HTTP 401", "sign in at 127.0.0.1", "await server.connect()", "auth='TOKEN'"):
+        assert what in str(told.value)
+    assert not [*folder.glob("*")] or "tokens" not in next(folder.iterdir()).read_text()
+    with pytest.raises(McpError, match="sign in at"):
+        await _run(server)
+
+
+async def test_c378_in_a_call_the_question_is_on_the_run_and_is_withdrawn_where_the_browser_answers(
+    url, notes, folder
+):
+    """The grant is taken back while a run goes on: the call waits, a person signs in anew, the call is sent."""
+    server = _server(url, folder)
+    await server.connect()
+    server._address = server._address._replace(
+        auth=nb.McpSignIn(folder=folder)
+    )  # a person is asked
+    await server.aclose()
+    await server.connect()
+    for how in ("paste", "browser"):
+        await _get(url, "revoke")
+        run = _run(server)
+        await run.settled()
+        (asked,) = run.interrupts
+        assert asked.metadata["message"] == "Guarded wants you to sign in at 127.0.0.1"
+        link = asked.metadata["link"]
+        with pytest.raises(nb.errors.InvalidAnswer, match="another sign-in"):
+            run.respond(asked, {"address": f"{BACK}?code=x&state=y"})
+        address = await led_to(link)
+        if how == "paste":
+            run.respond(asked, {"address": address})
+        else:
+            async with httpx2.AsyncClient() as browser:
+                wrong = await browser.get(address.replace("state=", "state=x"))
+                page = await browser.get(address)
+            assert wrong.status_code == 400
+            assert "go back to the notebook" in page.text
+        await until(lambda: run.status == "completed")  # noqa: B023 - it is waited for here
+        assert run.interrupts == []
+        assert run.calls["look"][0].output == "saw up"
+        journal = repr(run.messages) + json.dumps(nb.export_run(run.id))
+        for secret in (*_secrets(folder), address.partition("code=")[2].partition("&")[0]):
+            assert secret not in journal
+    assert _told(notes).count("signed in") == 3
+    await server.aclose()
+
+
+async def test_c379_an_expired_token_is_renewed_without_a_person(notes, folder):
+    """Where it says when it expires, and where a server has forgotten it; also in a later process."""
+    with signed_in_by(notes, seconds=2) as url:
+        async with _server(url, folder):
+            pass
+        lonely = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False)
+        await until(lambda: _expired(folder))
+        async with lonely:
+            await _run(lonely)
+            await _get(url, "expire")
+            await _run(lonely)
+    assert _told(notes).count("signed in") == 1
+    assert _told(notes).count("renewed") >= 2
+
+
+async def test_c379_two_processes_do_not_take_each_others_renewal(url, notes, folder):
+    """A refresh token counts once: who comes second finds the first one's in the file."""
+    first = _server(url, folder)
+    second = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False)
+    async with first, second:
+        await _get(url, "expire")
+        await _run(first)
+        await _run(second)
+        await _run(first)
+    assert _told(notes).count("signed in") == 1
+    assert _told(notes).count("renewed") == 1
+
+
+async def test_c380_no_token_stands_in_logs_errors_and_reprs(url, folder, caplog):
+    """At the most talkative level of all loggers."""
+    caplog.set_level(logging.DEBUG)
+    server = _server(url, folder)
+    await server.connect()
+    run = _run(server)
+    await run
+    await _get(url, "expire")
+    await _run(server)
+    told = f"{server!r} {server._address!r} {server._options!r} {vars(server)!r}"
+    with pytest.raises(McpError) as refused:
+        await nb.mcp(url, auth="static-token-1234").connect()
+    for secret in (*_secrets(folder), "static-token-1234"):
+        assert secret not in caplog.text + told + str(refused.value)
+    await server.aclose()
+
+
+async def test_c380_signing_out_forgets_the_tokens(url, notes, folder):
+    """The file is gone, and a person is asked anew."""
+    server = _server(url, folder)
+    await server.connect()
+    await server.sign_out()
+    assert [*folder.iterdir()] == []
+    await server.connect()
+    await server.aclose()
+    assert _told(notes).count("signed in") == 2
+
+
+class Person(ScriptHost):
+    """Somebody who is there, and what they say to each form."""
+
+    def __init__(self, *says: Any) -> None:
+        self.says = [*says]
+        self.asked: list[tuple[str, str]] = []
+
+    async def ask(self, reply: Any, message: str, *, link: str) -> Any:
+        self.asked.append((message, link))
+        said = self.says.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return reply(address=await led_to(link))
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> Person:
+    """Who answers what is asked before any call."""
+    found = Person(nb.Rejected("no"), "yes")
+    monkeypatch.setattr("nbagent.mcp_servers.connection.current_host", lambda: found)
+    return found
+
+
+async def test_c376_a_run_that_begins_asks_before_its_first_turn_and_only_once_for_all(
+    url, notes, folder, person
+):
+    """Without any configuration; a form that is cancelled fails the run and says so, and the next run asks again."""
+    server = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False, connect_timeout=5)
+    with pytest.raises(McpError, match="the form was cancelled"):
+        await _run(server)
+    first, second = _run(server), _run(server)
+    await first
+    await second
+    assert len(person.asked) == 2
+    assert person.asked[1][0].endswith("wants you to sign in at 127.0.0.1")
+    assert _told(notes).count("signed in") == 1
+    await server.aclose()
+
+
+async def _get(url: str, what: str) -> None:
+    async with httpx2.AsyncClient() as client:
+        await client.get(url.replace("/mcp", f"/{what}"))
+
+
+def _expired(folder: Path) -> bool:
+    import time  # noqa: PLC0415
+
+    (file,) = folder.iterdir()
+    return bool(json.loads(file.read_text())["expires_at"] < time.time())
+
+
+# --- what is pasted
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "paste the address"),
+        ("two words", "neither"),
+        (f"{BACK}?code=abc", "another sign-in"),
+        (f"{BACK}?code=abc&state=st-2", "another sign-in"),
+        (f"{BACK}?state=st-1", "no code"),
+        (f"{BACK}?code=a&code=b&state=st-1", "twice"),
+        (f"{BACK}?code={'a' * 9000}&state=st-1", "paste the address"),
+    ],
+)
+def test_c381_what_answers_another_question_is_refused_at_its_field(text, why):
+    """Nothing of it is sent, and the secret is in no error."""
+    with pytest.raises(ValidationError, match=why) as refused:
+        QUESTION.reply(address=text)
+    assert "abc" not in str(refused.value)
+
+
+def test_c381_a_code_or_the_whole_address_answers():
+    """The issuer comes along, for the library to check."""
+    alone = QUESTION.read(" abc ")
+    whole = QUESTION.read(f"{BACK}?code=abc&state=st-1&iss=https%3A%2F%2Fas.example")
+    assert (alone.code, alone.state, alone.iss) == ("abc", "st-1", None)
+    assert (whole.code, whole.state, whole.iss) == ("abc", "st-1", "https://as.example")
+    refused = QUESTION.read(f"{BACK}?error=access_denied&error_description=no%1b[31m&state=st-1")
+    assert refused == "access_denied: no\\x1b[31m"
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "http://as.example/authorize?state=1",
+        "javascript:alert(1)//?state=1",
+        "file:///etc/passwd?state=1",
+        "https://good.example@evil.example/?state=1",
+        "https://good.example\\evil.example/?state=1",
+        f"https://as.example/{'a' * 3000}?state=1",
+    ],
+)
+async def test_c382_a_page_that_may_be_misread_is_not_shown(link, folder):
+    """What an authorization server calls its page of signing in is a text of others."""
+    sign_in = _of("https://mcp.example/mcp", folder)
+    with pytest.raises(Exception, match="none of https"):
+        await sign_in._remember(link)
+    assert sign_in._question is None
+
+
+@pytest.mark.parametrize(
+    ("server", "place", "is_taken"),
+    [
+        ("https://mcp.example/mcp", "https://as.example/token", True),
+        ("https://mcp.example/mcp", "http://as.example/token", False),
+        ("https://mcp.example/mcp", "http://127.0.0.1:8888/api", False),
+        ("https://mcp.example/mcp", "http://169.254.169.254/latest", False),
+        ("http://127.0.0.1:1/mcp", "http://localhost:2/token", True),
+        ("https://mcp.example/mcp", "https://u:p@as.example/", False),
+    ],
+)
+def test_c382_a_server_has_nothing_asked_for_in_the_clear_or_of_this_machine(
+    server, place, is_taken, folder
+):
+    """Where its sign-in leads is its own word: no request goes to a service beside the kernel."""
+    sign_in = _of(server, folder)
+    if is_taken:
+        sign_in._check(httpx2.URL(place))
+    else:
+        with pytest.raises(Exception, match="only https is followed"):
+            sign_in._check(httpx2.URL(place))
+
+
+def _of(url: str, folder: Path) -> SignIn:
+    server = nb.mcp(url, auth=nb.McpSignIn(folder=folder))
+    return SignIn(server._address, server._address.auth, server.name, _never)
+
+
+async def _never(question: Any) -> str:
+    raise AssertionError(question)
+
+
+def test_c383_what_cannot_be_meant_as_auth_is_refused():
+    """At once, and without the secret."""
+    for wrong in (
+        {"auth": 3},
+        {"auth": "token-1", "headers": {"authorization": "Bearer token-1"}},
+    ):
+        with pytest.raises(UsageError) as refused:
+            nb.mcp("https://mcp.example/mcp", **wrong)
+        assert "token-1" not in str(refused.value)
+    with pytest.raises(UsageError, match="auth= is for a URL"):
+        nb.mcp("a-server", auth="token-1")
+    with pytest.raises(UsageError, match="client_id"):
+        nb.McpSignIn(client_secret="s")
+    assert "s3cr3t" not in repr(nb.McpSignIn(client_id="c", client_secret="s3cr3t"))
+
+
+# --- versions of the protocol
+
+
+async def test_c384_a_version_that_is_none_is_refused_with_those_there_are():
+    """As are the words of the library."""
+    for wrong in ("legacy", "2025", ""):
+        with pytest.raises(UsageError, match="'2025-06-18'.*'2026-07-28'"):
+            nb.mcp("a-server", protocol=wrong)
+
+
+@pytest.mark.parametrize("protocol", ["2025-06-18", "2025-11-25", "2026-07-28", None])
+async def test_c384_a_server_speaks_the_version_that_was_chosen(protocol, notes):
+    """It is the one that is offered, and tools are called in it."""
+    server = honest(notes, protocol=protocol)
+    async with server:
+        client = server._connection()._client
+        assert client is not None
+        assert client.protocol_version == (protocol or "2026-07-28")
+        run = _run(server, call("order"))
+        await run.settled()
+        run.respond(run.interrupts[0], {"size": 3})
+        await run
+    assert run.calls["order"][0].output == "ordered 3"
+
+
+async def test_c385_what_a_tool_asks_with_elicit_is_a_form_where_the_version_has_that(url, folder):
+    """``ctx.elicit`` asks in the middle of a call, which only the older versions have."""
+    async with _server(url, folder, protocol="2025-11-25") as server:
+        run = _run(server, call("asks"))
+        await run.settled()
+        run.respond(run.interrupts[0], {"size": 3})
+        await run
+        assert run.calls["asks"][0].output == "accept 3"
+    async with _server(url, folder) as server:
+        run = _run(server, call("asks"))
+        await run
+        assert "protocol=" in str(run.calls["asks"][0].error)
+
+
+async def test_an_older_process_that_asks_in_a_call_is_spoken_to_in_its_own_version():
+    """It knows no newer one, whatever is offered."""
+    async with liar("waits", protocol="2025-06-18") as server:
+        run = _run(server, call("plain"))
+        await run.settled()
+        assert run.interrupts
+        run.reject(run.interrupts[0])
+        await run

@@ -239,7 +239,7 @@ class Connection:
         address = self._address
         if isinstance(address, Command) or not isinstance(address.auth, McpSignIn):
             return None
-        return SignIn(address, address.auth, self.name, self._asked_to_sign_in)
+        return SignIn(address, address.auth, f"the MCP server {self.name}", self._asked_to_sign_in)
 
     def _secrets(self) -> list[str]:
         """What no text may tell."""

@@ -78,9 +78,8 @@ class SignInQuestion(NamedTuple):
             return given
 
         help_ = (
-            "Open the link and sign in. Where your browser runs on the kernel's machine this form then closes by itself. "
-            f"Elsewhere the browser ends at an address that does not load, {self.redirect_uri}?code=…: copy it from "
-            "the address bar to here"
+            "Open the link and sign in: then this form closes by itself, or you copy the address at which the browser ends to "
+            f"here. That may not load ({self.redirect_uri}?code=…) where the kernel runs on another machine"
         )
         field = Field(title="The address you were led to, or the code", description=help_)
         kind: Any = Annotated[SecretStr, AfterValidator(checked)]

@@ -113,6 +113,7 @@ def auth_for(url: str, folder: str) -> Any:
 
 
 STEPS: dict[str, list[Any]] = {
+    "http-invalid-tool-headers": [call("valid_tool", region="us-west1")],
     "tools_call": [call("add_numbers", a=2, b=3)],
     "elicitation-sep1034-client-defaults": [call("test_client_elicitation_defaults")],
     "sse-retry": [call("test_reconnection")],

@@ -122,7 +122,9 @@ async def test_c378_in_a_call_the_question_is_on_the_run_and_is_withdrawn_where_
         run = _run(server)
         await run.settled()
         (asked,) = run.interrupts
-        assert asked.metadata["message"] == "Guarded wants you to sign in at 127.0.0.1"
+        assert (
+            asked.metadata["message"] == "The MCP server guarded wants you to sign in at 127.0.0.1"
+        )
         link = asked.metadata["link"]
         with pytest.raises(nb.errors.InvalidAnswer, match="another sign-in"):
             run.respond(asked, {"address": f"{BACK}?code=x&state=y"})
@@ -357,7 +359,7 @@ def test_c383_what_cannot_be_meant_as_auth_is_refused():
 async def test_c384_a_version_that_is_none_is_refused_with_those_there_are():
     """As are the words of the library."""
     for wrong in ("legacy", "2025", ""):
-        with pytest.raises(UsageError, match="'2025-06-18'.*'2026-07-28'"):
+        with pytest.raises(UsageError, match=r"'2025-06-18'.*'2026-07-28'"):
             nb.mcp("a-server", protocol=wrong)
 
 

@@ -620,6 +620,7 @@ def run(what: str, number: int, seed: int, server: Path | None = None) -> int:
             attack.check_files()
             total += attack.counts
             places += attack.places
+            print(f"{total[what]} {what}, {failures} failed, next seed {seed}", flush=True)
     if what == "kills":
         places["at any other time"] = total["kills"] - places.total()
         print("\n".join(f"{count:5} {place}" for place, count in sorted(places.items())))

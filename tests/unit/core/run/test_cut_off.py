@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from nbagent.core.run.run import session_of
 from nbagent.notebook.export import view_of
 from nbagent.notebook.render import plain
 from nbagent.notebook.texts import TEXTS
-from tests.until import until
+from tests.until import turns, until
 
 SAID = "The quick brown fox "
 CUT = {"type": "text", "text": SAID, "nbagent": {"cut": "stopped"}}
@@ -58,11 +59,18 @@ class Waited:
     def __init__(self, path: Path) -> None:
         self._store = nb.SQLiteStore(path)
         self.fails = False
+        self.holds = 0
+        """Which append waits for ``gate``, counted from 1; 0 for none."""
+        self.gate = threading.Event()
+        self.appends = 0
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events."""
         if self.fails:
             raise StoreError("the store is away")
+        self.appends += 1
+        if self.appends == self.holds:
+            self.gate.wait(30)
         self._store.append(run_id, events, expected)
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
@@ -172,13 +180,18 @@ async def test_nothing_is_kept_of_what_nobody_could_read() -> None:
 async def test_a_whole_answer_on_its_way_to_the_store_is_not_kept_twice(tmp_path: Path) -> None:
     """A run that is stopped while its answer is written has it once, and is stopped."""
     store = Waited(tmp_path / "runs.db")
-    model = nb.ScriptedModel(["The whole answer."])
-    run = nb.Agent(model).run("go", show=False, attended=True, store=store)
+    store.holds = 2
+    run = nb.Agent(nb.ScriptedModel(["The whole answer."])).run(
+        "go", show=False, attended=True, store=store
+    )
     run.subscribe(lambda _event: None)
-    journal = session_of(run).journal
-    await until(lambda: bool(journal._line) and journal.state.position > 0)
-    await run.cancel()
-    assert [e.type for e in run.journal].count("model_responded") <= 1
+    await until(lambda: store.appends == 2)
+    stopped = asyncio.ensure_future(run.cancel())
+    await turns()
+    store.gate.set()
+    await stopped
+    assert [e.type for e in run.journal] == ["run_started", "model_responded", "run_cancelled"]
+    assert run.journal[1].cut is None  # type: ignore[union-attr]
 
 
 async def test_the_end_is_kept_in_memory_while_the_store_takes_nothing(tmp_path: Path) -> None:

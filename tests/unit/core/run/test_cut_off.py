@@ -99,7 +99,7 @@ async def begun(model: Speaker, **options: Any) -> nb.Run:
 
 
 @pytest.mark.parametrize("by", ["code", "form"])
-async def test_what_a_stopped_run_has_said_is_kept(store: Any, by: str) -> None:
+async def test_c400_what_a_stopped_run_has_said_is_kept(store: Any, by: str) -> None:
     """In the history and the journal, marked; how many tokens it used is not known; the next turn has it."""
     model = Speaker(ReasoningDelta("Hm."), TextDelta("The quick "), TextDelta("brown fox "))
     run = await begun(model, store=store)
@@ -117,7 +117,7 @@ async def test_what_a_stopped_run_has_said_is_kept(store: Any, by: str) -> None:
     assert (await opened if asyncio.iscoroutine(opened) else opened).messages == run.messages
 
 
-async def test_what_a_chat_had_said_is_part_of_its_next_turn() -> None:
+async def test_c400_what_a_chat_had_said_is_part_of_its_next_turn() -> None:
     """The model sees its own cut-off answer before the person's next message."""
     model = Speaker(TextDelta(SAID))
     chat = nb.Agent(model, name="analyst").chat()
@@ -130,7 +130,7 @@ async def test_what_a_chat_had_said_is_part_of_its_next_turn() -> None:
 
 
 @pytest.mark.parametrize("then", [OSError("the line broke"), nb.errors.ModelError("overloaded")])
-async def test_what_was_said_before_the_call_failed_is_kept_and_asked_for_anew(
+async def test_c400_what_was_said_before_the_call_failed_is_kept_and_asked_for_anew(
     store: Any, then: Exception
 ) -> None:
     """A retry, and a run that begins with this history, ask for the whole answer, without the piece."""
@@ -151,7 +151,7 @@ async def test_what_was_said_before_the_call_failed_is_kept_and_asked_for_anew(
     assert [m["role"] for m in model.asked[2]] == ["user"]
 
 
-async def test_what_was_said_before_the_connection_was_lost_is_kept_where_nothing_came_after() -> (
+async def test_c400_what_was_said_before_the_connection_was_lost_is_kept_where_nothing_came_after() -> (
     None
 ):
     """A provider's client begins again by itself; what it says then takes the place of what it said before."""
@@ -166,7 +166,7 @@ async def test_what_was_said_before_the_connection_was_lost_is_kept_where_nothin
         assert run.messages[1]["content"][0]["text"] == kept
 
 
-async def test_nothing_is_kept_of_what_nobody_could_read() -> None:
+async def test_c400_nothing_is_kept_of_what_nobody_could_read() -> None:
     """Calls that were not whole, and no text at all."""
     for first in ((), (ToolCallDelta(0, "c1", "pay", '{"to": "A'),), (TextDelta(" \n"),)):
         run = await begun(Speaker(*first))
@@ -177,7 +177,9 @@ async def test_nothing_is_kept_of_what_nobody_could_read() -> None:
     assert run.messages[1]["content"] == [CUT]
 
 
-async def test_a_whole_answer_on_its_way_to_the_store_is_not_kept_twice(tmp_path: Path) -> None:
+async def test_c400_a_whole_answer_on_its_way_to_the_store_is_not_kept_twice(
+    tmp_path: Path,
+) -> None:
     """A run that is stopped while its answer is written has it once, and is stopped."""
     store = Waited(tmp_path / "runs.db")
     store.holds = 2
@@ -194,7 +196,7 @@ async def test_a_whole_answer_on_its_way_to_the_store_is_not_kept_twice(tmp_path
     assert run.journal[1].cut is None  # type: ignore[union-attr]
 
 
-async def test_the_end_is_kept_in_memory_while_the_store_takes_nothing(tmp_path: Path) -> None:
+async def test_c400_the_end_is_kept_in_memory_while_the_store_takes_nothing(tmp_path: Path) -> None:
     """What was said, too; both are stored once it does."""
     store = Waited(tmp_path / "runs.db")
     run = await begun(Speaker(TextDelta(SAID)), store=store)
@@ -234,7 +236,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_what_was_said_before_ctrl_c_is_kept(tmp_path: Path) -> None:
+def test_c400_what_was_said_before_ctrl_c_is_kept(tmp_path: Path) -> None:
     """The program ends at once, and its store has it."""
     path = tmp_path / "runs.db"
     command = [sys.executable, "-c", SCRIPT, str(path)]
@@ -245,7 +247,7 @@ def test_what_was_said_before_ctrl_c_is_kept(tmp_path: Path) -> None:
     assert (events[1].text, events[1].cut) == (SAID, "stopped")  # type: ignore[union-attr]
 
 
-async def test_a_card_shows_what_was_said_and_where_it_ends() -> None:
+async def test_c400_a_card_shows_what_was_said_and_where_it_ends() -> None:
     """Also where it is drawn from the store alone."""
     run = await begun(Speaker(TextDelta(SAID)))
     await run.cancel()
@@ -258,7 +260,7 @@ async def test_a_card_shows_what_was_said_and_where_it_ends() -> None:
     assert TEXTS["cut_failed"] in plain.render(view_of(run, shown=True))
 
 
-async def test_what_was_cut_off_calls_nothing_in_a_forged_document() -> None:
+async def test_c400_what_was_cut_off_calls_nothing_in_a_forged_document() -> None:
     """A document says that an answer was cut off, and called a tool: it is refused."""
     store = nb.MemoryStore()
     run = await begun(Speaker(TextDelta(SAID)), store=store)

@@ -294,9 +294,9 @@ class Connection:
             task.cancel()
 
     async def _put(self, question: SignInQuestion, answer: asyncio.Future[str]) -> None:
-        """Ask a person to sign in, once for all who wait; who is second waits for the first."""
+        """Ask a person to sign in, once for all who wait; where who asks is stopped, the next one does."""
         if question is self._put_already:
-            await asyncio.wait({answer})
+            await asyncio.wait({answer}, timeout=SHORTLY)
             return
         self._put_already = question
         asking = self._loop.create_task(self._ask(question))
@@ -304,14 +304,25 @@ class Connection:
             await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 answer.set_result(asking.result())
+        except asyncio.CancelledError:
+            self._put_already = None
+            if self._waiting == 1:
+                self._give_up(answer)
+            raise
         except Exception as error:
             answer.set_exception(error)
         finally:
-            if not answer.done():
-                answer.cancel()
             asking.cancel()
             await asyncio.wait({asking})
-            await asyncio.sleep(0)  # who has the answer goes on
+        await asyncio.sleep(0)  # who has the answer goes on
+
+    def _give_up(self, answer: asyncio.Future[str]) -> None:
+        """Nobody waits for the sign-in any more: the next run connects anew."""
+        if not answer.done():
+            answer.set_exception(McpError("nobody waits for it any more: the next run asks"))
+        if not self._opened.done():
+            self.leave()
+            self._task.cancel()
 
     async def _ask(self, question: SignInQuestion) -> str:
         """Ask in the call that is under way, else in a form of its own."""

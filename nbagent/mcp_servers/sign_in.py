@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, NamedTuple
@@ -140,14 +139,11 @@ class SignIn(OAuthClientProvider):
         self._question: SignInQuestion | None = None
         self._is_here = _is_loopback(urlsplit(address.url).hostname or "")
         """Whether the server is on this machine, as its authorization server then may be."""
-        kept = self.tokens.kept
-        redirect = (
-            given.redirect_uri or kept.redirect_uri or f"http://127.0.0.1:{_free_port()}/callback"
-        )
-        kept.redirect_uri = redirect
         super().__init__(
             address.url,
-            OAuthClientMetadata(redirect_uris=[AnyUrl(redirect)], client_name="nbagent"),
+            OAuthClientMetadata(
+                redirect_uris=[AnyUrl(self.tokens.kept.redirect_uri)], client_name="nbagent"
+            ),
             self.tokens,
             self._remember,
             self._answered,
@@ -211,7 +207,8 @@ class SignIn(OAuthClientProvider):
     async def _remember(self, link: str) -> None:
         parts = urlsplit(link)
         host = host_of(link)
-        is_safe = parts.scheme == "https" or _is_loopback(parts.hostname or "")
+        is_here = self._is_here and _is_loopback(parts.hostname or "")
+        is_safe = parts.scheme == "https" or is_here
         if host is None or not is_safe or "@" in parts.netloc or len(link) > MAX_LINK:
             raise OAuthFlowError(
                 "the page that it wants opened to sign in is none of https (http on this machine alone), or its address is "
@@ -228,6 +225,7 @@ class SignIn(OAuthClientProvider):
         said = question.read(await self._first_answer(question))
         if isinstance(said, str):
             raise OAuthFlowError(f"{question.host} refused the sign-in: {said}")
+        self.tokens.code = said.code
         return said
 
     async def _first_answer(self, question: SignInQuestion) -> str:
@@ -323,9 +321,3 @@ def _used(request: httpx2.Request) -> str | None:
 
 def _is_loopback(host: str) -> bool:
     return host in _LOOPBACK
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import socket
 import sys
 import time
 from contextlib import suppress
@@ -19,9 +20,9 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
-from pydantic import BaseModel, ValidationError
+from pydantic import AnyUrl, BaseModel
 
-from nbagent.core.base.foreign import read_by
+from nbagent.core.base.foreign import counted, read_by
 from nbagent.core.base.private import write_private
 
 from .address import McpSignIn
@@ -60,8 +61,12 @@ class Tokens(TokenStorage):
         self._seen: tuple[int, int] | None = None
         """The file's time and size when it was read or written last."""
         self.kept = Kept()
+        self.code = ""
+        """What was pasted last."""
         self.context: OAuthContext | None = None
         """The provider's, which lets itself be told more than the library asks for."""
+        self._own_redirect = given.redirect_uri or f"http://127.0.0.1:{_free_port()}/callback"
+        self._take()
         self.read()
 
     def read(self) -> bool:
@@ -71,25 +76,30 @@ class Tokens(TokenStorage):
             return False
         self._seen = now
         self.kept = Kept()
-        with suppress(FileNotFoundError, ValidationError):  # a person signs in anew
-            self.kept = read_by(Kept.model_validate_json, self.path.read_bytes())
+        with suppress(
+            FileNotFoundError, ValueError
+        ):  # none, or none that can be read: a person signs in
+            self.kept = read_by(Kept.model_validate_json, counted(self.path.read_bytes()))
+        self._take()
         return True
+
+    def _take(self) -> None:
+        """Have an address to come back to, which a client is registered for."""
+        kept, given = self.kept, self._given.redirect_uri
+        if given is not None and kept.redirect_uri != given:
+            kept.client = None
+        kept.redirect_uri = given or kept.redirect_uri or self._own_redirect
 
     def load(self) -> None:
         """Give the provider what is kept, as far as it knows no better."""
         context, kept = self.context, self.kept
         assert context is not None
+        context.client_metadata.redirect_uris = [AnyUrl(kept.redirect_uri)]
         context.current_tokens = kept.tokens
         context.token_expiry_time = kept.expires_at
         context.client_info = self._client()
         context.oauth_metadata = context.oauth_metadata or kept.server
         context.protected_resource_metadata = context.protected_resource_metadata or kept.resource
-
-    def forget(self) -> None:
-        """Have none, here and in the file."""
-        self.path.unlink(missing_ok=True)
-        self.read()
-        self.load()
 
     @property
     def secrets(self) -> list[str]:
@@ -97,7 +107,7 @@ class Tokens(TokenStorage):
         tokens, client = self.kept.tokens, self.kept.client
         found = [tokens.access_token, tokens.refresh_token] if tokens else []
         found += [client.client_secret] if client else []
-        return [one for one in (*found, self._given.secret) if one]
+        return [one for one in (*found, self._given.secret, self.code) if one]
 
     # --- as the library has it
 
@@ -159,6 +169,12 @@ def data_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library/Application Support/nbagent"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "nbagent"
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def has_expired(context: OAuthContext) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -215,6 +216,8 @@ class Person(ScriptHost):
         said = self.says.pop(0)
         if isinstance(said, Exception):
             raise said
+        if said == "never":
+            await asyncio.Event().wait()
         return reply(address=await led_to(link))
 
 
@@ -240,6 +243,48 @@ async def test_c376_a_run_that_begins_asks_before_its_first_turn_and_only_once_f
     assert person.asked[1][0].endswith("wants you to sign in at 127.0.0.1")
     assert _told(notes).count("signed in") == 1
     await server.aclose()
+
+
+async def test_c376_a_run_that_is_stopped_while_it_asks_leaves_the_next_one_its_question(
+    url, notes, folder, person
+):
+    """Nothing hangs on the form that is gone."""
+    person.says = ["never", "yes"]
+    server = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False, connect_timeout=5)
+    run = _run(server)
+    await until(lambda: bool(person.asked))
+    await run.cancel()
+    assert run.status == "cancelled"
+    await _run(server)
+    assert len(person.asked) == 2
+    assert _told(notes).count("signed in") == 1
+    await server.aclose()
+
+
+async def test_c376_of_two_runs_that_wait_the_second_asks_where_the_first_is_stopped(
+    url, notes, folder, person
+):
+    """It is one question for both, and belongs to neither."""
+    person.says = ["never", "yes"]
+    server = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False)
+    first, second = _run(server), _run(server)
+    await until(lambda: bool(person.asked))
+    await first.cancel()
+    await second
+    assert _told(notes).count("signed in") == 1
+    await server.aclose()
+
+
+async def test_c379_tokens_that_are_gone_or_spoiled_are_asked_for_anew(url, notes, folder):
+    """As where somebody else signed out: the address that the browser comes back to is there still."""
+    server = _server(url, folder)
+    for spoil in (Path.unlink, lambda path: path.write_text("no json")):
+        async with server:
+            (file,) = folder.iterdir()
+            spoil(file)
+            await _get(url, "revoke")
+            await _run(server)  # on the call it is the same function that answers
+    assert _told(notes).count("signed in") == 3
 
 
 async def _get(url: str, what: str) -> None:
@@ -290,6 +335,7 @@ def test_c381_a_code_or_the_whole_address_answers():
     "link",
     [
         "http://as.example/authorize?state=1",
+        "http://127.0.0.1:8888/lab?state=1",
         "javascript:alert(1)//?state=1",
         "file:///etc/passwd?state=1",
         "https://good.example@evil.example/?state=1",

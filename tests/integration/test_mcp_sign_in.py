@@ -18,6 +18,7 @@ from pydantic import ValidationError
 import nbagent as nb
 from nbagent.core.base.errors import McpError, UsageError
 from nbagent.core.run.host import ScriptHost
+from nbagent.mcp_servers.connection import _cut_from_logs
 from nbagent.mcp_servers.sign_in import SignIn, SignInQuestion
 from tests.integration.mcp_servers import honest, liar, signed_in_by
 from tests.until import until
@@ -372,6 +373,33 @@ def test_c382_a_server_has_nothing_asked_for_in_the_clear_or_of_this_machine(
     else:
         with pytest.raises(Exception, match="only https is followed"):
             sign_in._check(httpx2.URL(place))
+
+
+async def test_c382_what_a_server_names_is_asked_by_that_rule_alone(folder):
+    """A server elsewhere has the kernel ask no service beside it, whatever it calls its sign-in."""
+    request = httpx2.Request("POST", "https://mcp.example/mcp")
+    flow = _of(str(request.url), folder).async_auth_flow(request)
+    place = "http://169.254.169.254/latest/meta-data"
+    asked = [await anext(flow)]
+    wants = {"WWW-Authenticate": f'Bearer resource_metadata="{place}"'}
+    with pytest.raises(StopAsyncIteration):
+        while True:
+            asked.append(await flow.asend(httpx2.Response(401, headers=wants, request=asked[-1])))
+    assert {str(each.url) for each in asked} == {str(request.url)}
+
+
+async def test_c380_a_traceback_of_the_library_is_in_no_log(caplog):
+    """Its texts are what an authorization server answers, which may be a token."""
+    caplog.set_level(logging.DEBUG)
+    log = logging.getLogger("mcp.client.auth.oauth2")
+    with _cut_from_logs(lambda: ["token-1234567"]):
+        try:
+            raise ValueError("other-words-of-the-server token-1234567")
+        except ValueError:
+            log.exception("failed with token-1234567")
+    assert "failed with" in caplog.text
+    assert "token-1234567" not in caplog.text
+    assert "other-words" not in caplog.text
 
 
 def _of(url: str, folder: Path) -> SignIn:

@@ -29,7 +29,7 @@ from nbagent.core.run.host import current_host
 from .address import Address, Command, McpSignIn, cut
 from .exchange import MAX_QUESTIONS, Answer, Asked, Exchange, current
 from .process import MAX_LINE, Said, process
-from .results import MAX_CONTENT
+from .results import ASKS_MIDWAY, MAX_CONTENT, asks_midway
 from .sign_in import SignIn, SignInQuestion
 
 T = TypeVar("T")
@@ -68,8 +68,6 @@ _LOGGERS = (
     "mcp.client.auth.oauth2",
 )
 """Who logs requests to a URL, or why a sign-in failed."""
-_NO_WAY_BACK = "no back-channel"
-"""What servers on ``mcp`` say where a tool asks in the middle of a call, and the protocol's version has no such thing."""
 _Answer = types.CallToolResult | types.InputRequiredResult
 _ANSWER: TypeAdapter[Any] = TypeAdapter(_Answer)
 
@@ -556,7 +554,7 @@ class Connection:
         if status in (404, 405, 406, 415) and not self._opened.done():
             return f"there is no such server at this URL (HTTP {status}: {said}): {_OTHER_URL}"
         is_other = isinstance(error, MCPError) and (
-            error.code == types.URL_ELICITATION_REQUIRED or _NO_WAY_BACK in message
+            error.code == types.URL_ELICITATION_REQUIRED or asks_midway(message)
         )
         if is_other or message in (_CLOSED, _OVER):
             return ""
@@ -574,11 +572,8 @@ class Connection:
             return (
                 f"it is gone ({error.message}); the next call starts anew, this one is not repeated"
             )
-        if _NO_WAY_BACK in error.message:
-            return (
-                "it asks in the middle of a call (ctx.elicit), which only older versions of the protocol have: connect as "
-                f"nb.mcp(…, protocol='{HANDSHAKE_PROTOCOL_VERSIONS[-1]}') ({error.message})"
-            )
+        if asks_midway(error.message):
+            return f"{error.message} ({ASKS_MIDWAY})"
         if error.code == types.URL_ELICITATION_REQUIRED:
             return f"a person has to open a page first: {_pages(error)}"
         if is_opening and error.message.startswith("Unexpected content type"):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import mcp_types as types
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic_core import to_json
 
 from nbagent.core.base.errors import McpError, UsageError
@@ -19,6 +20,13 @@ from nbagent.core.hooks import hooks
 from nbagent.core.tools.files import MAX_FILES, File
 from nbagent.core.tools.tool import ToolResult
 
+ASKS_MIDWAY = (
+    "it asks in the middle of a call (ctx.elicit), which only older versions of the protocol have: connect as "
+    f"nb.mcp(…, protocol='{LATEST_HANDSHAKE_VERSION}')"
+)
+"""What to do about a tool that asks where nobody can."""
+_NO_WAY_BACK = ("no back-channel", "elicitation via server-initiated requests is unavailable")
+"""What servers on ``mcp`` and FastMCP say there."""
 MAX_CONTENT = 200
 """Parts of one result; further ones are left out, and a last one says so."""
 SHORT = 100
@@ -55,7 +63,8 @@ def told(result: types.CallToolResult, schema: dict[str, Any] | None, room: int)
     in_words = {part.data: part.text for part in parts if part.data}
     texts = [_without_bytes(part.text, in_words) for part in parts]
     if result.is_error:
-        raise McpError("\n".join(texts) or "the server says that it failed, and nothing else")
+        why = "\n".join(texts) or "the server says that it failed, and nothing else"
+        raise McpError(f"{why} ({ASKS_MIDWAY})" if asks_midway(why) else why)
     data = result.structured_content
     if schema is not None:
         _check(data, schema)
@@ -164,6 +173,11 @@ def _check(data: Any, schema: dict[str, Any]) -> None:
         first = errors[0]
         place = ".".join(map(str, first["loc"])) or "the data"
         raise McpError(f"the server's result does not fit its own schema: {place}: {first['msg']}")
+
+
+def asks_midway(why: str) -> bool:
+    """Whether a tool failed because it asks in the middle of a call, which the protocol's version has no way for."""
+    return any(words in why for words in _NO_WAY_BACK)
 
 
 def _part(part: Any) -> _Told:

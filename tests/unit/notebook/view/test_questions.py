@@ -155,6 +155,25 @@ def test_each_kind_of_interrupt_asks_its_own_question(row):
     question.item("q", "c", "")
 
 
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [
+        ("https://good.example/in?a=1", 'href="https://good.example/in?a=1"'),
+        ("https://g\u043e\u043ed.example/", "(xn--gd-fmca.example)"),
+        ("javascript:alert(1)", ""),
+        ("https://good.example\\\\@evil.example", ""),
+        ('https://good.example/"onclick="x', "%22onclick"),
+    ],
+)
+def test_a_page_to_open_is_a_link_with_its_host_or_a_text(link, shown):
+    """Metadata may come from a server: what is no plain address of the web is no link."""
+    question = Question.of(waiting(metadata={"message": "Sign in", "link": link}))
+    (fact,) = (fact for fact in question.facts if fact.label in ("page", "link"))
+    assert ("<a " in fact.html) is bool(shown)
+    assert shown in fact.html.replace("&#34;", "%22").replace("&quot;", "%22")
+    assert 'onclick="x' not in fact.html
+
+
 def test_a_stored_interrupt_asks_the_same_question_as_the_pending_one():
     """A replayed journal shows the form that was shown live."""
     event = Interrupted(

@@ -128,7 +128,7 @@ async def report(path: str) -> None:
 
 
 def _write_report(path: str, found: Mapping[str, list[str]]) -> None:
-    Path(path).write_text(json.dumps(found), encoding="utf-8")
+    write_private(Path(path), json.dumps(found))
 
 
 def _check_answered(failed: Sequence[str]) -> None:
@@ -258,7 +258,7 @@ def _asked_in(draft: Path) -> str:
     return f"\nUntil then this was asked and answered; none of it is kept:\n{told}"
 
 
-def _content(recording: Path) -> Recorded:
-    found = json.loads(recording.read_text(encoding="utf-8"))
+def _content(path: Path) -> Recorded:
+    found = json.loads(path.read_text(encoding="utf-8"))
     exchanges = sum("request" in entry for entry in found["session"])
     return Recorded(exchanges, len(found["session"]) - exchanges, found["scrubbed"])

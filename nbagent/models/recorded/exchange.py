@@ -80,7 +80,8 @@ _CREDENTIAL = re.compile(r"auth|token|key|secret|pass|cred|cookie|headers", re.I
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     content = [_part(part) for part in message["content"] if part["type"] != "reasoning"]
-    return {"role": message["role"], "content": content}
+    named = {"name": message["name"]} if "name" in message else {}
+    return {"role": message["role"], **named, "content": content}
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:

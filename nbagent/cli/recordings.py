@@ -107,7 +107,7 @@ def _add_playback(command: argparse.ArgumentParser) -> None:
         "--recording", type=Path, metavar="FILE", help="default: NOTEBOOK.recorded.json"
     )
     command.add_argument(
-        "--output", type=Path, metavar="FILE", help="where to write the executed notebook"
+        "-o", "--output", type=Path, metavar="FILE", help="where to write the executed notebook"
     )
     command.add_argument(
         "--timeout",

@@ -20,8 +20,8 @@ says it. A part is one of
 
 An assistant message is followed by one tool message that answers all its calls, in call order.
 Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still
-waits), of how it was settled (on a result), or that nobody but nbagent said it (on a user's text);
-models never see it.
+waits), of how it was settled (on a result), that nobody but nbagent said it (on a user's text), or that an
+answer was cut off there; models never see it.
 """
 
 from __future__ import annotations
@@ -155,6 +155,25 @@ def correction(text: str) -> Message:
 def is_prompt(value: Mapping[str, Any]) -> bool:
     """Whether it is a message of the person, and no correction."""
     return value["role"] == "user" and not any("nbagent" in part for part in value["content"])
+
+
+def cut_off(text: str, reasoning: str, why: str) -> Message:
+    """What a model said of an answer that got no further."""
+    said = (("reasoning", reasoning), ("text", text))
+    record = {"nbagent": {"cut": why}}
+    return message("assistant", *({"type": k, "text": t, **record} for k, t in said if t))
+
+
+def is_cut_off(value: Mapping[str, Any]) -> bool:
+    """Whether it is such an answer."""
+    records = (part.get("nbagent") for part in value["content"])
+    return any(isinstance(record, dict) and "cut" in record for record in records)
+
+
+def whole(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """A history without an answer that was cut off at its end: the model is asked for that anew."""
+    ends = bool(messages) and messages[-1]["role"] == "assistant" and is_cut_off(messages[-1])
+    return messages[:-1] if ends else messages
 
 
 def text_of(value: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import Decide, Journal
+from nbagent.core.journal.journal import Decide, Journal, Unsaid
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
@@ -423,9 +423,9 @@ class Session:
                 self.follower.look_later()
         return was_taken
 
-    def cut_off(self) -> None:
-        """Ctrl+C has ended the driver with the program's loop."""
-        self.stopping.cancelled("keyboard")
+    def cut_off(self, unsaid: Unsaid) -> None:
+        """Ctrl+C has ended the driver with the program's loop, and what it was about to say."""
+        self.stopping.cancelled("keyboard", unsaid=unsaid)
 
     def paused(self, event: Interrupted) -> None:
         """A question waits from now on; called on the run's loop."""

@@ -29,6 +29,7 @@ from nbagent.core.base.messages import (
     Part,
     calls_of,
     canonical,
+    is_cut_off,
     is_prompt,
     load,
     message,
@@ -467,7 +468,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
     for item in reversed(history):
         if is_prompt(item):
             break
-        turns += item["role"] == "assistant"
+        turns += item["role"] == "assistant" and not is_cut_off(item)
     ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
     state = RunState(messages=history, calls=Calls(calls.values()), turns=turns, used_ids=ids)
     state = evolve(state, later=later) if later else state

@@ -401,7 +401,7 @@ class Fold:
         turn.notice = turn.waiting = None
         for text in event.notes:
             self._board.touch(turn.note(facts.shown(text, facts.MAX_TEXT)))
-        cut = TEXTS.get(f"cut_{event.finish_reason}")
+        cut = TEXTS.get(f"cut_{event.cut or event.finish_reason}")
         if cut is not None:
             self._board.touch(turn.note(cut, "warn"))
         if event.text.strip():

@@ -119,10 +119,14 @@ def freeze(value: Json) -> Json:
         return value
     if isinstance(value, dict):
         kind = FrozenFile if value.get("type") == "file" else FrozenDict
-        return kind({k: freeze(v) for k, v in value.items()})
+        return kind({k: v if type(v) in _PLAIN else freeze(v) for k, v in value.items()})
     if isinstance(value, list | tuple):
-        return FrozenList([freeze(v) for v in value])
+        return FrozenList([v if type(v) in _PLAIN else freeze(v) for v in value])
     return value
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""What never changes."""
 
 
 def message(

@@ -195,7 +195,7 @@ class Run:
             raise _unanswered(first.held)
         if first is not None:
             asked = interrupts_of(first.state, session.spec.tools, session.spec.agent)
-            raise unanswered(asked, {}, first.journal.run_id, "")
+            raise unanswered(asked, {}, first.journal, "")
         if session.status == "interrupted":
             raise _unanswered(session)
         return self.result
@@ -451,7 +451,7 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
 
 
 def _unanswered(asks: Held) -> Exception:
-    return unanswered(asks.interrupts, asks.wrong_answers, asks.run_id, asks.answers_told)
+    return unanswered(asks.interrupts, asks.wrong_answers, asks.journal, asks.answers_told)
 
 
 class _Feed:

@@ -2,7 +2,8 @@
 
 A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [part, …]}``, where an
 assistant's may have ``"provider": {"name": str, "data": JSON}``: what the provider of that name wants
-back with the history, and nobody else reads. A part is one of
+back with the history, and nobody else reads. All but a tool's may have a ``"name": str``, who of several
+says it. A part is one of
 
 - ``{"type": "text", "text": str}``
 - ``{"type": "reasoning", "text": str}``, kept for the person; it goes back to no provider but the
@@ -128,9 +129,13 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 """What never changes."""
 
 
-def message(role: str, *parts: Part, provider: Mapping[str, Any] | None = None) -> Message:
+def message(
+    role: str, *parts: Part, provider: Mapping[str, Any] | None = None, name: str | None = None
+) -> Message:
     """A message of these parts."""
     said: dict[str, Any] = {"role": role, "content": freeze(list(parts))}
+    if name is not None:
+        said["name"] = name
     if provider is not None:
         said["provider"] = freeze(provider)
     return Message(said)
@@ -225,7 +230,13 @@ def _load_one(index: int, value: Any) -> Message:
         content = _readable(content)
     except (TypeError, ValueError, RecursionError) as error:
         raise MessagesError(f"messages[{index}] is no JSON: {error}") from error
-    return message(value["role"], *content, provider=_provider(index, value))
+    name = value.get("name")
+    if name is not None and (not isinstance(name, str) or value["role"] == "tool"):
+        raise MessagesError(f"messages[{index}]['name'] is {name!r:.80}: {_NAME}")
+    return message(value["role"], *content, provider=_provider(index, value), name=name)
+
+
+_NAME = "it is a text, who of several says a message, and a tool's has none"
 
 
 def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -8,6 +8,7 @@ another handle here.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import threading
 import weakref
@@ -16,6 +17,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import Conflict, NotPending, StoreError, UsageError
 from nbagent.core.base.events import (
     Interrupted,
@@ -59,7 +61,7 @@ from .driving import Driving
 from .follow import taken_from
 from .follower import Follower
 from .generate import message_queued, rejected
-from .host import Place
+from .host import Place, ScriptHost
 from .queued import Before, Line, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 from .stopping import Stopping
@@ -684,3 +686,16 @@ def held(run_id: str, store: object) -> Session | None:
         if is_it and is_same_place(one.journal.store, store):
             return one
     return None
+
+
+@atexit.register
+def _report_unfinished() -> None:
+    """Warn that the program ends before runs that it began and never waited for."""
+    for one in open_sessions():
+        if isinstance(one.host, ScriptHost) and one.driving.is_active and not len(one.waiters):
+            logger.warning(
+                "nbagent: the program ended before its run of %r, as nothing waited for it. Use agent.run_sync(…), which "
+                "gives the result, or await the run.%s",
+                escaped(one.spec.agent),
+                f" nb.open_run({one.run_id!r}) goes on with it." if one.is_stored else "",
+            )

@@ -349,7 +349,8 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
         for part in last["content"]
     ]
-    return (*history[:-1], message("assistant", *parts, provider=last.get("provider")))
+    said = message("assistant", *parts, provider=last.get("provider"), name=last.get("name"))
+    return (*history[:-1], said)
 
 
 def _with_later(
@@ -500,4 +501,4 @@ def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
 
 def _without_records(item: Message) -> Message:
     bare = [{k: v for k, v in part.items() if k != "nbagent"} for part in item["content"]]
-    return message("assistant", *bare, provider=item.get("provider"))
+    return message("assistant", *bare, provider=item.get("provider"), name=item.get("name"))

@@ -118,6 +118,7 @@ class McpServer(ToolSource):
         await self.ready()
         return self
 
+    @awaited("server.sign_out")
     async def sign_out(self) -> None:
         """Forget the tokens of this server, here and in their file, and close its connections; the next run signs in anew.
 

@@ -1,4 +1,7 @@
-"""MCP's own conformance suite against a client that is an agent with ``nb.mcp``: each scenario that asks it of clients."""
+"""MCP's own conformance suite against a client that is an agent with ``nb.mcp``: a scenario of each kind.
+
+With ``NBAGENT_CONFORMANCE=all`` in the environment, every scenario that asks something of clients.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ WRONG = {
     ): "its server tells a wrong issuer, which 0.2 mended",
 }
 """Scenarios of one release whose own server breaks a rule that a client has to hold it to."""
-SCENARIOS = [
+ALL = [
     *[
         ("0.1.16", one)
         for one in (
@@ -75,6 +78,16 @@ SCENARIOS = [
         for one in (*PLAIN, *MODERN, *(f"auth/{one}" for one in (*OAUTH, *NEWER)))
     ],
 ]
+FEW = [
+    ("0.2.0-alpha.12", one)
+    for one in (
+        *("tools_call", "elicitation-sep1034-client-defaults", "request-metadata"),
+        *("auth/metadata-default", "auth/scope-step-up", "auth/pre-registration"),
+        *("auth/client-credentials-basic", "auth/iss-wrong-issuer"),
+    )
+]
+"""One of each kind: all take minutes."""
+SCENARIOS = ALL if os.environ.get("NBAGENT_CONFORMANCE") == "all" else FEW
 
 
 @pytest.mark.parametrize(("version", "scenario"), SCENARIOS)

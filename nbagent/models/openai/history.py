@@ -77,8 +77,19 @@ class _Answer:
         self.calls: list[Part] = []
         self.items: list[Any] = []
         """What Responses wants back, as ``Kept`` has it; empty of Chat Completions."""
+        self.places: list[int] = []
+        """Where in the history each of those items is."""
         self.data: dict[str, Any] = {}
         """The same of Chat Completions."""
+
+    def hidden(self) -> int:
+        """Where the first item is whose data the message's text and calls do not say."""
+        return next(
+            place
+            for end, place in enumerate(self.places, 1)
+            if (last := self.items[end - 1]) is not None
+            and ("reasoning" in last or Kept(self.items[:end], 0, 0).provider("") is not None)
+        )
 
     def spans(self, texts: list[str], said: Iterable[tuple[str, str]]) -> list[Span]:
         """Add texts of these kinds, and tell where they stand."""
@@ -159,6 +170,7 @@ class _Reader:
             self._close()
             self._answer = _Answer()
         answer = self._answer
+        answer.places.append(index)
         match value.get("type"):
             case "message":
                 said = [(_output_kind(index, p), _text_of(p)) for p in _parts(value["content"])]
@@ -205,11 +217,14 @@ class _Reader:
         self._ids.add(call_id)
         return call_id
 
-    def _check_provider(self, index: int, name: str) -> None:
+    def _check_provider(self, index: int, field: str | None) -> None:
+        """Refuse what only its server reads where nobody says which that is: a field, or an item as a whole."""
         if self._provider is None:
+            which = "is an item with data" if field is None else f"has {field!r}"
+            part = "item" if field is None else "field"
             raise MessagesError(
-                f"messages[{index}] has {name!r}, which only the server reads that said it: name that by "
-                "provider=, its host such as 'api.openai.com', or leave the field out"
+                f"messages[{index}] {which}, which only the server reads that said it: name that by "
+                f"provider=, its host such as 'api.openai.com', or leave the {part} out"
             )
 
     # --- results, and the end
@@ -249,7 +264,7 @@ class _Reader:
             kept = Kept(answer.items, len(text), len(thought))
             data = kept.provider(f"{self._provider}/responses")
             if data is not None:
-                self._check_provider(len(self._done), "what its provider wants back")
+                self._check_provider(answer.hidden(), None)
                 said["provider"] = data
         elif answer.data:
             said["provider"] = {"name": self._provider, "data": answer.data}

@@ -247,7 +247,8 @@ def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
         items = items_of(came.get("data"), text, thought, calls)
         if items is not None:
             return items
-    said = [{"role": "assistant", "content": text}] if text else []
+    item = {"type": "message", "role": "assistant", "content": text}  # llama.cpp wants the type
+    said = [item] if text else []
     return [*said, *calls]
 
 

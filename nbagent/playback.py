@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from nbagent.core.base.private import write_private
-from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY
+from nbagent.core.run.session import open_sessions
+from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY, of_process, unused
+from nbagent.models.recorded.exchange import answer_in_words, exchange_in_words
+from nbagent.models.recorded.recording import Recording, load
+from nbagent.models.recorded.replay import MAX_TOLD
 
 SUFFIX = ".recorded.json"
 LAST_WORDS = 4000
@@ -22,6 +27,11 @@ NEEDED = ("nbclient", "nbformat", "ipykernel")
 MISSING = (
     "executing a notebook needs {names}, which this Python ({python}) does not have. Install with:\n"
     '  {python} -m pip install "jupyter-nbagent[demo]"'
+)
+
+UNUSED = (
+    "Every cell ran, but less was asked than when it was recorded: a cell, a tool or an approval is gone, or an "
+    "approval is answered by code now. Put it back; or, if that is meant, record it anew: nbagent record {notebook}"
 )
 
 
@@ -62,7 +72,7 @@ def record(
         What was recorded; None where no model was asked but those that the notebook records itself.
 
     Raises:
-        PlaybackError: a cell failed, or a file cannot be read or written.
+        PlaybackError: a cell failed, or a file cannot be read or written, or models were asked and none answered.
     """
     draft = recording.with_name(recording.name + ".draft")
     told = {RECORD: str(draft.absolute())}
@@ -70,14 +80,17 @@ def record(
         told[ANSWERS] = str(answers.absolute())
     try:
         draft.unlink(missing_ok=True)
-        done = _executed(notebook, told, timeout)
+        done, reported = _executed(notebook, told, timeout)
         _write(done, output)
         if not draft.exists():
+            _check_answered(reported["failed"])
             return None
         found = _content(draft)
         draft.replace(recording)
     except OSError as error:
         raise PlaybackError(f"cannot write {str(recording)!r}: {error}") from error
+    except PlaybackError as error:
+        raise PlaybackError(f"{error}{_asked_in(draft)}") from error
     finally:
         draft.unlink(missing_ok=True)
     return found
@@ -93,16 +106,47 @@ def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int
         timeout: seconds that a cell may take.
 
     Raises:
-        PlaybackError: a cell failed, as where a request was not recorded.
+        PlaybackError: a cell failed, as where a request was not recorded; or something that was recorded was
+            not asked for.
     """
-    done = _executed(notebook, {REPLAY: str(recording.absolute())}, timeout)
+    done, reported = _executed(notebook, {REPLAY: str(recording.absolute())}, timeout)
+    if reported["unused"]:
+        raise PlaybackError("\n".join([*reported["unused"], UNUSED.format(notebook=notebook)]))
     try:
         _write(done, output)
     except OSError as error:
         raise PlaybackError(f"cannot write {str(output)!r}: {error}") from error
 
 
-def _executed(notebook: Path, told: Mapping[str, str], timeout: int) -> Any:
+async def report(path: str) -> None:
+    """Wait for the runs that still work, and write what was recorded or replayed; called in the notebook's kernel."""
+    while working := [one for one in open_sessions() if not one.is_settled()]:
+        await asyncio.wait([asyncio.wrap_future(one.when_settled()) for one in working])
+    tape = of_process(if_there=True)
+    failed = tape.failed if isinstance(tape, Recording) else []
+    _write_report(path, {"unused": unused(), "failed": failed})
+
+
+def _write_report(path: str, found: Mapping[str, list[str]]) -> None:
+    write_private(Path(path), json.dumps(found))
+
+
+def _check_answered(failed: Sequence[str]) -> None:
+    """Complain where there is no recording because models were asked and none answered."""
+    if failed:
+        raise PlaybackError(
+            f"nothing was recorded: no request to a model was answered. The last error: {failed[-1]}"
+        )
+
+
+REPORT = "import nbagent.playback as _playback\nawait _playback.report({path!r})"
+"""What is executed behind the last cell."""
+
+
+def _executed(
+    notebook: Path, told: Mapping[str, str], timeout: int
+) -> tuple[Any, dict[str, list[str]]]:
+    """The executed notebook, and what was reported behind its last cell."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise PlaybackError(MISSING.format(names=" and ".join(missing), python=sys.executable))
@@ -120,6 +164,7 @@ def _executed(notebook: Path, told: Mapping[str, str], timeout: int) -> Any:
         content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:  # what is no notebook is a ValueError
         raise PlaybackError(f"cannot read {str(notebook)!r} as a notebook: {error}") from error
+    executed: list[Any] = []
     manager = AsyncKernelManager(
         kernel_name="python3",
         kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),  # so that it is this Python
@@ -131,23 +176,38 @@ def _executed(notebook: Path, told: Mapping[str, str], timeout: int) -> Any:
         record_timing=False,
         resources={"metadata": {"path": str(notebook.absolute().parent)}},
         extra_arguments=["--log-level=ERROR"],  # else a kernel warns that loopback is not encrypted
+        on_cell_execute=lambda cell, **_more: executed.append(cell),
     )
     client.owns_km = True  # and stops it
     kept = {k: v for k, v in os.environ.items() if k not in (RECORD, REPLAY, ANSWERS)}
     with (
-        tempfile.TemporaryFile() as said
-    ):  # what a kernel says as it ends is told where it dies alone
+        tempfile.TemporaryFile() as said,  # what a kernel says as it ends is told where it dies alone
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        path = Path(folder) / "report.json"
+        last = nbformat.v4.new_code_cell(REPORT.format(path=str(path)))  # type: ignore[no-untyped-call]
+        content.cells.append(last)
         try:
             client.execute(env={**kept, **told}, stderr=said)
         except CellExecutionError as error:
-            raise PlaybackError(_failed(content, error)) from error
+            failed = executed[-1]
+            raise PlaybackError(_failed(content, failed, _shown_error(failed) or error)) from error
         except CellTimeoutError as error:
+            what = "a run that no cell awaits" if executed[-1] is last else "a cell"
             raise PlaybackError(
-                f"a cell took more than {timeout} s: give more with --timeout"
+                f"{what} took more than {timeout} s: give more with --timeout"
             ) from error
         except (DeadKernelError, RuntimeError) as error:  # the latter as it starts
             raise PlaybackError(f"the kernel died{_last_words(said)}") from error
-    return content
+        content.cells.pop()
+        reported: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
+    for cell in (
+        executed
+    ):  # to a cell whose value fails as it is shown, not every ipykernel says that it failed
+        found = _shown_error(cell)
+        if found is not None and "raises-exception" not in cell.metadata.get("tags", ()):
+            raise PlaybackError(_failed(content, cell, found))
+    return content, reported
 
 
 def _last_words(said: IO[bytes]) -> str:
@@ -157,17 +217,15 @@ def _last_words(said: IO[bytes]) -> str:
     return f". It said:\n{text}" if text else ""
 
 
-def _failed(content: Any, error: Any) -> str:
+def _shown_error(cell: Any) -> Any | None:
+    """The last error among a cell's outputs; the kernel's reply has none of a value that fails as it is shown."""
+    return next((o for o in reversed(cell.outputs) if o.output_type == "error"), None)
+
+
+def _failed(content: Any, failed: Any, error: Any) -> str:
     """Which cell failed, how, and what a person can do."""
     code = [cell for cell in content.cells if cell.cell_type == "code"]
-    number = next(
-        (
-            n
-            for n, cell in enumerate(code, 1)
-            if any(o.output_type == "error" for o in cell.outputs)
-        ),
-        0,
-    )
+    number = next(n for n, cell in enumerate(code, 1) if cell is failed)
     text = f"code cell {number} failed: {error.ename}: {error.evalue}"
     if error.ename == "HumanInputRequired":
         text += (
@@ -187,7 +245,20 @@ def _write(content: Any, output: Path | None) -> None:
     write_private(output, f"{text}\n", keep_rights=True)
 
 
-def _content(recording: Path) -> Recorded:
-    found = json.loads(recording.read_text(encoding="utf-8"))
+def _asked_in(draft: Path) -> str:
+    """What had been asked when a cell failed: the last of what the draft has."""
+    if not draft.exists():
+        return ""
+    entries = list(enumerate(load(draft), 1))
+    lines = [
+        exchange_in_words(n, e) if "request" in e else answer_in_words(n, e) for n, e in entries
+    ]
+    more = [f"… {len(lines) - MAX_TOLD} earlier"] if len(lines) > MAX_TOLD else []
+    told = "\n".join(f"- {line}" for line in [*more, *lines[-MAX_TOLD:]])
+    return f"\nUntil then this was asked and answered; none of it is kept:\n{told}"
+
+
+def _content(path: Path) -> Recorded:
+    found = json.loads(path.read_text(encoding="utf-8"))
     exchanges = sum("request" in entry for entry in found["session"])
     return Recorded(exchanges, len(found["session"]) - exchanges, found["scrubbed"])

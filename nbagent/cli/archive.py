@@ -22,7 +22,14 @@ def add(commands: Any) -> None:
     """Add the commands to the parser."""
     command = _command(commands, "export", export, "write a run as one JSON document")
     command.add_argument("run_id", metavar="RUN", help="its id, or how that begins")
-    command.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
+    command.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="only its owner may read it; by default the document goes to standard output, and to a file by > with "
+        "the shell's rights",
+    )
     command = _command(commands, "import", bring_in, "bring in a run from its document")
     command.add_argument("file", type=Path, metavar="FILE", help="what `nbagent export` wrote")
     command = _command(

@@ -34,6 +34,8 @@ def record(options: argparse.Namespace) -> int:
             "No model was asked, but for those that the notebook records itself (nb.RecordedModel), whose "
             'files say under "scrubbed" what was cut.'
         )
+        if path.exists():
+            told += f"\n{path} is of an earlier session, and nothing in it is asked any more: delete it."
     else:
         cut = ", ".join(f"{count} of {name}" for name, count in found.scrubbed.items())
         told = (
@@ -93,7 +95,7 @@ _EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...
         replay,
         "execute a notebook with what was recorded; needs no API key",
         "Execute a notebook with what `nbagent record` kept: no model is asked. A request that was not recorded fails "
-        "with what differs (exit code 1). In CI and on Binder, NBAGENT_REPLAY=FILE does the same for nbval, nbconvert "
+        "with what differs, and so does what was recorded and is not asked any more (exit code 1). In CI and on Binder, NBAGENT_REPLAY=FILE does the same for nbval, nbconvert "
         "and JupyterLab.",
     ),
 )
@@ -105,7 +107,7 @@ def _add_playback(command: argparse.ArgumentParser) -> None:
         "--recording", type=Path, metavar="FILE", help="default: NOTEBOOK.recorded.json"
     )
     command.add_argument(
-        "--output", type=Path, metavar="FILE", help="where to write the executed notebook"
+        "-o", "--output", type=Path, metavar="FILE", help="where to write the executed notebook"
     )
     command.add_argument(
         "--timeout",

@@ -167,7 +167,11 @@ class Chat:
 
     __slots__ = ("__weakref__", "_thread")
 
-    def __init__(self, thread: Thread) -> None:
+    def __init__(self, thread: Thread | None = None, **_options: object) -> None:
+        if not isinstance(thread, Thread):
+            raise UsageError(
+                "a chat is made by its agent: agent.chat(), or agent.chat(id=…) to open one again"
+            )
         self._thread = thread
 
     @property

@@ -48,6 +48,11 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     Raises:
         UsageError: a key is not known, or a sentence fills in what there is not; nothing was changed.
     """
+    if not isinstance(mapping, Mapping):
+        raise UsageError(
+            f"set_locale takes sentences by their keys, such as {{'approve': 'Zulassen'}}, and not {mapping!r:.40}: "
+            "nbagent comes in English alone. nbagent.notebook.locale.ENGLISH has the keys, each with its English sentence"
+        )
     problems = [problem for key, text in mapping.items() if (problem := _problem(key, text))]
     if problems:
         raise UsageError("set_locale: " + "; ".join(problems))

@@ -17,6 +17,7 @@ TEXTS: dict[str, str] = {
     "answer_refused": "This is not the answer that was asked for: {errors}",
     "waits": "Waiting for the server: {reason}",
     "cut_length": "The answer is cut off: the model has reached its limit of output tokens.",
+    "cut_failed": "The answer is cut off here.",
     "cut_content_filter": "The answer is cut off by the provider's content filter.",
     "failed": "{error}: {message}",
     "cancelled": "Stopped by {who}.",

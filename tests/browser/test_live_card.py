@@ -178,3 +178,60 @@ def test_a_lost_call_is_run_again_or_given_its_result_in_its_form(opened):
     given.press("Give its result")
     given.wait_until("completed")
     expect(given.root).to_contain_text("sent, says the bank")
+
+
+SPEAKER = """
+import asyncio
+from nbagent.core.base.model import Finished, TextDelta
+
+_cards.STAY = 20
+
+TEXT = "".join(f"Line {n} of what I found, **in the South** mostly.\\n\\n" for n in range(12))
+
+class Speaker:
+    name = "speaker"
+
+    async def stream(self, request):
+        for at in range(0, len(TEXT), 40):
+            yield TextDelta(TEXT[at : at + 40])
+            await asyncio.sleep(0)
+        if len(request.messages) == 1:
+            await asyncio.sleep(600)
+        yield Finished()
+"""
+SPEAKS = "run = nb.Agent(Speaker(), name='analyst').run('What did you find?')"
+AWAITED = "await nb.Agent(Speaker(), name='analyst').run('What did you find?')"
+LAST = "Line 11 of what I found, in the South mostly."
+
+
+@pytest.mark.parametrize("how", ["button", "kernel"])
+def test_what_a_stopped_run_has_said_stays_in_its_card(opened, how):
+    """Stop, and the kernel's own stop: no line moves under who reads, and what follows is an answer to it."""
+    notebook = opened(SPEAKER, AWAITED if how == "kernel" else SPEAKS)
+    card = Card(notebook.output(2))
+    expect(card.root).to_contain_text(LAST)
+    below = "(card) => card.querySelector('.nba-items').getBoundingClientRect().bottom - card.getBoundingClientRect().y"
+    before = card.root.evaluate(below)
+    if how == "button":
+        card.press("Stop")
+    else:
+        notebook.interrupt_kernel()
+    card.wait_until("cancelled")
+    expect(card.root).to_contain_text(
+        f"Stopped by {'you' if how == 'button' else 'kernel interrupt'}."
+    )
+    expect(card.root).to_contain_text(LAST)
+    assert card.root.evaluate(below) >= before, "nothing falls in under who reads"
+    notebook.shot(f"stopped-by-{how}", card.root)
+    if how == "button":
+        notebook.dark()
+        notebook.shot("stopped-dark", card.root)
+        notebook.light()
+        card.button("Ask on…").focus()
+        notebook.page.keyboard.press("Enter")
+        notebook.page.keyboard.type("Go on")
+        notebook.page.keyboard.press("Enter")
+        expect(card.root.locator(".nba-message")).to_have_count(2)
+        card.wait_until("completed")
+        expect(card.root.get_by_text("Line 11 of what I found")).to_have_count(2)
+    assert notebook.errors == [], "\n".join(notebook.errors)

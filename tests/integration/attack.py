@@ -1,8 +1,9 @@
-"""Attacks the promises: processes that are killed at random, and answers that race.
+"""Attacks the promises: processes that are killed at random, answers that race, and commands that end.
 
     python -m tests.integration.attack kills 600 [SEED]
     python -m tests.integration.attack races 800 [SEED]
     python -m tests.integration.attack terminals 200 [SEED]
+    python -m tests.integration.attack exits 500 [SEED] postgresql
     python -m tests.integration.attack kills 40 [SEED] postgresql
 
 Each round has a seed of its own; one that fails is told with it, and plays again with
@@ -16,6 +17,7 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +32,7 @@ from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
     Resolved,
+    RunCompleted,
     RunRetried,
     RunStarted,
     StoredEvent,
@@ -583,12 +586,51 @@ def check_fork(
         assert len(attack.effects(each)) == len(started), (each, started)
 
 
+# --- exits
+
+CLERK = """
+from pathlib import Path
+from tests.integration.attack_worker import make_agent, store_in
+
+here = Path(__file__).parent
+agent, _ = make_agent(store_in(here), here)
+"""
+"""A module as a person has it, whose agent a command goes on with."""
+
+
+def exit_round(attack: Attack, seed: int) -> None:
+    """A command answers a run whose process is gone, goes on with it to its end, and exits as it should."""
+    token = f"e{seed}"
+    clerk = attack.folder / "clerk.py"
+    clerk.write_text(CLERK)
+    turns = [
+        [["approved", {"token": token, "amount": 1}], ["thread", {"token": f"{token}.t"}]],
+        [["streaming", {"token": f"{token}.s"}]],
+    ]
+    victim = Victim(attack.folder)
+    try:
+        run_id = attack.run_id = victim.ask("begin", turns=turns)
+        victim.ask("settle", run_id=run_id)
+    finally:
+        victim.kill()
+    url = attack.folder / "url"
+    store = url.read_text() if url.exists() else str(attack.folder / "runs.db")
+    words = ["answer", run_id, "--approve", "--agent", f"{clerk}:agent", "--store", store]
+    command = [sys.executable, "-X", "faulthandler", "-m", "nbagent", *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-6000:])
+    assert isinstance(attack.events(run_id)[-1], RunCompleted)
+    for each in (token, f"{token}.t", f"{token}.s"):
+        assert len(attack.effects(each)) == 1, (each, attack.effects(each))
+
+
 # --- all of them
 
 ROUNDS: dict[str, Callable[[Attack, int], None]] = {
     "kills": kill_round,
     "races": race_round,
     "terminals": terminal_round,
+    "exits": exit_round,
 }
 BATCH = 50
 """Rounds on one file; its processes are then made anew."""
@@ -620,6 +662,7 @@ def run(what: str, number: int, seed: int, server: Path | None = None) -> int:
             attack.check_files()
             total += attack.counts
             places += attack.places
+            print(f"{total[what]} {what}, {failures} failed, next seed {seed}", flush=True)
     if what == "kills":
         places["at any other time"] = total["kills"] - places.total()
         print("\n".join(f"{count:5} {place}" for place, count in sorted(places.items())))

@@ -217,7 +217,8 @@ def test_a_document_that_is_brought_in_again_changes_nothing_and_that_is_said(
 ) -> None:
     """What was approved elsewhere is asked again only where it comes in."""
     bank = folder.ids["bank"]
-    assert folder.nbagent("export", bank, "--output", "run.json").returncode == 0
+    assert folder.nbagent("export", bank, "-o", "run.json").returncode == 0
+    assert (folder.path / "run.json").stat().st_mode & 0o777 == 0o600
     first, again = (
         folder.nbagent("import", "run.json", "--store", "there.db").stdout for _ in range(2)
     )
@@ -416,3 +417,19 @@ def test_a_closed_pipe_is_quiet_and_nothing_heavy_is_loaded(folder: Folder) -> N
         "'nbagent.playback'} & set(sys.modules)))"
     )
     assert folder._run([sys.executable, "-c", loaded]).stdout.splitlines()[-1] == "[]"
+
+
+def test_an_approval_of_elsewhere_is_not_shown_as_one_here(tmp_path: Path) -> None:
+    """Approved where it ran, exported before it ran, brought in: it waits, and nothing says that it was approved."""
+    folder = Folder(tmp_path)
+    bank = folder.ids["bank"]
+    told = folder.nbagent("answer", bank, "--input", '{"amount": 7}')
+    assert told.returncode == 0, told.stderr
+    assert "approved with changes" in folder.nbagent("show", bank).stdout
+    assert folder.nbagent("export", bank, "-o", "run.json").returncode == 0
+    assert folder.nbagent("import", "run.json", "--store", "other.db").returncode == 0
+    shown = folder.nbagent("show", bank, "--store", "other.db").stdout
+    assert "Run pay?" in shown
+    assert "Amount: 5" in shown
+    assert "approved" not in shown
+    assert "Amount: 7" not in shown

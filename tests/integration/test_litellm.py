@@ -75,7 +75,9 @@ async def test_what_litellm_knows_of_prices_is_the_cost_and_nothing_is_not_0(str
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_c399_what_is_free_costs_0_and_a_server_that_is_gone_cannot_be_reached(stream) -> None:
+async def test_c399_what_is_free_costs_0_and_a_server_that_is_gone_cannot_be_reached(
+    stream,
+) -> None:
     """Streamed and whole, where LiteLLM tells neither alike; a refusal of its own is no lost connection."""
     with ChatServer([Reply("hi", usage=(1000, 100))]) as server:
         free = (await deltas_of(model_at(server, "mistral/labs-leanstral-1-5"), stream=stream))[-1]
@@ -83,7 +85,9 @@ async def test_c399_what_is_free_costs_0_and_a_server_that_is_gone_cannot_be_rea
     assert (isinstance(free, Finished), free.usage.cost) == (True, 0)
     with pytest.raises(ModelError, match="cannot be reached"):
         await deltas_of(model, stream=stream)
-    with ChatServer([Reply("hi")]) as server:  # LiteLLM stumbles over an answer of Groq without a tier
+    with ChatServer(
+        [Reply("hi")]
+    ) as server:  # LiteLLM stumbles over an answer of Groq without a tier
         groq = model_at(server, "groq/openai/gpt-oss-20b", max_retries=0)
         if not stream:
             with pytest.raises(ModelError, match="LiteLLM failed"):

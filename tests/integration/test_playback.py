@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.chat_server import ChatServer, Refuse, Reply
 from tests.integration.office import KEY, NOTEBOOKS, nbagent, record
 
 NAME = "07_testing.ipynb"
@@ -169,13 +169,176 @@ def test_what_cannot_be_replayed_is_named(wrong, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+EMPTY = '{"nbagent_recording": 1, "scrubbed": {}, "session": []}'
+
+
 def test_a_kernel_that_dies_is_told_with_its_last_words(tmp_path):
     """And a kernel that ends as it should says nothing to whoever started the command."""
     dies = "import os\nos.write(2, b'out of paper')\nos._exit(3)"
     notebook = notebook_of(tmp_path / "demo.ipynb", [dies])
-    (tmp_path / "demo.recorded.json").write_text("{}")
+    (tmp_path / "demo.recorded.json").write_text(EMPTY)
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == 1
     assert "the kernel died" in done.stderr
     notebook_of(notebook, ["import sys, os\nos.write(sys.__stderr__.fileno(), b'noise')"])
     assert nbagent("replay", notebook, env=without_a_model()).stderr == ""
+
+
+LATER = """
+print(result.text, sent)
+later = nb.Agent("gpt-5.1", instructions="Be brief.").run("Anything else?")
+later
+"""
+CHANGES: dict[str, tuple[str, str, list[str]]] = {
+    "nothing": (PLAIN, LATER, []),
+    "the last cell is gone": (
+        PLAIN,
+        "",
+        [
+            "1 of 4 exchanges\n",
+            'exchange 6 (gpt-5.1, instructions "Be brief."): prompt "Anything else?" → "No."',
+        ],
+    ),
+    "all cells are gone": ("print(1)", "", ["4 of 4 exchanges and 2 of 2 answers of people"]),
+    "an approval is gone": (
+        PLAIN.replace(', policy=[nb.review("send")]', ""),
+        LATER,
+        [
+            "1 of 2 answers of people\n",
+            'answer 4 (approval of send {"to": "A1", "amount": 5}): approved',
+        ],
+    ),
+    "code approves": (
+        PLAIN.replace('run("Send 5")', 'run("Send 5", answers={"send": True})'),
+        LATER,
+        ["1 of 2 answers of people\n"],
+    ),
+    "a run that no cell awaits": (PLAIN, LATER.replace("\nlater\n", "\nprint(later)\n"), []),
+    "a run that no cell awaits asks otherwise": (
+        PLAIN,
+        LATER.replace("\nlater\n", "\nprint(later)\n").replace("else", "more"),
+        ["1 of 4 exchanges\n"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def recorded_twice(tmp_path_factory):
+    """A recording of two runs; the second one is a cell's value."""
+    folder = tmp_path_factory.mktemp("twice")
+    notebook = notebook_of(folder / "demo.ipynb", PLAIN, LATER)
+    answers = folder / "answers.json"
+    answers.write_text(json.dumps({"check": "A1", "send": True}))
+    with ChatServer([*SCRIPT, Reply("No.")]) as server:
+        environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
+        done = nbagent("record", notebook, "--answers", answers, env=environment)
+    assert done.returncode == 0, done.stderr
+    return notebook.with_name("demo.recorded.json")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_c386_a_replay_fails_where_something_recorded_is_not_asked_any_more(
+    change, recorded_twice, tmp_path
+):
+    """With what it was, and what to do; the notebook is not written, as it is not what was recorded."""
+    first, second, expected = CHANGES[change]
+    notebook = notebook_of(tmp_path / "demo.ipynb", *filter(None, [first, second]))
+    output = tmp_path / "out.ipynb"
+    done = nbagent(
+        "replay",
+        notebook,
+        "--recording",
+        recorded_twice,
+        "--output",
+        output,
+        env=without_a_model(),
+    )
+    assert done.returncode == (1 if expected else 0), done.stderr
+    assert all(line in done.stderr for line in expected), done.stderr
+    assert bool(expected) == (f"record it anew: nbagent record {notebook}" in done.stderr)
+    assert output.exists() != bool(expected)
+    if output.exists():
+        assert "_playback" not in output.read_text()
+
+
+OWN = """
+import nbagent as nb
+for question in {questions}:
+    model = nb.RecordedModel("own.json", nb.ScriptedModel(["a"]){more})
+    print((await nb.Agent(model).run(question)).text)
+"""
+
+
+@pytest.mark.parametrize("more", ["", ', mode="replay"'])
+def test_c386_recordings_that_a_notebook_makes_itself_count_as_far_as_the_command_makes_them(
+    more, tmp_path
+):
+    """Several models of one file count together; what the notebook only replays is its own affair."""
+    notebook = tmp_path / "demo.ipynb"
+    notebook_of(notebook, OWN.format(questions=["one", "two"], more=""))
+    session = {"nbagent_recording": 1, "scrubbed": {}, "session": []}
+    for number, question in enumerate(["one", "two"], 1):
+        asked = {"messages": [{"role": "user", "content": [{"type": "text", "text": question}]}]}
+        answer = {"said": [{"text": "a"}], "finished": {"reason": "stop"}}
+        session["session"] += [
+            {"number": number, "model": "scripted", "request": asked, "answer": answer}
+        ]
+    (tmp_path / "own.json").write_text(json.dumps(session))
+    assert nbagent("replay", notebook, env=without_a_model()).returncode == 0
+    notebook_of(notebook, OWN.format(questions=["one"], more=more))
+    done = nbagent("replay", notebook, env=without_a_model())
+    assert done.returncode == (0 if more else 1), done.stderr
+    assert ("not used of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
+
+
+SHOWN = PLAIN.replace("result = await run", "run")
+"""The run is the cell's value."""
+
+
+def test_c388_a_run_that_fails_as_it_is_shown_is_told_with_its_own_error(tmp_path):
+    """The kernel's reply has none; and what was asked until then is told."""
+    notebook = notebook_of(tmp_path / "demo.ipynb", "1 + 1", SHOWN)
+    with ChatServer(SCRIPT) as server:
+        environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
+        done = nbagent("record", notebook, env=environment)
+    assert done.returncode == 1
+    assert "code cell 2 failed: HumanInputRequired: the run waits for a person" in done.stderr
+    assert 'asks "Which account?"' in done.stderr
+    assert "--answers FILE" in done.stderr
+    assert "NoneType" not in done.stderr
+    assert 'exchange 1 (gpt-5.1): prompt "Send 5" → call of check' in done.stderr
+
+
+def test_c388_a_recording_of_nothing_but_failures_says_so(tmp_path):
+    """Where the notebook goes on after them: no file, and not that nothing was asked."""
+    tries = SHOWN.replace(
+        "\nrun\n", "\ntry:\n    await run\nexcept nb.errors.ModelError:\n    pass\n"
+    )
+    notebook = notebook_of(tmp_path / "demo.ipynb", tries)
+    with ChatServer([Refuse(401)]) as server:
+        environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
+        done = nbagent("record", notebook, env=environment)
+    assert done.returncode == 1
+    assert "no request to a model was answered. The last error: " in done.stderr
+    assert "401" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.ipynb"]
+
+
+def test_c388_an_earlier_error_that_a_cell_may_have_is_not_the_failing_cells(tmp_path):
+    """A cell tagged raises-exception goes on; the one that failed is named."""
+    notebook = notebook_of(tmp_path / "demo.ipynb", "1 / 0", "[][1]")
+    content = nbformat.read(notebook, as_version=4)
+    content.cells[0].metadata["tags"] = ["raises-exception"]
+    nbformat.write(content, notebook)
+    done = nbagent("replay", notebook, env=without_a_model())
+    assert done.returncode == 1
+    assert "code cell 2 failed: IndexError" in done.stderr
+
+
+def test_c386_a_recording_that_nothing_asks_any_more_is_to_be_deleted(tmp_path):
+    """Recording anew leaves it there, and says so."""
+    notebook = notebook_of(tmp_path / "demo.ipynb", "1 + 1")
+    (tmp_path / "demo.recorded.json").write_text("{}")
+    done = nbagent("record", notebook, env=without_a_model())
+    assert done.returncode == 0
+    assert "nothing in it is asked any more: delete it" in done.stdout

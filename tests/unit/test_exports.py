@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import nbagent as nb
 from nbagent.core.base import errors
@@ -34,6 +35,40 @@ def test_the_names_are_sorted_and_documented_by_dir():
     assert sorted(set(nb.__all__)) == nb.__all__
     assert dir(nb) == nb.__all__
     assert len(nb.__all__) <= 72
+
+
+SHOWN = {
+    nb.Confirm: "(message: 'str', /, *, danger: 'bool' = False)",
+    nb.Ask: "(message: 'str', /)",
+    nb.Edit: "(message: 'str', /, *, fields: 'list[str] | None' = None)",
+}
+
+
+@pytest.mark.parametrize("name", nb.__all__)
+def test_the_inspector_of_jupyter_shows_how_a_name_is_called(name):
+    """Shift+Tab: the arguments by their names and types, and what it is for."""
+    found = getattr(nb, name)
+    if not callable(found) or name in ("Model", "Store"):  # protocols, which nobody calls
+        return
+    shown = InteractiveShell.instance().inspector.info(found)
+    text = f"{shown['definition']} {shown['init_definition']}"
+    for word in ("*given", "**fields", "*args", "**kwargs", "**data"):
+        assert word not in text, text
+    assert shown["docstring"]
+    assert "docs.pydantic" not in shown["docstring"]
+    if found in SHOWN:
+        assert SHOWN[found] in text
+
+
+async def test_a_run_says_where_its_text_is():
+    """A run is awaited for it, or is run by ``run_sync``."""
+    run = nb.Agent(nb.ScriptedModel(["hello"])).run("go", show=False)
+    for name in ("text", "output", "finish_reason"):
+        with pytest.raises(AttributeError, match=rf"`result = await run`, then `result.{name}`"):
+            getattr(run, name)
+    with pytest.raises(AttributeError, match="'Run' object has no attribute 'txet'"):
+        run.txet  # noqa: B018 -- reading it is what fails
+    await run
 
 
 def test_every_name_is_told_in_the_guide_and_no_other():

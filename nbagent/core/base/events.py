@@ -197,6 +197,8 @@ class ModelResponded(Event):
     """What the provider ran for it."""
     citations: tuple[dict[str, str], ...] = ()
     """What its text refers to, each with a ``title``, and a ``url`` where it has one."""
+    cut: Literal["stopped", "failed"] | None = None
+    """Why it ends before its end: the run was stopped, or the model's call failed. None of a whole response."""
 
 
 @_checked

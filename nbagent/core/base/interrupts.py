@@ -7,7 +7,17 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_overloads,
+)
 
 from pydantic import (
     BaseModel,
@@ -20,7 +30,7 @@ from pydantic import (
 )
 
 from .amounts import amount
-from .errors import InvalidAnswer
+from .errors import InvalidAnswer, suggest
 from .keywords import tells
 from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
@@ -32,8 +42,14 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 def without_init(init: F) -> F:
-    """Let pydantic validate without this ``__init__``, which only places arguments."""
+    """Let pydantic validate without this ``__init__``, which only places arguments.
+
+    Whoever asks for its signature, such as Jupyter's inspector, gets that of its first overload.
+    """
     init.__dict__["__pydantic_base_init__"] = True
+    overloads = get_overloads(init)
+    if overloads:
+        init.__dict__["__wrapped__"] = overloads[0]
     return init
 
 
@@ -55,7 +71,17 @@ class InPlace(BaseModel):
         placed = dict(zip(names, given, strict=False))
         for twice in placed.keys() & fields.keys():
             raise TypeError(f"{name} was given {twice!r} in place and by name")
-        super().__init__(**placed, **fields)
+        known = [*type(self).model_fields]
+        try:
+            super().__init__(**placed, **fields)
+        except ValidationError:
+            unknown = next((field for field in fields if field not in known), None)
+            if unknown is None:
+                raise
+        else:
+            return
+        meant = suggest(unknown, known) or f"; it takes {', '.join(known)}"
+        raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{meant}")
 
 
 T = TypeVar("T")

@@ -66,7 +66,6 @@ _OURS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("message", "description"), ("reason", "metadata", "message")),
     **dict.fromkeys(("editable_fields", "allow_edit"), ("editable",)),
     "question": ("metadata",),
-    "store": ("of",),
     **dict.fromkeys(
         ("choices", "options"), ("nb.Choose(message, choices) is what is asked, as metadata",)
     ),

@@ -2,7 +2,8 @@
 
 A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [part, …]}``, where an
 assistant's may have ``"provider": {"name": str, "data": JSON}``: what the provider of that name wants
-back with the history, and nobody else reads. A part is one of
+back with the history, and nobody else reads. All but a tool's may have a ``"name": str``, who of several
+says it. A part is one of
 
 - ``{"type": "text", "text": str}``
 - ``{"type": "reasoning", "text": str}``, kept for the person; it goes back to no provider but the
@@ -19,8 +20,8 @@ back with the history, and nobody else reads. A part is one of
 
 An assistant message is followed by one tool message that answers all its calls, in call order.
 Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still
-waits), of how it was settled (on a result), or that nobody but nbagent said it (on a user's text);
-models never see it.
+waits), of how it was settled (on a result), that nobody but nbagent said it (on a user's text), or that an
+answer was cut off there; models never see it.
 """
 
 from __future__ import annotations
@@ -118,15 +119,23 @@ def freeze(value: Json) -> Json:
         return value
     if isinstance(value, dict):
         kind = FrozenFile if value.get("type") == "file" else FrozenDict
-        return kind({k: freeze(v) for k, v in value.items()})
+        return kind({k: v if type(v) in _PLAIN else freeze(v) for k, v in value.items()})
     if isinstance(value, list | tuple):
-        return FrozenList([freeze(v) for v in value])
+        return FrozenList([v if type(v) in _PLAIN else freeze(v) for v in value])
     return value
 
 
-def message(role: str, *parts: Part, provider: Mapping[str, Any] | None = None) -> Message:
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""What never changes."""
+
+
+def message(
+    role: str, *parts: Part, provider: Mapping[str, Any] | None = None, name: str | None = None
+) -> Message:
     """A message of these parts."""
     said: dict[str, Any] = {"role": role, "content": freeze(list(parts))}
+    if name is not None:
+        said["name"] = name
     if provider is not None:
         said["provider"] = freeze(provider)
     return Message(said)
@@ -150,6 +159,25 @@ def correction(text: str) -> Message:
 def is_prompt(value: Mapping[str, Any]) -> bool:
     """Whether it is a message of the person, and no correction."""
     return value["role"] == "user" and not any("nbagent" in part for part in value["content"])
+
+
+def cut_off(text: str, reasoning: str, why: str) -> Message:
+    """What a model said of an answer that got no further."""
+    said = (("reasoning", reasoning), ("text", text))
+    record = {"nbagent": {"cut": why}}
+    return message("assistant", *({"type": k, "text": t, **record} for k, t in said if t))
+
+
+def is_cut_off(value: Mapping[str, Any]) -> bool:
+    """Whether it is such an answer."""
+    records = (part.get("nbagent") for part in value["content"])
+    return any(isinstance(record, dict) and "cut" in record for record in records)
+
+
+def whole(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """A history without an answer that was cut off at its end: the model is asked for that anew."""
+    ends = bool(messages) and messages[-1]["role"] == "assistant" and is_cut_off(messages[-1])
+    return messages[:-1] if ends else messages
 
 
 def text_of(value: Mapping[str, Any]) -> str:
@@ -202,7 +230,13 @@ def _load_one(index: int, value: Any) -> Message:
         content = _readable(content)
     except (TypeError, ValueError, RecursionError) as error:
         raise MessagesError(f"messages[{index}] is no JSON: {error}") from error
-    return message(value["role"], *content, provider=_provider(index, value))
+    name = value.get("name")
+    if name is not None and (not isinstance(name, str) or value["role"] == "tool"):
+        raise MessagesError(f"messages[{index}]['name'] is {name!r:.80}: {_NAME}")
+    return message(value["role"], *content, provider=_provider(index, value), name=name)
+
+
+_NAME = "it is a text, who of several says a message, and a tool's has none"
 
 
 def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:

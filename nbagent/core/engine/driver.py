@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 from nbagent.core.base.errors import (
     BudgetExceeded,
@@ -64,7 +64,7 @@ from nbagent.core.tools.spec import Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_plain, is_whole
 
-from .response import respond
+from .response import Collected, respond
 from .runs import Request, StartedRuns, Surroundings
 
 logger = logging.getLogger("nbagent")
@@ -256,6 +256,8 @@ class Driver:
         """Whether it was told to take no further step."""
         self._failing = False
         """Whether a call failed for good: bodies that ask now wait for nobody."""
+        self._collected: Collected | None = None
+        """What has come of the response under way."""
         self._exceeded: BudgetExceeded | None = None
         """What a run inside found: this run's budget is used up, and nobody is asked."""
         self._at: tuple[Step | None, int] = (None, 0)
@@ -547,21 +549,31 @@ class Driver:
         limited = self.used_up()
         if limited is None:
             check_cost(self._spec, counted=self.counts_cost)
-            await self._write(await respond(self._spec, self.journal, self.scope))
+            collected = self._collected = Collected(self._spec.tools)
+            await self._write(await respond(self._spec, self.journal, self.scope, collected))
+            self._collected = None
         else:
             driver, name = limited
             await driver.limit(name)
 
     async def _write(self, event: StoredEvent) -> None:
         """Add what came of the step under way, unless somebody else has taken it meanwhile."""
-        at = self._at
-        await self.journal.write(
-            lambda state: (
-                [event]
-                if self.journal.is_driven_here and (next_step(state), len(state.messages)) == at
-                else []
-            )
-        )
+        await self.journal.write(lambda _state: [event] if self._is_due() else [])
+
+    def cut_off(self, why: Literal["stopped", "failed"]) -> list[StoredEvent]:
+        """What came of a response that gets no further, unless it has been written whole meanwhile.
+
+        Nobody has seen what the model of a run inside a call has said so far.
+        """
+        if self._collected is None or self._outer is not None or not self._is_due():
+            return []
+        event = self._collected.cut_off(self._spec.clock(), why, scope=self.scope)
+        return [] if event is None else [event]
+
+    def _is_due(self) -> bool:
+        """Whether the step under way is still the run's next one, and this process's to take."""
+        state = self.journal.state
+        return self.journal.is_driven_here and (next_step(state), len(state.messages)) == self._at
 
     def _answered(self, finish: Finish) -> RunCompleted | OutputRefused:
         """The end of the run; or, where the model's answer does not fit, what it is told.
@@ -645,7 +657,8 @@ class Driver:
             message=str(error) or name,
             owner=this_process(),
         )
-        await asyncio.shield(asyncio.wrap_future(self.journal.submit_end(failure)))
+        ended = self.journal.submit_end(failure, partial(self.cut_off, "failed"))
+        await asyncio.shield(asyncio.wrap_future(ended))
         return with_history(error, state)
 
 

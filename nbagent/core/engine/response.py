@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 from pydantic import ValidationError
 
@@ -15,7 +15,7 @@ from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelResponded
 from nbagent.core.base.files import check_file
 from nbagent.core.base.foreign import MAX_SAID_PARTS, counted, read_by
-from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable
+from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable, whole
 from nbagent.core.base.model import (
     Citation,
     Discarded,
@@ -37,8 +37,10 @@ from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
 
-async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) -> ModelResponded:
-    """Ask the model for its next message.
+async def respond(
+    spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...], collected: Collected
+) -> ModelResponded:
+    """Ask the model for its next message; ``collected`` has what came of it, also where it is cut off.
 
     Raises:
         ModelError: it failed, or gave no whole response.
@@ -46,14 +48,13 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
     """
     run = RunView(journal.run_id, journal.state.messages, spec.context)
     request = Request(
-        messages=journal.state.messages,
+        messages=whole(journal.state.messages),
         instructions=await instructions_of(spec.instructions, run),
         tools=spec.tool_specs(),
         output_schema=spec.answer.schema,
         stream=bool(journal.listeners),
         hosted=spec.hosted_allowed(),
     )
-    collected = Collected(spec.tools)
     try:
         assert spec.model is not None  # a flow's next step never is to ask a model
         stream: Any = spec.model.stream(request)
@@ -95,6 +96,8 @@ class Collected:
         """By the provider's id."""
         self._citations: dict[Citation, None] = {}
         self._finished: Finished | None = None
+        self._discarded = ""
+        """The text that came before the connection was lost, while nothing has come since."""
 
     def add(self, delta: ModelDelta) -> None:
         """Take one more delta.
@@ -123,7 +126,9 @@ class Collected:
             case HostedCall() | Citation():
                 self._add_hosted(delta)
             case Discarded():
+                text = "".join(self._text) or self._discarded
                 self.__init__(self._tools)  # type: ignore[misc]
+                self._discarded = text
             case Notice(text=text):
                 self._notes[text] = None
                 self._size += len(text)
@@ -225,8 +230,32 @@ class Collected:
             provider=self._public(self._finished.provider, calls),
             notes=tuple(self._notes),
             hosted=tuple(self._hosted.values()),
-            citations=tuple({"title": one.title, "url": one.url} for one in self._citations),
+            citations=self._cited(),
         )
+
+    def cut_off(
+        self, at: float, why: Literal["stopped", "failed"], *, scope: tuple[str, ...]
+    ) -> ModelResponded | None:
+        """What a person has seen of a response that gets no further; None where that is nothing.
+
+        Its calls were never whole. How many tokens it used is not known.
+        """
+        text, reasoning = "".join(self._text) or self._discarded, "".join(self._reasoning)
+        if not text and not reasoning:
+            return None
+        return ModelResponded(
+            at=at,
+            scope=scope,
+            text=text,
+            reasoning=reasoning,
+            notes=tuple(self._notes),
+            hosted=tuple(self._hosted.values()),
+            citations=self._cited(),
+            cut=why,
+        )
+
+    def _cited(self) -> tuple[dict[str, str], ...]:
+        return tuple({"title": one.title, "url": one.url} for one in self._citations)
 
     def _public(self, provider: Any, calls: Collection[CallRequested]) -> Any:
         """A provider's data of the whole response, which may have its calls again, without their secrets."""

@@ -144,6 +144,11 @@ def place_of(store: object) -> str:
     return _safe(str(place)) if place is not None else _safe(repr(store))
 
 
+def place_for_others(store: object) -> str | None:
+    """Where another process finds its runs, as people read it; None where it cannot."""
+    return None if _place(store) is None else place_of(store)
+
+
 def is_same_place(one: object, other: object) -> bool:
     """Whether two stores hold the same runs: they are one, or of one file or database.
 

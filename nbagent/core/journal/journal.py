@@ -66,6 +66,8 @@ RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 Listener: TypeAlias = Callable[[RunEvent], None]
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
 """What to add, of the state: asked again whenever the journal has moved on; raises to refuse."""
+Unsaid: TypeAlias = Callable[[], Sequence[StoredEvent]]
+"""What a run's end is to be preceded by, as of the moment when it is written."""
 logger = logging.getLogger("nbagent")
 
 
@@ -270,9 +272,9 @@ class Journal:
             decide(self.state)
             return self._later(work)
 
-    def submit_end(self, event: StoredEvent) -> Future[None]:
+    def submit_end(self, event: StoredEvent, before: Unsaid = tuple) -> Future[None]:
         """``end`` for code that an event loop may run."""
-        work = partial(self._end, event)
+        work = partial(self._end, event, before)
         try:
             return finished(self._now(work))
         except _WouldWait:
@@ -307,13 +309,13 @@ class Journal:
         with self._turn:
             return self._commit(decide, self._append)
 
-    def end(self, event: StoredEvent) -> None:
-        """Add the event that ends the run; in memory alone while the store takes nothing.
+    def end(self, event: StoredEvent, before: Unsaid = tuple) -> None:
+        """Add the event that ends the run, after those ``before``; in memory alone while the store takes nothing.
 
         Where the run has ended already, it only tries again to store an end that could not be.
         """
         with self._turn:
-            self._end(event, self._append)
+            self._end(event, before, self._append)
 
     def catch_up(self, begun: Sequence[StoredEvent] | None = None) -> None:
         """Fold in what other processes have written: of a journal that holds nothing yet, maybe what was read already."""
@@ -390,19 +392,23 @@ class Journal:
                 continue
             return events
 
-    def _end(self, event: StoredEvent, append: _Append) -> None:
+    def _end(self, event: StoredEvent, before: Unsaid, append: _Append) -> None:
+        def decide(state: RunState) -> list[StoredEvent]:
+            return [*before(), event] if self._may_end(state, event) else []
+
         try:
             if self._owed:
                 with suppress(Conflict):  # others have gone on
                     self._write((), append)
-            self._commit(lambda state: [event] if self._may_end(state, event) else [], append)
+            self._commit(decide, append)
         except StoreError:
             logger.exception("run %s: its end could not be stored", self.run_id)
-            if self._may_end(self.state, event):
+            owed = decide(self.state)
+            if owed:
                 with self._lock:
                     self._before = self.state
-                    self._fold([event])
-                    self._owed = (event,)
+                    self._fold(owed)
+                    self._owed = tuple(owed)
 
     def _may_end(self, state: RunState, event: StoredEvent) -> bool:
         """Whether the run has not ended; its failure is told by who has a share in it, anybody may cancel it."""
@@ -757,9 +763,9 @@ class InnerJournal:
         """``commit`` on an event loop; see ``Journal.write``."""
         return await self._outer.write(lambda state: decide(self._inner(state)))
 
-    def submit_end(self, event: StoredEvent) -> Future[Any]:
-        """Add the event that ends the inner run."""
-        return self.submit(lambda state: [event] if state.outcome is None else [])
+    def submit_end(self, event: StoredEvent, before: Unsaid = tuple) -> Future[Any]:
+        """Add the event that ends the inner run, after those ``before``."""
+        return self.submit(lambda state: [*before(), event] if state.outcome is None else [])
 
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
         """See ``Journal.submit``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any, assert_never
 
 from pydantic import ValidationError
@@ -11,6 +12,8 @@ from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, Ru
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
 from nbagent.core.base.messages import Json, dumps
+from nbagent.core.journal.default import place_for_others
+from nbagent.core.journal.journal import Journal
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
@@ -153,14 +156,17 @@ def _returned(call: Call, spec: RunSpec) -> Any:
 
 
 def unanswered(
-    asked: Sequence[PendingInterrupt], wrong: Mapping[str, Exception], run_id: str, told: str
+    asked: Sequence[PendingInterrupt],
+    wrong: Mapping[str, Exception],
+    journal: Journal,
+    told: str,
 ) -> Exception:
     """What to raise for a run that asks while nobody is there to answer.
 
     Args:
         asked: what waits for an answer.
         wrong: what was wrong with answers that were given, by interrupt id.
-        run_id: the run.
+        journal: the run's.
         told: what is to be known of the answers that were given.
     """
     for interrupt in asked:
@@ -171,9 +177,12 @@ def unanswered(
         f"{asks(i)}; {wanted(i)}{_noted(i)}"
         for i in asked
     ]
+    place, run_id = place_for_others(journal.store), journal.run_id
     text = (
-        "the run waits for a person and nobody is attached; it stays paused. Give answers=, or "
-        "answer with run.respond / run.restart / run.reject:\n"
+        "the run waits for a person and nobody is attached; it stays paused. Give answers=; or answer with "
+        "run.respond / run.restart / run.reject and await it again (with attended=True it is waited for)"
+        + (f"; or from a shell: nbagent answer {run_id} --store {quote(place)}" if place else "")
+        + ":\n"
         + "\n".join([*lines, told] if told else lines)
     )
     return HumanInputRequired(text, interrupts=list(asked), run_id=run_id)

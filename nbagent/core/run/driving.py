@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from nbagent.core.base.errors import RunError
@@ -12,7 +13,7 @@ from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import interruption, running_loop
 from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.journal import Journal, Unsaid
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
 
@@ -58,8 +59,8 @@ class DrivenRun(Protocol):
     def undriven(self, error: BaseException | None) -> bool:
         """It has ended with this error, or well; whether another process has taken the run."""
 
-    def cut_off(self) -> None:
-        """Ctrl+C has ended the driver with the program's loop."""
+    def cut_off(self, unsaid: Unsaid) -> None:
+        """Ctrl+C has ended the driver with the program's loop, and what it was about to say."""
 
     def follow(self) -> None:
         """Keep up with what others write."""
@@ -95,6 +96,11 @@ class Driving:
     def left_bodies(self) -> tuple[str, ...]:
         """The calls of which nobody knows what they came to, as their bodies were abandoned."""
         return () if self._driver is None else self._driver.left_bodies
+
+    @property
+    def unsaid(self) -> Unsaid:
+        """Gives what the model has said of a response that the end of the run cuts off; also once the driver is gone."""
+        return _unsaid_of(self._driver)
 
     def is_of(self, run_id: str, store: object) -> bool:
         """Whether it drives this run of this store."""
@@ -180,12 +186,12 @@ class Driving:
         if task is not self._task:  # an answer came as it ended, and another is at work by now
             return
         was_interrupted, self._was_interrupted = self._was_interrupted, bool
-        self._driver = self._task = None  # a paused run is data
+        driver, self._driver, self._task = self._driver, None, None  # a paused run is data
         self.is_active = False
         _at_work.discard(self)
         if task.cancelled() and not run.is_stopping and was_interrupted():
             self._again, run.error = False, None
-            run.cut_off()
+            run.cut_off(_unsaid_of(driver))
             return
         again, self._again = self._again and not over, False  # an end is not gone on with
         if again:
@@ -215,6 +221,10 @@ async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:
         if not driver.running_bodies or loop.time() >= until:
             return
         await asyncio.sleep(TICK)
+
+
+def _unsaid_of(driver: Driver | None) -> Unsaid:
+    return tuple if driver is None else partial(driver.cut_off, "stopped")
 
 
 def _error_of(task: asyncio.Task[None]) -> BaseException | None:

@@ -308,7 +308,7 @@ def _check_something_to_do(state: RunState, replies: list[AnyResolution]) -> Non
     if replies and not state.pending:
         raise NotPending("no interrupt in these messages waits for an answer")
     last = state.messages[-1]
-    if not replies and not state.pending and not state.calls and last["role"] == "assistant":
+    if not replies and not state.pending and state.is_answered:
         raise NotPending(
             "nothing is pending in these messages: the model has answered "
             f"({text_of(last)!r:.60}); give a prompt to go on"

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
@@ -195,7 +195,7 @@ class Run:
             raise _unanswered(first.held)
         if first is not None:
             asked = interrupts_of(first.state, session.spec.tools, session.spec.agent)
-            raise unanswered(asked, {}, first.journal.run_id, "")
+            raise unanswered(asked, {}, first.journal, "")
         if session.status == "interrupted":
             raise _unanswered(session)
         return self.result
@@ -451,7 +451,7 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
 
 
 def _unanswered(asks: Held) -> Exception:
-    return unanswered(asks.interrupts, asks.wrong_answers, asks.run_id, asks.answers_told)
+    return unanswered(asks.interrupts, asks.wrong_answers, asks.journal, asks.answers_told)
 
 
 class _Feed:
@@ -488,3 +488,18 @@ class _Feed:
                 if self._unread:
                     return self._unread.popleft()
             await self._there.wait()
+
+
+def _absent(run: Run, name: str) -> Never:
+    """Say where it is, of what a run's result has."""
+    if name in Result.__dataclass_fields__:
+        why = (
+            f"a run has no {name!r}, its result has: `result = await run`, then `result.{name}` (in a script "
+            f"without an event loop: `agent.run_sync(…).{name}`)"
+        )
+    else:
+        why = f"'Run' object has no attribute {name!r}"
+    raise AttributeError(why, name=name, obj=run)
+
+
+Run.__getattr__ = _absent  # type: ignore[attr-defined]  # type checkers know what a run has

@@ -8,6 +8,7 @@ another handle here.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import threading
 import weakref
@@ -16,6 +17,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import Conflict, NotPending, StoreError, UsageError
 from nbagent.core.base.events import (
     Interrupted,
@@ -34,7 +36,7 @@ from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import Decide, Journal
+from nbagent.core.journal.journal import Decide, Journal, Unsaid
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
@@ -59,7 +61,7 @@ from .driving import Driving
 from .follow import taken_from
 from .follower import Follower
 from .generate import message_queued, rejected
-from .host import Place
+from .host import Place, ScriptHost
 from .queued import Before, Line, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 from .stopping import Stopping
@@ -423,9 +425,9 @@ class Session:
                 self.follower.look_later()
         return was_taken
 
-    def cut_off(self) -> None:
-        """Ctrl+C has ended the driver with the program's loop."""
-        self.stopping.cancelled("keyboard")
+    def cut_off(self, unsaid: Unsaid) -> None:
+        """Ctrl+C has ended the driver with the program's loop, and what it was about to say."""
+        self.stopping.cancelled("keyboard", unsaid=unsaid)
 
     def paused(self, event: Interrupted) -> None:
         """A question waits from now on; called on the run's loop."""
@@ -684,3 +686,16 @@ def held(run_id: str, store: object) -> Session | None:
         if is_it and is_same_place(one.journal.store, store):
             return one
     return None
+
+
+@atexit.register
+def _report_unfinished() -> None:
+    """Warn that the program ends before runs that it began and never waited for."""
+    for one in open_sessions():
+        if isinstance(one.host, ScriptHost) and one.driving.is_active and not len(one.waiters):
+            logger.warning(
+                "nbagent: the program ended before its run of %r, as nothing waited for it. Use agent.run_sync(…), which "
+                "gives the result, or await the run.%s",
+                escaped(one.spec.agent),
+                f" nb.open_run({one.run_id!r}) goes on with it." if one.is_stored else "",
+            )

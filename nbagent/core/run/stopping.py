@@ -12,7 +12,7 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunCancelled
 from nbagent.core.base.user import user_behind
 from nbagent.core.call.threads import interruption, running_loop
-from nbagent.core.journal.journal import Journal, finished
+from nbagent.core.journal.journal import Journal, Unsaid, finished
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
 
@@ -93,8 +93,10 @@ class Stopping:
                 self._end_at_once("keyboard")
             raise
 
-    def cancelled(self, by: str, still_running: tuple[str, ...] = ()) -> Future[None]:
-        """Write that the run was cancelled, after all that waits to be written."""
+    def cancelled(
+        self, by: str, still_running: tuple[str, ...] = (), unsaid: Unsaid = tuple
+    ) -> Future[None]:
+        """Write that the run was cancelled, after all that waits to be written and what is ``unsaid``."""
         run, event = self._run, self._cancellation(by, still_running)
 
         def stopped(_: None) -> None:
@@ -105,7 +107,8 @@ class Stopping:
             run.progressed()
 
         began = bool(run.state.position or run.writes)
-        return run.writes.then(run.journal.submit_end(event) if began else finished(None), stopped)
+        ended = run.journal.submit_end(event, unsaid) if began else finished(None)
+        return run.writes.then(ended, stopped)
 
     def forget(self) -> None:
         """The loop is closed, and what was under way on it is gone."""
@@ -113,10 +116,11 @@ class Stopping:
 
     async def _stop(self, by: str) -> None:
         still_running: tuple[str, ...] = ()
+        unsaid = self._run.driving.unsaid
         try:
             still_running = await self._run.driving.end()
         finally:
-            stored = self.cancelled(by, still_running)
+            stored = self.cancelled(by, still_running, unsaid)
         await asyncio.wrap_future(stored)
 
     def _end_at_once(self, by: str) -> None:
@@ -126,7 +130,7 @@ class Stopping:
             with suppress(UsageError):
                 run.journal.catch_up()
         if run.state.position and run.state.outcome is None:
-            run.journal.end(self._cancellation(by, run.driving.left_bodies))
+            run.journal.end(self._cancellation(by, run.driving.left_bodies), run.driving.unsaid)
 
     def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
         now = self._run.spec.clock()

@@ -43,11 +43,13 @@ from nbagent.core.base.messages import (
     Part,
     canonical,
     correction,
+    cut_off,
     dumps,
     freeze,
     load,
     message,
     user,
+    whole,
 )
 from nbagent.core.base.model import Usage
 from nbagent.core.base.user import is_answered_by_one
@@ -339,6 +341,8 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
 
 
 def _model_responded(state: RunState, event: ModelResponded) -> RunState:
+    if event.cut is not None:
+        return _cut_off(state, event)
     parts: list[Part] = []
     if event.reasoning:
         parts.append({"type": "reasoning", "text": event.reasoning})
@@ -360,7 +364,7 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
                 call.id, call.name, frozen, frozen, call.raw, call.server_id, final=call.final
             )
         )
-    said = (*state.messages, message("assistant", *parts, provider=event.provider))
+    said = (*whole(state.messages), message("assistant", *parts, provider=event.provider))
     told = {"misfits": ()} if calls else _queue_sent(state)
     return evolve(
         state,
@@ -372,6 +376,14 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         used_ids=(*state.used_ids, *(call.id for call in calls)),
         **({"turns": state.turns + 1} | told),
     )
+
+
+def _cut_off(state: RunState, event: ModelResponded) -> RunState:
+    said = whole(state.messages)
+    if event.text.strip():
+        said = (*said, cut_off(event.text, event.reasoning, event.cut or ""))
+    usage = state.usage + _usage(event)
+    return evolve(state, position=state.position + 1, messages=said, usage=usage)
 
 
 def _output_refused(state: RunState, event: OutputRefused) -> RunState:

@@ -157,14 +157,12 @@ def _until(events: Sequence[StoredEvent], at: str | StoredEvent) -> list[StoredE
     if isinstance(at, Interrupted):
         at = at.id
     index, path = _question(events, at) if isinstance(at, str) else _turn_end(events, at)
-    if _is_later(events[index], at):  # the run went on with the interim result
-        rest = events[index + 1 :]
-        answer = next(
-            (n for n, e in enumerate(rest) if isinstance(e, Resolved) and e.id == at), None
-        )
-        return [*events[: index + 1], *rest[:answer]]
+    end = index + 1
+    if _is_later(events[index], at):  # the run went on with the interim result, until the answer
+        answers = (n for n, e in enumerate(events) if isinstance(e, Resolved) and e.id == at)
+        end = next(answers, len(events))
     after = _Independent(path)
-    return [*events[: index + 1], *(e for e in events[index + 1 :] if after.keeps(e))]
+    return [*events[:end], *(e for e in events[end:] if after.keeps(e))]
 
 
 def _is_later(event: StoredEvent, at: str | StoredEvent) -> bool:

@@ -122,6 +122,8 @@ def _unfit_in_turn(  # noqa: C901, PLR0911 - one for each kind of event
         case ModelResponded(calls=calls):
             if run.flow or run.of_body or run.calls or run.is_answered:
                 return "no model was to answer"
+            if event.cut is not None and calls:
+                return "what was cut off has no whole call"
             ids = [call.id for call in calls]
             is_new = len(set(ids)) == len(ids) and not set(ids) & set(run.used_ids)
             return None if is_new else "two of its calls have one id"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from nbagent.core.base.messages import Json, dumps, results_of, text_of
+from nbagent.core.base.messages import Json, dumps, is_cut_off, results_of, text_of
 
 from .state import Calls, CallState, RunState, running_calls
 
@@ -99,7 +99,7 @@ def next_step(state: RunState) -> Step:
     if not state.messages:
         return Wait()
     last = state.messages[-1]
-    if last["role"] == "assistant":
+    if last["role"] == "assistant" and not is_cut_off(last):
         return Finish(text_of(last))
     if state.flow:
         return Fail(str(results_of(last)[0]["output"])) if last["role"] == "tool" else Wait()

@@ -29,6 +29,7 @@ from nbagent.core.base.messages import (
     Part,
     calls_of,
     canonical,
+    is_cut_off,
     is_prompt,
     load,
     message,
@@ -348,7 +349,8 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
         for part in last["content"]
     ]
-    return (*history[:-1], message("assistant", *parts, provider=last.get("provider")))
+    said = message("assistant", *parts, provider=last.get("provider"), name=last.get("name"))
+    return (*history[:-1], said)
 
 
 def _with_later(
@@ -466,7 +468,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
     for item in reversed(history):
         if is_prompt(item):
             break
-        turns += item["role"] == "assistant"
+        turns += item["role"] == "assistant" and not is_cut_off(item)
     ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
     state = RunState(messages=history, calls=Calls(calls.values()), turns=turns, used_ids=ids)
     state = evolve(state, later=later) if later else state
@@ -499,4 +501,4 @@ def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
 
 def _without_records(item: Message) -> Message:
     bare = [{k: v for k, v in part.items() if k != "nbagent"} for part in item["content"]]
-    return message("assistant", *bare, provider=item.get("provider"))
+    return message("assistant", *bare, provider=item.get("provider"), name=item.get("name"))

@@ -19,7 +19,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
-from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, text_of
+from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, is_cut_off, text_of
 from nbagent.core.base.model import NOTHING as NO_USAGE
 from nbagent.core.base.model import Usage
 
@@ -344,7 +344,9 @@ class RunState:
         if self.calls:
             return False
         return self.final is not None or (
-            bool(self.messages) and self.messages[-1]["role"] == "assistant"
+            bool(self.messages)
+            and self.messages[-1]["role"] == "assistant"
+            and not is_cut_off(self.messages[-1])
         )
 
     @property

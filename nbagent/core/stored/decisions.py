@@ -23,8 +23,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.table import as_html, as_text, frame_of
-from nbagent.core.journal.default import kept_in
-from nbagent.core.journal.journal import Store
+from nbagent.core.journal.default import Kept, kept_in
 from nbagent.core.run.result import shortened
 from nbagent.core.run.run import Run
 
@@ -115,23 +114,23 @@ class Decisions(list[Decision]):
 
 @tells("nb.decisions")
 def decisions(
-    of: Run | Store | None = None, *, agent: str | None = None, tool: str | None = None
+    store: Run | Kept | None = None, *, agent: str | None = None, tool: str | None = None
 ) -> Decisions:
     """What was decided: one row for each question that has its answer, over runs, oldest answer first.
 
     It is read off the journals anew, so not for an event loop where a store holds many runs.
 
     Args:
-        of: a run, or a store, its path or URL, all of whose runs are looked through; the default store where
-            it is not given.
+        store: where the runs are kept, all of which are looked through, or one run; by default what
+            ``nb.use_store`` says, or this process's memory.
         agent: only those of runs of this agent or flow.
         tool: only those about this tool.
 
     Raises:
         StoreError: a store, or the journal of a run in it, cannot be read.
-        UsageError: ``of`` is neither a run nor a store.
+        UsageError: ``store`` is neither a run nor a store.
     """
-    found = [one for run_id, events in _journals(of) for one in decisions_in(run_id, events)]
+    found = [one for run_id, events in _journals(store) for one in decisions_in(run_id, events)]
     kept = (
         one
         for one in found
@@ -140,11 +139,11 @@ def decisions(
     return Decisions(sorted(kept, key=lambda one: one.answered_at))
 
 
-def _journals(of: Any) -> Iterator[tuple[str, list[StoredEvent]]]:
-    if isinstance(of, Run):
-        yield of.id, of.journal
+def _journals(source: Any) -> Iterator[tuple[str, list[StoredEvent]]]:
+    if isinstance(source, Run):
+        yield source.id, source.journal
         return
-    store = kept_in() if of is None else checked_store(of)
+    store = kept_in() if source is None else checked_store(source)
     for run_id in store.run_ids():
         try:
             yield run_id, store.read(run_id)

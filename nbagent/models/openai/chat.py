@@ -261,9 +261,15 @@ def encode_message(message: Message, way: Way) -> bytes:
     if message["role"] == "assistant":
         return json_bytes(_assistant(message, way))
     if any(files_of(message)):
-        head = b'{"role":' + json_bytes(message["role"]) + b',"content":'
+        head = json_bytes(_head(message))[:-1] + b',"content":'
         return b"".join((head, *content(message["content"], sees=way.sees), b"}"))
-    return json_bytes({"role": message["role"], "content": _content(message)})
+    return json_bytes({**_head(message), "content": _content(message)})
+
+
+def _head(message: Message) -> dict[str, str]:
+    """Who says a message."""
+    said = {"role": message["role"]}
+    return {**said, "name": message["name"]} if "name" in message else said
 
 
 def _content(message: Message) -> str | list[dict[str, str]]:
@@ -279,7 +285,7 @@ def _assistant(message: Message, way: Way) -> dict[str, Any]:
     data = provider.get("data") if mine else None
     calls = [_call(part, part.get("provider") if mine else None, way) for part in calls_of(message)]
     text = text_of(message)
-    said: dict[str, Any] = {"role": "assistant", "content": text}
+    said: dict[str, Any] = {**_head(message), "content": text}
     if calls:
         said |= {"content": text or None, "tool_calls": calls}
     name = reasoning_name(data)

@@ -11,15 +11,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nbagent.core.base.errors import MessagesError
+from nbagent.core.base.errors import MessagesError, suggest
 from nbagent.core.base.foreign import counted
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
 from .chat import REASONING, Way, encode_message, of_call, of_message
+from .dialects import check_dialect
 from .responses import Kept, Span
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(.*)", re.DOTALL)
 _PERSONS = {"system": "system", "developer": "system", "user": "user"}
+_ROLES = (*_PERSONS, "assistant", "tool")
+_MESSAGE = ("content", "tool_calls", "refusal", "name", *REASONING)
+_CALL = ("id", "type", "function", "name", "arguments")
 _TEXTS = ("text", "input_text", "output_text")
 
 
@@ -29,7 +33,8 @@ def messages_from_openai(
     """A history of the openai client as messages, for ``agent.run(messages=…)`` and ``agent.generate``.
 
     A system or developer message stays where it is, behind the agent's own instructions. Calls at the end
-    that have no result are open: they are run, or asked about, by whoever goes on from there.
+    that have no result are open: they are run, or asked about, by whoever goes on from there. Their arguments are
+    JSON as text, or an object; those of a call that has its result may be any text, as a model may have said it.
 
     Args:
         messages: Chat Completions messages or Responses items, as dicts or as the client's objects.
@@ -37,20 +42,22 @@ def messages_from_openai(
             reads (encrypted reasoning, marks on calls); nobody else does.
 
     Raises:
-        MessagesError: something is no such message, or cannot be kept, such as an image behind a link.
+        MessagesError: something is no such message, or cannot be kept, such as an image behind a link; it names
+            the place, as in ``messages[3].tool_calls[0].function.arguments``, and whose format it looks like.
     """
     if isinstance(messages, str | Mapping):
         raise MessagesError(f"a history is a list of messages, not {messages!r:.80}")
     reader = _Reader(provider)
     for index, value in enumerate(messages):
-        plain = _plain(index, value)
+        at = f"messages[{index}]"
+        plain = _plain(at, value)
         try:
-            reader.take(index, plain)
+            reader.take(at, plain)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, MessagesError):
                 raise
             raise MessagesError(
-                f"messages[{index}] is not as it is in OpenAI's APIs ({error!r:.80}): {plain!r:.80}"
+                f"{at} is not as it is in OpenAI's APIs ({error!r:.80}): {plain!r:.80}"
             ) from error
     return load(reader.read())
 
@@ -77,12 +84,16 @@ class _Answer:
         self.calls: list[Part] = []
         self.items: list[Any] = []
         """What Responses wants back, as ``Kept`` has it; empty of Chat Completions."""
-        self.places: list[int] = []
+        self.places: list[str] = []
         """Where in the history each of those items is."""
         self.data: dict[str, Any] = {}
         """The same of Chat Completions."""
+        self.named: dict[str, str] = {}
+        """Its name, where it has one."""
+        self.broken: dict[str, str] = {}
+        """By id of a call: what is wrong with its arguments, and where."""
 
-    def hidden(self) -> int:
+    def hidden(self) -> str:
         """Where the first item is whose data the message's text and calls do not say."""
         return next(
             place
@@ -113,26 +124,27 @@ class _Reader:
         """By the server's id."""
         self._ids: set[str] = set()
 
-    def take(self, index: int, value: dict[str, Any]) -> None:
+    def take(self, at: str, value: dict[str, Any]) -> None:
         """One more."""
         kind, role = value.get("type"), value.get("role")
         if kind == "function_call_output":
-            self._result(index, value.get("call_id"), value.get("output"))
+            self._result(at, value, "call_id", "output")
         elif role == "tool":
-            self._result(index, value.get("tool_call_id"), value.get("content"))
+            self._result(at, value, "tool_call_id", "content")
         elif role in _PERSONS:
             self._close()
-            content = [*_content(index, value.get("content"))]
-            self._done.append({"role": _PERSONS[role], "content": content})
+            content = [*_content(at, _needed(at, value, "content"))]
+            self._done.append({"role": _PERSONS[role], "content": content, **_name(at, value)})
         elif role == "assistant" and kind != "message":
             self._close()
-            self._chat(index, value)
+            self._chat(at, value)
         elif role == "assistant" or (isinstance(kind, str) and role is None):
-            self._item(index, value)
+            self._item(at, value)
         else:
             raise MessagesError(
-                f"messages[{index}] is {value!r:.80}: expected a message of Chat Completions with role "
-                "'system', 'developer', 'user', 'assistant' or 'tool', or an item of Responses"
+                f"{at} is {value!r:.80}: expected a message of Chat Completions with role "
+                f"{', '.join(map(repr, _ROLES[:-1]))} or {_ROLES[-1]!r}, or an item of Responses"
+                f"{suggest(str(role), _ROLES)}"
             )
 
     def read(self) -> list[dict[str, Any]]:
@@ -142,70 +154,73 @@ class _Reader:
 
     # --- what the assistant said
 
-    def _chat(self, index: int, value: dict[str, Any]) -> None:
+    def _chat(self, at: str, value: dict[str, Any]) -> None:
         answer = self._answer = _Answer()
         if value.get("audio") or value.get("function_call"):
             what = "audio" if value.get("audio") else "function_call"
-            raise MessagesError(f"messages[{index}] has {what!r}, which cannot be kept")
-        answer.texts += _texts(index, value.get("content"))
+            raise MessagesError(f"{at} has {what!r}, which cannot be kept")
+        answer.named = _name(at, value)
+        value = {key: each for key, each in value.items() if key != "name"}
+        if not value.keys() & {"content", "tool_calls", "refusal", *REASONING}:
+            _needed(at, value, "content", "tool_calls")
+        answer.texts += _texts(f"{at}.content", value.get("content"))
         answer.texts += [value["refusal"]] if value.get("refusal") else []
         name = next((each for each in REASONING if isinstance(value.get(each), str)), None)
         answer.thoughts += [value[name]] if name else []
         fields = of_message(value)
-        for call in value.get("tool_calls") or ():
+        for number, call in enumerate(value.get("tool_calls") or ()):
+            there = f"{at}.tool_calls[{number}]"
             function = call.get("function") if isinstance(call, Mapping) else None
             if not isinstance(function, Mapping):
-                raise MessagesError(
-                    f"messages[{index}] has the tool call {call!r:.80}, of no function"
-                )
+                raise MessagesError(f"{there} is {call!r:.80}, of no function")
             own = of_call(call)
-            self._call(index, call.get("id"), function, {"fields": own} if own else None)
-        if fields:
-            self._check_provider(index, next(iter(fields)))
+            self._check_provider(there, own.get("function", own), _CALL)
+            self._call(there, call, "id", f"{there}.function", function)
+            if own:
+                answer.calls[-1]["provider"] = {"fields": own}
+        self._check_provider(at, fields, _MESSAGE)
         if self._provider is not None and (fields or name):
             answer.data = {"fields": fields, **({"reasoning": name} if name else {})}
 
-    def _item(self, index: int, value: dict[str, Any]) -> None:
+    def _item(self, at: str, value: dict[str, Any]) -> None:
         if self._answer is None or self._results:
             self._close()
             self._answer = _Answer()
         answer = self._answer
-        answer.places.append(index)
+        answer.places.append(at)
         match value.get("type"):
             case "message":
-                said = [(_output_kind(index, p), _text_of(p)) for p in _parts(value["content"])]
+                parts = enumerate(_parts(_needed(at, value, "content")))
+                said = [_output(f"{at}.content[{n}]", part) for n, part in parts]
                 spans = answer.spans(answer.texts, said)
                 answer.items.append(Kept.message(spans, value.get("phase")))
             case "reasoning":
-                summary = [("summary", _text_of(p)) for p in value.get("summary") or ()]
-                content = [("content", _text_of(p)) for p in value.get("content") or ()]
+                summary = [("summary", _text_of(at, p)) for p in value.get("summary") or ()]
+                content = [("content", _text_of(at, p)) for p in value.get("content") or ()]
                 spans = answer.spans(answer.thoughts, [*summary, *content])
                 kept = Kept.reasoning_of(spans, value.get("encrypted_content"))
                 answer.items.append(kept)
             case "function_call":
                 answer.items.append(Kept.call(len(answer.calls), value))
-                self._call(index, value.get("call_id"), value, None)
+                self._call(at, value, "call_id", at, value)
             case "item_reference":
-                raise MessagesError(f"messages[{index}] only names an item that a server keeps")
+                raise MessagesError(f"{at} only names an item that a server keeps")
             case _:
                 answer.items.append(Kept.item(value))
 
-    def _call(self, index: int, own: Any, function: Mapping[str, Any], data: Any) -> None:
-        name, arguments = function.get("name"), function.get("arguments")
-        if not (isinstance(own, str) and own and isinstance(name, str)):
-            raise MessagesError(f"messages[{index}] has a tool call without an id or a name")
+    def _call(
+        self, at: str, call: Mapping[str, Any], key: str, there: str, function: Mapping[str, Any]
+    ) -> None:
+        own, name = _text(at, call, key), _text(there, function, "name")
         assert self._answer is not None
         call_id = self._unused(own)
         part: Part = {"type": "tool_call", "id": call_id, "name": name, "input": {}}
         try:
-            input_ = json.loads(counted(arguments)) if arguments else {}
-        except (TypeError, ValueError, RecursionError):
-            input_ = None
-        part |= {"input": input_} if isinstance(input_, dict) else {"raw": str(arguments)}
+            part["input"] = _input(function.get("arguments"))
+        except (TypeError, ValueError) as error:
+            part["raw"] = str(function["arguments"])
+            self._answer.broken[call_id] = f"{there}.arguments: {error}"
         part |= {"server_id": own} if own != call_id else {}
-        if data is not None:
-            self._check_provider(index, next(iter(data["fields"])))
-            part["provider"] = data
         self._answer.calls.append(part)
 
     def _unused(self, own: str) -> str:
@@ -217,29 +232,42 @@ class _Reader:
         self._ids.add(call_id)
         return call_id
 
-    def _check_provider(self, index: int, field: str | None) -> None:
-        """Refuse what only its server reads where nobody says which that is: a field, or an item as a whole."""
+    def _check_provider(
+        self, at: str, fields: Mapping[str, Any], known: tuple[str, ...] = ()
+    ) -> None:
+        """Refuse fields that only a server reads where none is named, and those that are written wrong."""
+        for name in fields:
+            near = suggest(name, known)
+            if self._provider is None or near:
+                raise MessagesError(
+                    f"{at} has {name!r}, which only the server reads that said it: name that by provider=, its host "
+                    f"such as 'api.openai.com', or leave the field out{near}"
+                )
+
+    def _check_item(self, at: str) -> None:
+        """Refuse an item with data that only a server reads, where none is named."""
         if self._provider is None:
-            which = "is an item with data" if field is None else f"has {field!r}"
-            part = "item" if field is None else "field"
             raise MessagesError(
-                f"messages[{index}] {which}, which only the server reads that said it: name that by "
-                f"provider=, its host such as 'api.openai.com', or leave the {part} out"
+                f"{at} is an item with data, which only the server reads that said it: name that by provider=, its "
+                "host such as 'api.openai.com', or leave the item out"
             )
 
     # --- results, and the end
 
-    def _result(self, index: int, own: Any, content: Any) -> None:
+    def _result(self, at: str, value: Mapping[str, Any], id_key: str, key: str) -> None:
+        own, content = _text(at, value, id_key), _needed(at, value, key)
         waits = [] if self._answer is None else self._answer.calls
         own_ids = {_own(call): call for call in waits}
         call = own_ids.get(own)
         if call is None or own in self._results:
+            open_ = [repr(each) for each in own_ids if each not in self._results]
             raise MessagesError(
-                f"messages[{index}] is the result of {own!r:.80}, which no call waits for"
+                f"{at} is the result of {own!r:.80}, which no call waits for"
+                f"{' (those that wait: ' + ', '.join(open_) + ')' if open_ else ''}"
             )
         part = {"type": "tool_result", "id": call["id"], "name": call["name"]}
         part |= {"server_id": own} if "server_id" in call else {}
-        self._results[own] = {**part, "output": "".join(_texts(index, content))}
+        self._results[own] = {**part, "output": "".join(_texts(f"{at}.{key}", content))}
 
     def _close(self, *, last: bool = False) -> None:
         """The assistant's message is over, with its results."""
@@ -249,6 +277,9 @@ class _Reader:
             return
         is_open = last and len(results) < len(answer.calls)
         if is_open:  # what has its result is not run again
+            for call in answer.calls:
+                if call["id"] in answer.broken and _own(call) not in results:
+                    raise MessagesError(answer.broken[call["id"]])
             answer.calls = [_settled(call, results.get(_own(call))) for call in answer.calls]
         self._done.append(self._message(answer))
         if results and not is_open:
@@ -260,11 +291,12 @@ class _Reader:
         parts: list[Part] = [{"type": "reasoning", "text": thought}] if thought else []
         parts += [text_part(text)] if text else []
         said: dict[str, Any] = {"role": "assistant", "content": [*parts, *answer.calls]}
+        said |= answer.named
         if answer.items:
             kept = Kept(answer.items, len(text), len(thought))
             data = kept.provider(f"{self._provider}/responses")
             if data is not None:
-                self._check_provider(answer.hidden(), None)
+                self._check_item(answer.hidden())
                 said["provider"] = data
         elif answer.data:
             said["provider"] = {"name": self._provider, "data": answer.data}
@@ -287,16 +319,17 @@ def _settled(call: Part, result: Part | None) -> Part:
 # --- content
 
 
-def _plain(index: int, value: Any) -> dict[str, Any]:
+def _plain(at: str, value: Any) -> dict[str, Any]:
     """A message or an item as a dict, from the client's object too."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json", exclude_none=True)
+    check_dialect(at, value)
     if not isinstance(value, Mapping):
-        raise MessagesError(f"messages[{index}] is {value!r:.80}, no message of the openai client")
+        raise MessagesError(f"{at} is {value!r:.80}, no message of the openai client")
     try:
         plain: dict[str, Any] = json.loads(dumps(value))
     except (TypeError, ValueError, RecursionError) as error:
-        raise MessagesError(f"messages[{index}] is no JSON: {error}") from error
+        raise MessagesError(f"{at} is no JSON: {error}") from error
     return plain
 
 
@@ -308,37 +341,81 @@ def _parts(content: Any) -> list[Any]:
     return content if isinstance(content, list) else [content]
 
 
-def _texts(index: int, content: Any) -> list[str]:
+def _texts(at: str, content: Any) -> list[str]:
     """The texts of what may hold nothing else."""
-    parts = _parts(content)
-    for part in parts:
-        if not isinstance(part, Mapping) or part.get("type") not in (*_TEXTS, "refusal"):
-            raise MessagesError(
-                f"messages[{index}] has the part {part!r:.80}, which cannot be kept there"
-            )
-    return [_text_of(part) for part in parts]
+    return [_output(f"{at}[{number}]", part)[1] for number, part in enumerate(_parts(content))]
 
 
-def _text_of(part: Mapping[str, Any]) -> str:
-    return str(part.get("text") or part.get("refusal") or "")
+def _output(at: str, part: Any) -> tuple[str, str]:
+    """A text and its kind, as the assistant says it in Responses."""
+    if not isinstance(part, Mapping) or part.get("type") not in (*_TEXTS, "refusal"):
+        raise MessagesError(f"{at} is the part {part!r:.80}, which cannot be kept there")
+    return "refusal" if part["type"] == "refusal" else "output_text", _text_of(at, part)
 
 
-def _output_kind(index: int, part: Any) -> str:
-    """The kind of a part that the assistant said in Responses."""
-    (_,) = _texts(index, [part])
-    return "refusal" if part["type"] == "refusal" else "output_text"
+def _text_of(at: str, part: Mapping[str, Any]) -> str:
+    text = _needed(at, part, "refusal" if part.get("type") == "refusal" else "text")
+    if not isinstance(text, str | None):
+        raise MessagesError(f"{at}.text is {text!r:.80}, no text")
+    return text or ""
 
 
-def _content(index: int, content: Any) -> Iterator[Part]:
+def _content(at: str, content: Any) -> Iterator[Part]:
     """The parts of what a person said."""
-    for part in _parts(content):
+    for number, part in enumerate(_parts(content)):
+        there = f"{at}.content[{number}]"
         if isinstance(part, Mapping) and part.get("type") in _TEXTS:
-            yield text_part(_text_of(part))
+            yield text_part(_text_of(there, part))
         else:
-            yield _file(index, part)
+            yield _file(there, part)
 
 
-def _file(index: int, part: Any) -> Part:
+def _input(arguments: Any) -> dict[str, Any]:
+    """The input of a call: an object, or its JSON.
+
+    Raises:
+        TypeError, ValueError: it is neither.
+    """
+    if isinstance(arguments, str) and arguments:
+        try:
+            arguments = json.loads(counted(arguments))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"not JSON ({error}): {arguments!r:.80}") from error
+    if not isinstance(arguments, dict | None) and arguments != "":
+        raise TypeError(f"{arguments!r:.80} is no object: the arguments of a call have names")
+    return arguments or {}
+
+
+def _needed(at: str, value: Mapping[str, Any], *keys: str) -> Any:
+    """What stands under the first of these keys, of which one is there.
+
+    Raises:
+        MessagesError: none is; a key that was written wrong is named.
+    """
+    for key in keys:
+        if key in value:
+            return value[key]
+    known = [key for key in value if suggest(key, keys)]
+    wrong = f"; it has {known[0]!r}{suggest(known[0], keys)}" if known else ""
+    raise MessagesError(
+        f"{at} has no {' and no '.join(map(repr, keys))}: {dict(value)!r:.80}{wrong}"
+    )
+
+
+def _text(at: str, value: Mapping[str, Any], key: str) -> str:
+    """A text that is needed and is not empty."""
+    found = _needed(at, value, key)
+    if not (isinstance(found, str) and found):
+        raise MessagesError(f"{at}.{key} is {found!r:.80}: expected a text")
+    return found
+
+
+def _name(at: str, value: Mapping[str, Any]) -> dict[str, str]:
+    """Who of several says a message, where that is told."""
+    return {} if value.get("name") is None else {"name": _text(at, value, "name")}
+
+
+def _file(at: str, part: Any) -> Part:
     """An image, a document or a sound that came along.
 
     Raises:
@@ -357,13 +434,11 @@ def _file(index: int, part: Any) -> Part:
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             url = f"data:audio/{kind};base64,{data}"
         case _:
-            raise MessagesError(
-                f"messages[{index}] has the part {part!r:.80}, which cannot be kept"
-            )
+            raise MessagesError(f"{at} is the part {part!r:.80}, which cannot be kept")
     found = _DATA_URL.fullmatch(url)
     if found is None:
         raise MessagesError(
-            f"messages[{index}] has a file behind the link {url!r:.80}: only one that comes along can be kept, "
+            f"{at} has a file behind the link {url!r:.80}: only one that comes along can be kept, "
             "as a data: URL in base64"
         )
     file = {"type": "file", "media_type": found[1], "data": found[2]}

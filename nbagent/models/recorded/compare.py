@@ -35,17 +35,24 @@ class Comparable:
         self.setup: dict[str, Json] = {} if model is None else {"model": model}
         self.setup |= {name: changed(request[name], alike) for name in SETUP}
         self.messages = list(_numbered(changed(request["messages"], alike)))
+        self.shape = [_shape(message) for message in self.messages]
+        """What kinds of parts its messages have, and of which tools."""
         told = canonical([self.setup, self.messages])
         self.key = hashlib.sha256(told.encode()).hexdigest()
 
-    def likeness(self, other: Comparable) -> tuple[int, int]:
-        """How near another is: in how many messages from the first on, then in how much of the rest."""
-        same = sum(1 for _ in takewhile(_is_pair, zip(self.messages, other.messages, strict=False)))
-        return same, sum(self.setup.get(k) == v for k, v in other.setup.items())
+    def likeness(self, other: Comparable) -> tuple[int, int, bool, int]:
+        """How near another is: the same agent first, then the same messages, then messages of the same shape."""
+        setup = sum(self.setup.get(k) == v for k, v in other.setup.items())
+        shape = _alike_until(self.shape, other.shape)
+        return setup, self.same_messages(other), self.shape == other.shape, shape
+
+    def same_messages(self, other: Comparable) -> int:
+        """In how many messages, from the first on, another is the same."""
+        return _alike_until(self.messages, other.messages)
 
     def difference(self, asked: Comparable, *, names: tuple[str, str]) -> str:
         """A bounded unified diff from this one to another; messages that are alike at the beginning are left out."""
-        same = self.likeness(asked)[0]
+        same = self.same_messages(asked)
         sides = [list(islice(_lines(one, same), MAX_COMPARED)) for one in (self, asked)]
         diff = list(difflib.unified_diff(sides[0], sides[1], *names, lineterm="", n=2))
         more = len(diff) - MAX_LINES
@@ -78,8 +85,15 @@ def masks_alike(value: Json) -> Json:
     return changed(value, partial(_MASK.sub, MASK))
 
 
-def _is_pair(pair: tuple[Any, Any]) -> bool:
-    return bool(pair[0] == pair[1])
+def _alike_until(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many values two sequences share from the first on."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _shape(message: Mapping[str, Any]) -> list[Json]:
+    """A message without its contents: who says it, the kinds of its parts and the tools in them."""
+    parts = ([part.get("type"), part.get("name")] for part in message["content"])
+    return [message.get("role"), *parts]
 
 
 def _lines(one: Comparable, skipped: int) -> Iterator[str]:

@@ -48,6 +48,32 @@ def of_process(*, if_there: bool = False) -> Recording | Replay | None:
     return _shared[key]
 
 
+_own: list[Replay] = []
+"""The recordings of the code's own that are replayed because the environment says so."""
+
+
+def count_as_of_process(replay: Replay) -> None:
+    """Count a recording of the code's own among those that this process replays."""
+    if os.environ.get(REPLAY):
+        _own.append(replay)
+
+
+def unused() -> list[str]:
+    """What this process, which replays, has not asked for so far: a text for each recording.
+
+    Several replays of one file count together.
+
+    Raises:
+        ModelConfigError: as ``of_process``.
+    """
+    shared = of_process(if_there=True)
+    by_path: dict[Path, list[Replay]] = {}
+    for replay in (*_own, *([shared] if isinstance(shared, Replay) else [])):
+        by_path.setdefault(replay.path, []).append(replay)
+    left = {path: set.intersection(*(r.left() for r in same)) for path, same in by_path.items()}
+    return [same[0].told_of(left[path]) for path, same in by_path.items() if left[path]]
+
+
 def given_answers() -> Answers:
     """The answers that a recording is made with.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, get_args
 
@@ -80,7 +80,8 @@ _CREDENTIAL = re.compile(r"auth|token|key|secret|pass|cred|cookie|headers", re.I
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     content = [_part(part) for part in message["content"] if part["type"] != "reasoning"]
-    return {"role": message["role"], "content": content}
+    named = {"name": message["name"]} if "name" in message else {}
+    return {"role": message["role"], **named, "content": content}
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,6 +256,65 @@ def _error(name: str) -> type[Exception]:
     return found if fits else ModelError  # type: ignore[return-value]  # narrowed by fits
 
 
+def exchange_in_words(number: int, entry: Mapping[str, Any]) -> str:
+    """An exchange in one line: which model and agent, after which prompt, and what the model answered."""
+    request = entry["request"]
+    who = str(entry["model"])
+    if request["instructions"]:
+        who += f", instructions {_quoted(request['instructions'])}"
+    told = [_part_in_words(part) for part in _last_turn(request["messages"])]
+    return f"exchange {number} ({who}): {', '.join(filter(None, told)) or 'nothing'} → {_ends_with(entry['answer'])}"
+
+
+def _last_turn(messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The parts of the last prompt, and of the results that the last message gives."""
+    persons = [message for message in messages if message.get("role") == "user"]
+    for message in [*persons[-1:], *(m for m in messages[-1:] if m.get("role") == "tool")]:
+        yield from message["content"]
+
+
+def _part_in_words(part: Mapping[str, Any]) -> str:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return f"prompt {_quoted(text)}"
+        case {"type": "tool_result", "name": name}:
+            return f"result of {name}"
+        case _:
+            return f"a {part.get('type')}"
+
+
+def _ends_with(answer: Mapping[str, Any]) -> str:
+    """What the model answered, or how it failed."""
+    if "failed" in answer:
+        return f"failed with {answer['failed'].get('error')}"
+    told = [
+        f"call of {piece['call'].get('name')}" if "call" in piece else _quoted(piece["text"])
+        for piece in answer["said"]
+        if "call" in piece or "text" in piece
+    ]
+    return ", ".join(told) or "nothing"
+
+
+def answer_in_words(number: int, entry: Mapping[str, Any]) -> str:
+    """A person's answer in one line: what was asked, and what they said."""
+    question, answered = entry["question"], entry["answered"]
+    asked = f"{question.get('expects', 'answer')} of {question.get('tool') or 'the limit'}"
+    if "input" in question:
+        asked += f" {_quoted(question['input'])}"
+    said = {"restart": "approved", "reject": "refused"}.get(str(answered.get("type")))
+    if said == "approved" and "input" in answered:
+        said = f"approved with {_quoted(answered['input'])}"
+    return f"answer {number} ({asked}): {said or _quoted(answered.get('output'))}"
+
+
+def _quoted(value: Json) -> str:
+    """A value as JSON in one line, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+SHOWN = 60
+"""Characters of a text that stand in a line about an exchange."""
 WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 

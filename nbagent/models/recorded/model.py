@@ -22,7 +22,7 @@ from nbagent.core.base.model import Finished, Hosted, Model, ModelDelta, Request
 from nbagent.core.hooks import hooks
 from nbagent.core.run.host import current_host
 
-from .environment import RECORD, REPLAY, given_answers, of_process
+from .environment import RECORD, REPLAY, count_as_of_process, given_answers, of_process
 from .exchange import Answer, deltas, end_of, in_words, request_json
 from .recording import Recording, recording_of
 from .replay import Replay
@@ -92,7 +92,10 @@ class RecordedModel:
         self, scrubber: Scrubber, mode: Mode, ignore: tuple[Change, ...]
     ) -> Recording | Replay:
         if self.mode == "replay":
-            return Replay(self.path, scrubber, ignore)
+            replay = Replay(self.path, scrubber, ignore)
+            if mode == "auto":
+                count_as_of_process(replay)
+            return replay
         if self._model is None:
             raise ModelConfigError(
                 f"{str(self.path)!r} is to be recorded: say which model, as in "

@@ -68,6 +68,8 @@ class Recording:
         """By digest of the first messages of a request: in which exchange they stand, and how many they are."""
         self._is_begun = False
         """Whether there is an answer, of a model or a person: failures alone, as with a wrong key, make no recording."""
+        self.failed: list[str] = []
+        """What the models' errors said."""
         self._settled: set[str] = set()
         """The ids of questions whose answers are kept: several handles on a run tell of them."""
         self._written: tuple[int, int, int] | None = None
@@ -88,6 +90,8 @@ class Recording:
             number = len(self._entries) + 1
             asked = self._difference(number, request)
             self._is_begun |= "finished" in answer
+            if "failed" in answer:
+                self.failed.append(answer["failed"]["message"])
             self._add({"number": number, "model": model, "request": asked, "answer": answer})
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,12 @@ from nbagent.core.base.secrets import MASK
 from nbagent.core.run.answers import AnyResolution
 
 from .compare import Comparable, masks_alike
-from .exchange import question_json
-from .recording import load
+from .exchange import answer_in_words, exchange_in_words, question_json
+from .recording import NO_PERSON, load
 from .scrub import Change, Scrubber
+
+MAX_TOLD = 5
+"""Entries that were not used of which an error tells in words."""
 
 
 class Replay:
@@ -45,18 +48,18 @@ class Replay:
         self.scrub = scrub
         self._ignore = ignore
         self._lock = threading.Lock()
-        entries = load(path)
+        self._entries = entries = load(path)
         self._exchanges = [entry for entry in entries if "request" in entry]
         self._compared: dict[bool, list[Comparable]] = {}
         """The recorded requests, with the name of the model and without."""
         self._by_key: dict[str, list[int]] = defaultdict(list)
         self._taken: set[int] = set()
         self._questions: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
+        """The entries whose answers nobody has taken yet, by what was shown."""
         for entry in entries:
             if "question" in entry:
-                digest = entry["question"].pop("digest", None)
-                answer = {"digest": digest, "answered": entry["answered"]}
-                self._questions[_key(entry["question"])].append(answer)
+                entry["digest"] = entry["question"].pop("digest", None)
+                self._questions[_key(entry["question"])].append(entry)
 
     @property
     def model(self) -> str:
@@ -129,12 +132,37 @@ class Replay:
         Raises:
             UsageError: naming how much, and the first of it.
         """
-        left = [each["number"] for i, each in enumerate(self._exchanges) if i not in self._taken]
+        left = self.left()
         if left:
-            raise UsageError(
-                f"{len(left)} of {len(self._exchanges)} exchanges of {self.path.name!r} were never asked for, "
-                f"the first is number {left[0]}: record it anew"
-            )
+            raise UsageError(f"{self.told_of(left)}\nRecord it anew.")
+
+    def left(self) -> set[int]:
+        """The numbers of the entries that nothing has used; an answer with a secret cannot be used."""
+        with self._lock:
+            used = {id(self._exchanges[index]) for index in self._taken}
+            waiting = {id(entry) for entries in self._questions.values() for entry in entries}
+        return {
+            number
+            for number, entry in enumerate(self._entries, 1)
+            if (id(entry) not in used if "request" in entry else id(entry) in waiting)
+            and not ("question" in entry and _has_secret(entry))
+        }
+
+    def told_of(self, left: Collection[int]) -> str:
+        """How much of the recording these entries are, and the first of them in words."""
+        lines, counts = [], {"exchanges": 0, "answers of people": 0}
+        for number in sorted(left):
+            entry = self._entries[number - 1]
+            is_exchange = "request" in entry
+            counts["exchanges" if is_exchange else "answers of people"] += 1
+            words = exchange_in_words if is_exchange else answer_in_words
+            lines.append(f"- {words(number, entry)}")
+        of = {"exchanges": len(self._exchanges)}
+        of["answers of people"] = len(self._entries) - len(self._exchanges)
+        told = [f"{count} of {of[what]} {what}" for what, count in counts.items() if count]
+        more = [f"- … and {len(lines) - MAX_TOLD} more"] if len(lines) > MAX_TOLD else []
+        head = f"not used of {self.path.name!r}: {' and '.join(told)}"
+        return "\n".join([head, *lines[:MAX_TOLD], *more])
 
     # --- what people answered; see ``KeptAnswers``
 
@@ -149,7 +177,7 @@ class Replay:
             waiting = self._questions.get(_key(shown))
             if not waiting or waiting[0]["digest"] not in (None, interrupt.digest):
                 return None
-            if MASK in canonical(waiting[0]["answered"]):
+            if _has_secret(waiting[0]):
                 return None  # a secret stands in no recording
             answer = waiting.popleft()["answered"]
         try:
@@ -161,7 +189,13 @@ class Replay:
         return resolution
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:
-        """Keep nothing: it is all there."""
+        """Keep nothing: it is all there. What a person answers now stands in the place of the recorded answer."""
+        if given.by in (*NO_PERSON, "recording"):
+            return
+        with self._lock:
+            waiting = self._questions.get(_key(self.scrub.value(question_json(asked))))
+            if waiting:
+                waiting.popleft()
 
     def told(self) -> str:
         """What is to be known where an answer is missing."""
@@ -169,6 +203,11 @@ class Replay:
             f"the recording {self.path.name!r} has no (further) answer to what is shown, or one with a secret, "
             "which is not kept"
         )
+
+
+def _has_secret(entry: Mapping[str, Any]) -> bool:
+    """Whether a recorded answer has the mask of a secret, and so nothing that could be given."""
+    return MASK in canonical(entry["answered"])
 
 
 def _key(question: Mapping[str, Any]) -> str:

@@ -347,7 +347,9 @@ class Fold:
             self._ask_again(self.questions[asked.id], asked)
 
     def _imported(self) -> None:
-        """What was open waits without an end now; what is asked anew follows."""
+        """No answer to what is open counts here, and what waits has no end; what is asked anew follows."""
+        for call in self._open_calls():
+            call.asked_anew()
         for asked in self.state.pending:
             if asked.id in self.questions:
                 node = self.questions[asked.id].node
@@ -399,7 +401,7 @@ class Fold:
         turn.notice = turn.waiting = None
         for text in event.notes:
             self._board.touch(turn.note(facts.shown(text, facts.MAX_TEXT)))
-        cut = TEXTS.get(f"cut_{event.finish_reason}")
+        cut = TEXTS.get(f"cut_{event.cut or event.finish_reason}")
         if cut is not None:
             self._board.touch(turn.note(cut, "warn"))
         if event.text.strip():

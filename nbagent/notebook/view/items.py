@@ -369,6 +369,8 @@ class CallNode(Node):
         self._result: str | None = None
         self._traceback: Callable[[], str] = str
         self._decisions: list[RecordItem] = []
+        self._given = self._facts
+        """The facts of the input before anybody changed it."""
         self._only_progress = False
         self._put_at = float("-inf")
 
@@ -429,6 +431,8 @@ class CallNode(Node):
         """A question of its own is settled. What was changed in its input is marked there."""
         told = [fact for fact in record.details if fact.changed_from is None]
         changed = {fact.label: fact for fact in record.details if fact.changed_from is not None}
+        if not self._decisions:
+            self._given = self._facts
         self._facts = [changed.pop(fact.label, fact) for fact in self._facts] + [*changed.values()]
         self._decisions.append(record.model_copy(update={"details": told}))
         self.touch()
@@ -437,6 +441,13 @@ class CallNode(Node):
         """The last question is asked again."""
         self._decisions.pop()
         self.touch()
+
+    def asked_anew(self) -> None:
+        """No question that was settled counts as such any more."""
+        if self._decisions:
+            self._facts = self._given
+            self._decisions.clear()
+            self.touch()
 
     def raised(self, traceback: Callable[[], str]) -> None:
         """What tells where its tool raised: known a moment after the call has failed."""

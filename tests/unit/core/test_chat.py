@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import nbagent as nb
@@ -152,3 +154,10 @@ async def test_c224_of_two_who_go_on_with_one_thread_one_is_first():
     again = agent("Goes on.").chat(id="notes", store=store)
     await again.send("second")
     assert said(again) == ["first", "Mine.", "second", "Goes on."]
+
+
+@pytest.mark.parametrize("given", [{}, {"thread": nb.Agent(nb.ScriptedModel([]))}, {"agent": 5}])
+def test_c391_a_chat_is_made_by_its_agent(given: dict[str, Any]) -> None:
+    """Who calls the class is told how, whatever they give it."""
+    with pytest.raises(nb.errors.UsageError, match=r"agent\.chat\(\)"):
+        nb.Chat(**given)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 
 import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, MessagesError, Misuse
+from nbagent.core.run.run import session_of
 from tests.until import turns, until
 
 call = nb.ScriptedModel.call
@@ -370,6 +371,31 @@ async def test_c159_a_history_that_lies_of_it_is_refused():
         ]
         with pytest.raises(MessagesError, match="is malformed"):
             await agent.generate("on", messages=messages)
+
+
+async def test_c159_a_fork_at_an_interim_result_has_what_ran_beside_it_when_the_answer_came():
+    """A call that still ran then has ended since: the fork takes its result, and runs it not again."""
+    steps = [[call("start", n=3), call("slow")], "Both.", "It gave 7.", "It gave 8."]
+    agent, go, ran = agent_of(steps), asyncio.Event(), list[str]()
+
+    @agent.tool
+    async def slow() -> str:
+        await go.wait()
+        ran.append("slow")
+        return "slowly"
+
+    run = agent.run("go", show=False, attended=True)
+    await until(lambda: bool(run.interrupts) and "slow" in session_of(run).executing)
+    later = run.interrupts[0]
+    run.respond(later, 7)
+    go.set()
+    await run
+    fork = await run.fork(at=later.id).settled()
+    (i,) = fork.interrupts
+    assert (i.kind, fork.calls["slow"][0].output, ran) == ("later", "slowly", ["slow"])
+    fork.respond(i, 8)
+    await fork
+    assert (fork.status, ran) == ("completed", ["slow"])
 
 
 @pytest.mark.parametrize("inside", [False, True])

@@ -246,8 +246,8 @@ async def test_no_repr_has_a_raw_control(hostile_run, tmp_path):
     shown = [
         run, run.calls, run.interrupts, run.journal, run.messages, run.usage,
         *(call for calls in run.calls.values() for call in calls),
-        nb.runs(store=store), nb.inbox(store=store), nb.decisions(of=store),
-        *nb.runs(store=store), *nb.decisions(of=store),
+        nb.runs(store=store), nb.inbox(store=store), nb.decisions(store=store),
+        *nb.runs(store=store), *nb.decisions(store=store),
         run.journal.verify(), *run.journal,
         agent, agent.chat(show=False), await agent.generate(HOSTILE),
         nb.ToolResult(Foreign(), display=Foreign()), nb.Respond(HOSTILE), nb.Restart({HOSTILE: HOSTILE}),

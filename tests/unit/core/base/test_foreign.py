@@ -250,7 +250,7 @@ OWN = {
         "core/tools/answer_type.py: validate_json(text)",
         "core/tools/answer_type.py: loads(text)",
         "models/openai/stream.py: loads(payload)",
-        "playback.py: loads(recording.read_text(encoding='utf-8'))",
+        "playback.py: loads(path.read_text(encoding='utf-8'))",
     },
     "its length is bounded there, or its marks are counted": {
         "core/tools/answer_type.py: raw_decode(text)",

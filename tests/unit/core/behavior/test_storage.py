@@ -125,7 +125,7 @@ async def test_c129_a_tool_that_will_not_stop_is_left_behind(short_grace, caplog
 
 
 async def test_c128_cancel_while_the_model_streams():
-    """The response that was under way is not in the history."""
+    """What has come of the response that was under way is the end of the history."""
     agent = nb.Agent(
         nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.05, pieces=1000)])
     )
@@ -135,7 +135,8 @@ async def test_c128_cancel_while_the_model_streams():
             break
     await run.cancel()
     assert run.status == "cancelled"
-    assert [m["role"] for m in run.messages] == ["user"]
+    assert [m["role"] for m in run.messages] == ["user", "assistant"]
+    assert run.messages[1]["content"][0]["nbagent"] == {"cut": "stopped"}
 
 
 async def test_c113_state_saved_with_the_pause_comes_back_with_the_answer(play, keeping):

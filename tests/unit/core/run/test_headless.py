@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 
 import pytest
 
 import nbagent as nb
+from nbagent.cli import main
 
 call = nb.ScriptedModel.call
 
@@ -35,6 +38,27 @@ async def test_p7_the_error_names_the_interrupt_and_its_schema_and_the_run_stays
     assert run.status == "interrupted"
     run.respond(run.interrupts[0], "yes")
     assert (await run).text == "done"
+
+
+async def test_c392_the_error_names_each_way_to_answer(tmp_path):
+    """In a script: prepared answers, code, a run that waits; from a shell where another process finds the run."""
+    for store in (nb.MemoryStore(), nb.SQLiteStore(tmp_path / "my runs.db")):
+        agent = nb.Agent(
+            nb.ScriptedModel([call("ask"), "done"]), tools=[nb.interrupt_tool("ask")], store=store
+        )
+        run = agent.run("go")
+        with pytest.raises(nb.HumanInputRequired) as caught:
+            await run
+        text = str(caught.value)
+        for word in ("answers=", "run.respond", "await it again", "attended=True"):
+            assert word in text
+        shell = re.search("nbagent answer (.*):\n", text)
+        assert (shell is None) == isinstance(store, nb.MemoryStore)
+    arguments = shlex.split(shell[1])
+    assert arguments[0] == run.id
+    assert await asyncio.to_thread(main, ["answer", *arguments, "--text", "blue"]) == 0
+    opened = await nb.open_run(run.id, agent=agent, store=store)
+    assert (await opened).text == "done"
 
 
 ANSWERS = {

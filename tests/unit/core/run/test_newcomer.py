@@ -1,5 +1,6 @@
 """What a newcomer got wrong, and what nbagent says now."""
 
+import subprocess
 import sys
 import typing
 from typing import Annotated
@@ -352,3 +353,37 @@ def test_words_of_other_frameworks_are_told_ours(do, said):
     """Words of the frameworks that docs/coming-from.md is about."""
     with pytest.raises(TypeError, match=said):
         do(banker()[0])
+
+
+SCRIPT = """
+import time
+import nbagent as nb
+
+def run_it(agent):
+    {how}
+
+run_it(nb.Agent(nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.5, pieces=100)]), name="analyst"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("agent.run('go')", "nbagent: the program ended before its run of 'analyst'"),
+        ("kept = agent.run('go'); time.sleep(0.2)", "Use agent.run_sync(…), which gives the"),
+        (
+            "agent.run('go', store=nb.SQLiteStore('r.db'), id='one')",
+            "nb.open_run('one') goes on with",
+        ),
+        ("pass", ""),
+    ],
+)
+def test_a_program_that_ends_before_its_run_says_so(tmp_path, how, told):
+    """On stderr, once, with what to write instead."""
+    command = [sys.executable, "-c", SCRIPT.format(how=how)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert told in done.stderr
+    assert done.stderr.count("nbagent:") == bool(told), done.stderr

@@ -222,8 +222,18 @@ class Promises(Schedule):
     def _ended_well(self, branch: Branch) -> None:
         run = branch.run
         assert run.status == "completed" or (self.cancels and run.status == "cancelled"), (
-            run.journal[-1]
+            self._where_it_stands(branch)
         )
         if run.status == "completed":
             said = [m["content"][0]["text"] for m in run.messages if m["role"] == "user"]
             assert said == ["go", *branch.ledger.said()]
+
+    def _where_it_stands(self, branch: Branch) -> str:
+        """All that tells why a run has not ended."""
+        handles = [
+            f"{seat.run.status} at {seat.position}, next {next_step(seat.journal.state)!r}, waits to be written "
+            f"{len(seat.journal._line)}, drives {session_of(seat.run).driving.is_active}, error {session_of(seat.run).error!r}"
+            for seat in branch.seats
+        ]
+        tail = [f"{e.type} {e.scope} {getattr(e, 'call_id', '')}" for e in branch.journal[-12:]]
+        return "\n".join(["", *handles, f"{branch.state.calls}", *tail])

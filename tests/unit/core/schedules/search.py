@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, settings
+from hypothesis.errors import FlakyStrategyDefinition
+from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test
 
 THOROUGH = int(os.environ.get("NBAGENT_THOROUGH", "0"))
 """How many examples to search at random, as a night has time for; 0 for what CI does."""
@@ -15,3 +21,38 @@ SEARCH: dict[str, Any] = (
 )
 """For ``hypothesis.settings``. Random examples would make CI fail on changes that broke nothing; the
 fixed ones change with the test's own code alone."""
+
+
+def search(machine: type[RuleBasedStateMachine], steps: int) -> None:
+    """Run as many examples of this machine as a search has, each of at most so many steps.
+
+    Threads may end in another order than the last time. Hypothesis then gives the search up, and the next one
+    begins with the next seed. A failure names its seed; ``NBAGENT_SEED`` begins there again.
+    """
+    wanted, ended = SEARCH["max_examples"], 0
+
+    class Counted(machine):  # type: ignore[misc, valid-type] -- the class is the argument
+        def teardown(self) -> None:
+            nonlocal ended
+            super().teardown()
+            ended += 1
+
+    seed = int(os.environ.get("NBAGENT_SEED", random.randrange(2**32) if THOROUGH else 0))
+    while ended < wanted:
+        options = settings(
+            **SEARCH | {"max_examples": wanted - ended},
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        test = get_state_machine_test(
+            Counted, settings=options, _flaky_state={"selecting_rule": False}
+        )
+        try:
+            hypothesis.seed(seed)(test)()
+        except FlakyStrategyDefinition:
+            pass
+        except BaseException as error:
+            error.add_note(f"after {ended} examples, with NBAGENT_SEED={seed}")
+            raise
+        seed += 1

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.errors import FlakyStrategyDefinition
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import precondition, rule
 
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
@@ -22,7 +20,7 @@ from nbagent.core.run.run import session_of
 from nbagent.core.state.state import running_calls
 from tests.unit.core.schedules.branch import Branch
 from tests.unit.core.schedules.invariants import Promises
-from tests.unit.core.schedules.search import SEARCH
+from tests.unit.core.schedules.search import search
 from tests.unit.core.schedules.world import FLAT, MIDDLEWARE, NESTS, REVIEWED, Seat
 
 T = TypeVar("T")
@@ -377,14 +375,4 @@ def test_promises_hold_for_any_schedule_of_the_whole_engine(tmp_path: Path, focu
     with nb.SQLiteStore(path) as one, nb.SQLiteStore(path) as two:
         tools, around, nests = FOCUS[focus]
         fields = {"files": (one, two), "tools": tools, "around": around, "nests": nests}
-        # threads may still end in another order; that ends the search early, and is no failure
-        with suppress(FlakyStrategyDefinition):
-            run_state_machine_as_test(
-                type(AnySchedule.__name__, (AnySchedule,), fields),
-                settings=settings(
-                    **SEARCH,
-                    stateful_step_count=25,
-                    deadline=None,
-                    suppress_health_check=list(HealthCheck),
-                ),
-            )
+        search(type(AnySchedule.__name__, (AnySchedule,), fields), steps=25)

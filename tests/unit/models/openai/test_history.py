@@ -118,6 +118,10 @@ REFUSED = [
     ([5], "no message of the openai client"),
     ([{"role": "robot", "content": "x"}], "expected a message"),
     ([{"role": "tool", "tool_call_id": "c", "content": "x"}], "no call waits for"),
+    (
+        [*CHAT[:3], {**CHAT[3], "tool_call_id": "c9"}],
+        r"which no call waits for \(those that wait: 'c1', 'c2'",
+    ),
     ([*CHAT[:3], CHAT[3], CHAT[3]], "no call waits for"),
     ([*CHAT[:4], CHAT[1]], "answered exactly once"),
     (
@@ -252,8 +256,196 @@ def test_what_is_no_item_is_refused_by_its_place(item):
         nb.messages_from_openai([{"role": "user", "content": "Hi"}, item])
 
 
-def test_arguments_nested_too_deep_are_kept_as_their_text():
-    """As any that are no JSON object: whoever goes on tells the model."""
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[" * 200_000}}
-    messages = nb.messages_from_openai([{"role": "assistant", "tool_calls": [call]}])
-    assert messages[0]["content"][0]["raw"] == "[" * 200_000
+BROKEN = ("{", "[1]", "5", "[" * 200_000, '{"a": 1}}', "a=1")
+
+
+@pytest.mark.parametrize("arguments", BROKEN)
+def test_c389_arguments_that_are_no_object_are_refused_where_their_call_is_open(arguments):
+    """Nothing could be run with them; where the conversation went on they are what the model said."""
+    calls = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [asked("c1"), asked("c2", "f", arguments)],
+    }
+    with pytest.raises(nb.errors.MessagesError) as caught:
+        nb.messages_from_openai([CHAT[1], calls])
+    assert "messages[1].tool_calls[1].function.arguments: " in str(caught.value)
+    assert len(str(caught.value)) < 300
+    messages = nb.messages_from_openai([CHAT[1], calls, CHAT[3], CHAT[4]])
+    assert messages[1]["content"][1]["raw"] == arguments
+    assert [part["id"] for part in messages[2]["content"]] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("arguments", [{"a": 1}, '{"a": 1}', '{"a":1}'])
+def test_c389_arguments_may_be_the_object_itself(arguments):
+    """As Ollama's own API and people write them."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    (item,) = nb.messages_from_openai([{"role": "assistant", "tool_calls": [call]}])
+    assert item["content"][0]["input"] == {"a": 1}
+
+
+def hi(**more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": "Hi", **more}
+
+
+PLACES: dict[str, tuple[Any, list[str]]] = {
+    "a role written wrong": (
+        {"role": "asistant", "content": "x"},
+        ["messages[1]", "did you mean 'assistant'?"],
+    ),
+    "content written wrong": (
+        {"role": "user", "contents": "x"},
+        ["messages[1] has no 'content'", "it has 'contents'; did you mean 'content'?"],
+    ),
+    "no content": ({"role": "assistant"}, ["messages[1] has no 'content' and no 'tool_calls'"]),
+    "calls written wrong": (
+        {"role": "assistant", "content": "", "tool_call": [asked("c1")]},
+        ["messages[1] has 'tool_call'", "did you mean 'tool_calls'?"],
+    ),
+    "a call without an id": (
+        {
+            "role": "assistant",
+            "tool_calls": [asked("c1"), {"type": "function", "function": {"name": "f"}}],
+        },
+        ["messages[1].tool_calls[1] has no 'id'"],
+    ),
+    "a call whose id is written wrong": (
+        {
+            "role": "assistant",
+            "tool_calls": [{"ids": "c", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        ["messages[1].tool_calls[0] has 'ids'", "did you mean 'id'?"],
+    ),
+    "a call without a name": (
+        {"role": "assistant", "tool_calls": [{"id": "c", "function": {"arguments": "{}"}}]},
+        ["messages[1].tool_calls[0].function has no 'name'"],
+    ),
+    "arguments written wrong": (
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "function": {"name": "f", "argument": "{}"}}],
+        },
+        ["messages[1].tool_calls[0] has 'argument'", "did you mean 'arguments'?"],
+    ),
+    "a call that is a text": (
+        {"role": "assistant", "tool_calls": ["f"]},
+        ["messages[1].tool_calls[0] is 'f', of no function"],
+    ),
+    "a result without its call": (
+        {"role": "tool", "content": "x"},
+        ["messages[1] has no 'tool_call_id'"],
+    ),
+    "a part without its text": (
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "txt": "b"}]},
+        ["messages[1].content[1] has no 'text'", "it has 'txt'"],
+    ),
+    "a part whose text is a number": (
+        {"role": "user", "content": [{"type": "text", "text": 5}]},
+        ["messages[1].content[0].text is 5"],
+    ),
+    "a part that is not kept": (
+        {"role": "assistant", "content": [{"type": "output_audio"}]},
+        ["messages[1].content[0] is the part"],
+    ),
+    "a name that is none": (hi(name=5), ["messages[1].name is 5"]),
+    "Vercel's messages of a page": (
+        {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]},
+        ["messages[1] looks like a message of Vercel's AI SDK", "'role': 'user', 'content'"],
+    ),
+    "Vercel's messages of a model": (
+        {
+            "role": "assistant",
+            "content": [{"type": "tool-call", "toolCallId": "c", "toolName": "f", "input": {}}],
+        },
+        ["messages[1] looks like a message of Vercel's AI SDK"],
+    ),
+    "LangChain's dicts": (
+        {"type": "human", "content": "Hi"},
+        ["LangChain", "convert_to_openai_messages"],
+    ),
+    "LangChain's older dicts": ({"type": "ai", "data": {"content": "Hi"}}, ["LangChain"]),
+    "LangChain's serialized": (
+        {
+            "lc": 1,
+            "type": "constructor",
+            "id": ["langchain", "schema"],
+            "kwargs": {"content": "Hi"},
+        },
+        ["LangChain"],
+    ),
+    "LangChain's pairs": (("human", "Hi"), ["LangChain, as a pair"]),
+    "Gemini's": ({"role": "model", "parts": [{"text": "Hi"}]}, ["Gemini's own API"]),
+    "Gemini's of a user": ({"role": "user", "parts": [{"text": "Hi"}]}, ["Gemini's own API"]),
+    "Pydantic AI's": (
+        {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "Hi"}]},
+        ["Pydantic AI"],
+    ),
+    "Anthropic's": (
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}],
+        },
+        ["Anthropic's Messages API"],
+    ),
+    "Anthropic's result": (
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
+        ["Anthropic's Messages API"],
+    ),
+    "nbagent's own": (
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_call", "id": "c", "name": "f", "input": {}}],
+        },
+        ["nbagent itself", "to messages="],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+@pytest.mark.parametrize("provider", [None, "api.openai.com"])
+def test_c389_what_is_wrong_is_refused_by_its_place(case, provider):
+    """With what it looks like, also where a server's own fields are kept; nothing is lost in silence."""
+    item, expected = PLACES[case]
+    with pytest.raises(nb.errors.MessagesError) as caught:
+        nb.messages_from_openai([hi(), item], provider=provider)
+    assert all(text in str(caught.value) for text in expected), caught.value
+
+
+async def test_c390_the_name_of_who_says_a_message_is_kept():
+    """It goes to the model and back out, through JSON, a run and a pause."""
+    said = {
+        "role": "assistant",
+        "name": "planner",
+        "content": "I add.",
+        "tool_calls": [asked("c1")],
+    }
+    history = [{"role": "system", "name": "rules", "content": "Be brief."}, hi(name="Ann"), said]
+    messages = nb.messages_from_openai(history)
+    assert [each["name"] for each in messages] == ["rules", "Ann", "planner"]
+    assert nb.messages_to_openai(load(json.loads(json.dumps(messages)))) == history
+
+    @nb.tool(approval=True)
+    def add(a: int) -> int:
+        return a
+
+    model = nb.ScriptedModel(["done"])
+    agent = nb.Agent(model, tools=[add])
+    paused = await agent.generate(messages=messages)
+    assert paused.messages[2]["name"] == "planner"
+    plain = json.loads(json.dumps(paused.messages))
+    run = agent.run(messages=plain, attended=False, answers=[True])
+    assert (await run).text == "done"
+    assert [each.get("name") for each in run.messages[:3]] == ["rules", "Ann", "planner"]
+    assert [each.get("name") for each in model.requests[-1].messages[:3]] == [
+        "rules",
+        "Ann",
+        "planner",
+    ]
+    pictured = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": IMAGE}},
+    ]
+    seen = [{"role": "user", "name": "Bob", "content": pictured}]
+    assert nb.messages_to_openai(nb.messages_from_openai(seen)) == seen
+    with pytest.raises(nb.errors.MessagesError, match=r"messages\[0\]\['name'\]"):
+        load([hi(name=5)])

@@ -34,6 +34,7 @@ from nbagent.core.base.model import (
     Usage,
     Waiting,
 )
+from nbagent.core.base.secrets import MASK
 from nbagent.core.engine.response import Collected
 from nbagent.models.recorded.exchange import request_json
 from nbagent.models.recorded.recording import FORMAT
@@ -646,17 +647,92 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path):
         nb.RecordedModel(path, 5)  # type: ignore[arg-type]
 
 
-async def test_what_was_never_asked_for_is_told(tmp_path):
-    """As a script's steps that were never used."""
+async def test_c386_what_was_never_asked_for_is_told(tmp_path):
+    """As a script's steps that were never used: how much, and the first of it in words."""
     path = tmp_path / "session.json"
     agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["a", "b"]), mode="record"))
     await agent.run("one", attended=False)
     await agent.run("two", attended=False)
     with (
-        pytest.raises(nb.errors.UsageError, match="1 of 2 exchanges of 'session"),
+        pytest.raises(
+            nb.errors.UsageError, match=r"not used of 'session\.json': 1 of 2 exch"
+        ) as caught,
         nb.RecordedModel(path) as model,
     ):
         await nb.Agent(model).run("one", attended=False)
+    assert 'exchange 2 (scripted): prompt "two" → "b"' in str(caught.value)
+
+
+@pytest.mark.parametrize("instead", ["no rule", "answers=", "a person"])
+async def test_c386_an_answer_that_nobody_asked_for_is_told(instead, tmp_path):
+    """A tool that runs without its approval makes equal requests; a person's own answer stands for the recorded."""
+    path = tmp_path / "session.json"
+    await recorded(path)
+    model = nb.RecordedModel(path)
+    agent = banker(model)
+    if instead == "no rule":
+        agent = nb.Agent(model, instructions="Be exact.", tools=[transfer])
+    given = {"answers": [True]} if instead == "answers=" else {}
+    run = agent.run("Send 5 to A1", attended=instead == "a person", show=False, **given)
+    await run.settled()
+    if instead == "a person":
+        run.resolve(run.interrupts[0].id, nb.Restart(), by="form")
+    assert (await run).text == "Sent."
+    if instead == "a person":
+        model.check()
+        return
+    with pytest.raises(nb.errors.UsageError, match="1 of 1 answers of people") as caught:
+        model.check()
+    assert 'answer 2 (approval of transfer {"to": "A1", "amount": 5}): approved' in str(
+        caught.value
+    )
+
+
+async def test_c386_an_answer_with_a_secret_is_not_missed(tmp_path):
+    """It cannot be used: a mask stands in its place."""
+    path = tmp_path / "session.json"
+    given = [nb.Respond(MASK)]
+    await recorded(path, TYPED, make=lambda model: nb.Agent(model, tools=[pick]), answers=given)
+    assert said(path)[1]["answered"]["output"] == MASK
+    model = nb.RecordedModel(path)
+    agent = nb.Agent(model, tools=[pick])
+    assert (await agent.run("Send 5 to A1", attended=False, answers=[MASK])).text == "Noted."
+    model.check()
+
+
+NEAREST: dict[str, tuple[list[tuple[str, str]], tuple[str, str], int]] = {
+    "the same agent": ([("cook", "go"), ("clerk", "begin")], ("clerk", "go"), 2),
+    "the same agent, later": ([("cook", "go"), ("clerk", "a"), ("clerk", "b")], ("clerk", "c"), 2),
+    "an agent that is told something else": (
+        [("cook", "begin"), ("clerk", "go")],
+        ("other", "go"),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NEAREST)
+async def test_c387_the_nearest_request_is_of_the_same_agent(case, tmp_path):
+    """Not of another one that was asked the same words."""
+    path = tmp_path / "session.json"
+    before, (who, prompt), number = NEAREST[case]
+    model = nb.RecordedModel(path, nb.ScriptedModel(["ok"] * len(before)), mode="record")
+    for name, asked in before:
+        await nb.Agent(model, instructions=f"You are a {name}.").run(asked, attended=False)
+    agent = nb.Agent(nb.RecordedModel(path), instructions=f"You are a {who}.")
+    with pytest.raises(NotRecorded, match=f"The nearest is number {number}:"):
+        await agent.run(prompt, attended=False)
+
+
+async def test_c387_the_nearest_request_is_of_the_same_shape(tmp_path):
+    """Where a prompt differs, the second request is compared with the second one of the recording."""
+    path = tmp_path / "session.json"
+    await recorded(path)
+    call = {"type": "tool_call", "id": "c", "name": "transfer", "input": {"to": "A1", "amount": 5}}
+    result = {"type": "tool_result", "id": "c", "name": "transfer", "output": "sent 5.0 to A1"}
+    asked = [user("Send 5 to B2"), message("assistant", call), message("tool", result)]
+    with pytest.raises(NotRecorded, match="The nearest is number 3:"):
+        await banker(nb.RecordedModel(path)).run(messages=asked, attended=False)
 
 
 async def test_a_history_with_files_and_records_is_kept_slim(tmp_path):

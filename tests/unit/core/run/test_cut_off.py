@@ -1,0 +1,274 @@
+"""Promise P17: what a model has said before it was cut off is kept, whatever cut it off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import StoreError
+from nbagent.core.base.events import StoredEvent, parse
+from nbagent.core.base.model import Discarded, Finished, ReasoningDelta, TextDelta, ToolCallDelta
+from nbagent.core.run.run import session_of
+from nbagent.notebook.export import view_of
+from nbagent.notebook.render import plain
+from nbagent.notebook.texts import TEXTS
+from tests.until import turns, until
+
+SAID = "The quick brown fox "
+CUT = {"type": "text", "text": SAID, "nbagent": {"cut": "stopped"}}
+
+
+class Speaker:
+    """A model that says its first answer up to a point, and then waits or fails; later answers are whole."""
+
+    name = "speaker"
+
+    def __init__(self, *first: Any, then: BaseException | None = None) -> None:
+        self.first = first
+        self.then = then
+        self.asked: list[list[Any]] = []
+        self.has_said = asyncio.Event()
+
+    async def stream(self, request: Any) -> Any:
+        """Say it."""
+        self.asked.append([dict(each) for each in request.messages])
+        if len(self.asked) > 1:
+            yield TextDelta("The whole answer.")
+            yield Finished()
+            return
+        for delta in self.first:
+            yield delta
+        self.has_said.set()
+        if self.then is not None:
+            raise self.then
+        await asyncio.Event().wait()
+
+
+class Waited:
+    """A store that must be waited for, so that it is written to in a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._store = nb.SQLiteStore(path)
+        self.fails = False
+        self.holds = 0
+        """Which append waits for ``gate``, counted from 1; 0 for none."""
+        self.gate = threading.Event()
+        self.appends = 0
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Add events."""
+        if self.fails:
+            raise StoreError("the store is away")
+        self.appends += 1
+        if self.appends == self.holds:
+            self.gate.wait(30)
+        self._store.append(run_id, events, expected)
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """Read events."""
+        return self._store.read(run_id, start)
+
+    def run_ids(self) -> list[str]:
+        """The runs."""
+        return self._store.run_ids()
+
+
+@pytest.fixture(params=["memory", "file", "waited"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A store of each kind."""
+    path = tmp_path / "runs.db"
+    made = {"memory": nb.MemoryStore, "file": lambda: nb.SQLiteStore(path)}
+    return made.get(request.param, lambda: Waited(path))()
+
+
+async def begun(model: Speaker, **options: Any) -> nb.Run:
+    """A run whose model has said what it says first, watched by somebody."""
+    run = nb.Agent(model, name="analyst").run("go", show=False, attended=True, **options)
+    run.subscribe(lambda _event: None)
+    await asyncio.wait_for(model.has_said.wait(), 30)
+    return run
+
+
+@pytest.mark.parametrize("by", ["code", "form"])
+async def test_c400_what_a_stopped_run_has_said_is_kept(store: Any, by: str) -> None:
+    """In the history and the journal, marked; how many tokens it used is not known; the next turn has it."""
+    model = Speaker(ReasoningDelta("Hm."), TextDelta("The quick "), TextDelta("brown fox "))
+    run = await begun(model, store=store)
+    session_of(run).stop(by=by)
+    await until(lambda: run.status == "cancelled")
+    thought = {"type": "reasoning", "text": "Hm.", "nbagent": {"cut": "stopped"}}
+    assert run.messages[1:] == ({"role": "assistant", "content": [thought, CUT]},)
+    kinds = [event.type for event in run.journal]
+    assert kinds == ["run_started", "model_responded", "run_cancelled"]
+    assert run.usage.partial
+    again = nb.Agent(model).run("And then?", messages=run.messages, show=False)
+    assert (await again).text == "The whole answer."
+    assert [m["role"] for m in model.asked[1]] == ["user", "assistant", "user"]
+    opened = nb.open_run(run.id, agent=nb.Agent(model, name="analyst"), store=store)
+    assert (await opened if asyncio.iscoroutine(opened) else opened).messages == run.messages
+
+
+async def test_c400_what_a_chat_had_said_is_part_of_its_next_turn() -> None:
+    """The model sees its own cut-off answer before the person's next message."""
+    model = Speaker(TextDelta(SAID))
+    chat = nb.Agent(model, name="analyst").chat()
+    first = chat.send("go")
+    first.subscribe(lambda _event: None)
+    await asyncio.wait_for(model.has_said.wait(), 30)
+    await first.cancel()
+    await chat.send("And?")
+    assert [m["content"][0]["text"] for m in model.asked[1]] == ["go", SAID, "And?"]
+
+
+@pytest.mark.parametrize("then", [OSError("the line broke"), nb.errors.ModelError("overloaded")])
+async def test_c400_what_was_said_before_the_call_failed_is_kept_and_asked_for_anew(
+    store: Any, then: Exception
+) -> None:
+    """A retry, and a run that begins with this history, ask for the whole answer, without the piece."""
+    model = Speaker(TextDelta(SAID), then=then)
+    run = await begun(model, store=store)
+    with pytest.raises(nb.errors.ModelError) as caught:
+        await run
+    said = {**CUT, "nbagent": {"cut": "failed"}}
+    assert run.messages[1:] == ({"role": "assistant", "content": [said]},)
+    assert [m["role"] for m in caught.value.messages] == ["user"]
+    history = run.messages
+    run.retry()
+    assert (await run).text == "The whole answer."
+    assert [[m["role"] for m in asked] for asked in model.asked] == [["user"], ["user"]]
+    assert [m["content"][0]["text"] for m in run.messages] == ["go", "The whole answer."]
+    again = await nb.Agent(model).run(messages=json.loads(json.dumps(history)), show=False)
+    assert again.text == "The whole answer."
+    assert [m["role"] for m in model.asked[2]] == ["user"]
+
+
+async def test_c400_what_was_said_before_the_connection_was_lost_is_kept_where_nothing_came_after() -> (
+    None
+):
+    """A provider's client begins again by itself; what it says then takes the place of what it said before."""
+    lost = Discarded("the connection was lost")
+    for first, kept in (
+        ((TextDelta(SAID), lost), SAID),
+        ((TextDelta(SAID), lost, TextDelta("A ")), "A "),
+    ):
+        run = await begun(Speaker(*first, then=OSError("down")))
+        with pytest.raises(nb.errors.ModelError):
+            await run
+        assert run.messages[1]["content"][0]["text"] == kept
+
+
+async def test_c400_nothing_is_kept_of_what_nobody_could_read() -> None:
+    """Calls that were not whole, and no text at all."""
+    for first in ((), (ToolCallDelta(0, "c1", "pay", '{"to": "A'),), (TextDelta(" \n"),)):
+        run = await begun(Speaker(*first))
+        await run.cancel()
+        assert [m["role"] for m in run.messages] == ["user"]
+    run = await begun(Speaker(TextDelta(SAID), ToolCallDelta(0, "c1", "pay", '{"to": "A')))
+    await run.cancel()
+    assert run.messages[1]["content"] == [CUT]
+
+
+async def test_c400_a_whole_answer_on_its_way_to_the_store_is_not_kept_twice(
+    tmp_path: Path,
+) -> None:
+    """A run that is stopped while its answer is written has it once, and is stopped."""
+    store = Waited(tmp_path / "runs.db")
+    store.holds = 2
+    run = nb.Agent(nb.ScriptedModel(["The whole answer."])).run(
+        "go", show=False, attended=True, store=store
+    )
+    run.subscribe(lambda _event: None)
+    await until(lambda: store.appends == 2)
+    stopped = asyncio.ensure_future(run.cancel())
+    await turns()
+    store.gate.set()
+    await stopped
+    assert [e.type for e in run.journal] == ["run_started", "model_responded", "run_cancelled"]
+    assert run.journal[1].cut is None  # type: ignore[union-attr]
+
+
+async def test_c400_the_end_is_kept_in_memory_while_the_store_takes_nothing(tmp_path: Path) -> None:
+    """What was said, too; both are stored once it does."""
+    store = Waited(tmp_path / "runs.db")
+    run = await begun(Speaker(TextDelta(SAID)), store=store)
+    store.fails = True
+    await run.cancel()
+    assert run.messages[1]["content"] == [CUT]
+    assert [e.type for e in store.read(run.id)] == ["run_started"]
+    store.fails = False
+    session_of(run).follow()
+    await until(lambda: len(store.read(run.id)) == 3)
+    assert [e.type for e in store.read(run.id)][1:] == ["model_responded", "run_cancelled"]
+
+
+SCRIPT = """
+import asyncio, os, signal, sys
+import nbagent as nb
+from nbagent.core.base.model import TextDelta
+
+class Speaker:
+    name = "speaker"
+    async def stream(self, request):
+        yield TextDelta("The quick brown fox ")
+        asyncio.get_running_loop().call_later(0.1, os.kill, os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+agent = nb.Agent(Speaker(), store=nb.SQLiteStore(sys.argv[1]))
+
+async def main():
+    run = agent.run("go", id="one", show=False)
+    run.subscribe(lambda _event: None)
+    await run
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_c400_what_was_said_before_ctrl_c_is_kept(tmp_path: Path) -> None:
+    """The program ends at once, and its store has it."""
+    path = tmp_path / "runs.db"
+    command = [sys.executable, "-c", SCRIPT, str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "interrupted\n", done.stderr
+    events = nb.SQLiteStore(path).read("one")
+    assert [e.type for e in events] == ["run_started", "model_responded", "run_cancelled"]
+    assert (events[1].text, events[1].cut) == (SAID, "stopped")  # type: ignore[union-attr]
+
+
+async def test_c400_a_card_shows_what_was_said_and_where_it_ends() -> None:
+    """Also where it is drawn from the store alone."""
+    run = await begun(Speaker(TextDelta(SAID)))
+    await run.cancel()
+    drawn = plain.render(view_of(run, shown=True))
+    assert SAID.strip() in drawn
+    assert drawn.index(SAID.strip()) < drawn.index("Stopped by code.")
+    run = await begun(Speaker(TextDelta(SAID), then=OSError("down")))
+    with pytest.raises(nb.errors.ModelError):
+        await run
+    assert TEXTS["cut_failed"] in plain.render(view_of(run, shown=True))
+
+
+async def test_c400_what_was_cut_off_calls_nothing_in_a_forged_document() -> None:
+    """A document says that an answer was cut off, and called a tool: it is refused."""
+    store = nb.MemoryStore()
+    run = await begun(Speaker(TextDelta(SAID)), store=store)
+    await run.cancel()
+    document = json.loads(json.dumps(nb.export_run(run.id, store=store)))
+    row = document["runs"][0]["rows"][1]
+    call = {"id": "c1", "name": "pay", "input": {}}
+    row["data"] = json.dumps({**json.loads(row["data"]), "calls": [call]})
+    assert parse(row["data"])
+    with pytest.raises(nb.NbagentError, match="what was cut off has no whole call"):
+        nb.import_run(document, store=nb.MemoryStore(), unverified=True)

@@ -22,6 +22,7 @@ from typing import Any, Self
 from nbagent.core.base.errors import ModelConfigError, ModelError
 
 from .limits import RateLimit
+from .openai.errors import is_transport, refused, unanswered, words_in
 from .openai.exchange import DEFAULT_RETRIES
 from .openai.model import RESERVED, OpenAIModel
 from .openai.providers import PROVIDERS, OutputMode
@@ -32,10 +33,12 @@ TIMEOUT = 600.0
 _PREFIXES = re.compile(r"(?:litellm\.)?\b[A-Z]\w*(?:Error|Exception)(?: - |: ?)")
 """The names of classes that LiteLLM puts before what was said."""
 _NOISE = re.compile(
-    r"\s*(?:Traceback \(most recent call last\):| Original exception:).*", re.DOTALL
+    r"\s*(?:Traceback \(most recent call last\):| Original exception:|Handle with `litellm\.).*",
+    re.DOTALL,
 )
-_CONTEXT = re.compile(r" ssl:(?:<[^>]*>|default)")
-"""What it puts behind that, and in it."""
+"""What it puts behind that."""
+_BYTES = re.compile(r"b(['\"])(\{.*\})\1", re.DOTALL)
+"""The JSON of an error as Python writes bytes."""
 _NO_KEY = re.compile(r"missing\b.*\bapi[ _]key|api[ _]key\b.*must be set", re.IGNORECASE)
 _SECRET = re.compile(r"(?:key|token|secret|password|key_id|credentials)$", re.IGNORECASE)
 """How options and environment variables end that hold what LiteLLM signs in with."""
@@ -123,13 +126,17 @@ class _Client:
         try:
             with _quiet():
                 answer = await litellm.acompletion(**told)
+            whole = not hasattr(answer, "__aiter__")
+            return _Priced(answer, self._name) if whole else _Stream(answer, self._name)
         except Exception as error:
-            raise self._said(litellm, error) from None
-        return _Stream(answer) if hasattr(answer, "__aiter__") else _Whole(answer)
+            said = self._said(litellm, error)
+        raise said  # here, with what it was made of only where that tells more
 
     def _said(self, litellm: Any, error: Exception) -> Exception:
         """The error in plain words: one of ours where it takes more than LiteLLM's, else its own."""
         text = _plain(str(getattr(error, "message", None) or error))
+        made_of = list(_chain(error))
+        broken = next((each for each in made_of if is_transport(each)), None)
         if "LLM Provider NOT provided" in text or isinstance(error, litellm.LiteLLMUnknownProvider):
             return ModelConfigError(
                 f"LiteLLM knows no provider of the model {self._name!r}: write provider/model, as in "
@@ -139,8 +146,19 @@ class _Client:
             return ModelConfigError(f"LiteLLM needs more for the model {self._name!r}: {text}")
         if getattr(error, "status_code", None) == 401 or _NO_KEY.search(text):
             return self._key_missing(litellm, text)
+        if broken is not None:  # LiteLLM has it as a 500 of the server
+            return unanswered(text, broken)
+        openai = import_module("openai")
+        timed_out = isinstance(error, openai.APITimeoutError)
+        if isinstance(error, openai.APIConnectionError) and not timed_out:  # or as no connection
+            codes = (getattr(each, "status_code", None) for each in made_of[1:])
+            code = next((code for code in codes if isinstance(code, int) and code >= 400), None)
+            if code is None:
+                return ModelError(f"the model {self._name!r}: LiteLLM failed: {text}")
+            return refused(code, text)
         if hasattr(error, "message"):
             error.message = text
+        error.__cause__, error.__suppress_context__ = None, True
         return error
 
     def _key_missing(self, litellm: Any, text: str) -> Exception:
@@ -156,25 +174,41 @@ class _Client:
         )
 
 
-class _Whole:
-    """An answer in one piece, with what LiteLLM says that it costs."""
+class _Priced:
+    """An answer in one piece, or its last piece, with what LiteLLM says that it costs."""
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer: Any, name: str) -> None:
         self._answer = answer
+        self._name = name
 
     def model_dump(self) -> dict[str, Any]:
         value: dict[str, Any] = self._answer.model_dump()
-        cost = getattr(self._answer, "_hidden_params", {}).get("response_cost")
-        if cost and isinstance(value.get("usage"), dict):
-            value["usage"].setdefault("cost", cost)
+        usage = value.get("usage")
+        if isinstance(usage, dict) and usage.get("cost") is None:
+            usage["cost"] = self._cost()
         return value
+
+    def _cost(self) -> float | None:
+        """In US dollars; 0 of what is free, and None where nobody knows."""
+        cost: float | None = (getattr(self._answer, "_hidden_params", None) or {}).get(
+            "response_cost"
+        )
+        if cost is not None:
+            return cost
+        try:
+            with _quiet():
+                cost = loaded().completion_cost(completion_response=self._answer, model=self._name)
+        except Exception:  # its own, of many kinds: no such model in its table
+            return None
+        return cost
 
 
 class _Stream:
     """An answer in pieces; whatever breaks it, it is a broken stream."""
 
-    def __init__(self, chunks: Any) -> None:
+    def __init__(self, chunks: Any, name: str) -> None:
         self._chunks = chunks
+        self._name = name
 
     def __aiter__(self) -> Self:
         return self
@@ -182,7 +216,8 @@ class _Stream:
     async def __anext__(self) -> Any:
         try:
             with _quiet():
-                return await anext(self._chunks)
+                chunk = await anext(self._chunks)
+            return chunk if getattr(chunk, "usage", None) is None else _Priced(chunk, self._name)
         except StopAsyncIteration:
             raise
         except Exception as error:
@@ -261,5 +296,20 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(status, int) and (status in {408, 409, 429} or status >= 500)
 
 
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was made of."""
+    each: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if each is None:
+            return
+        yield each
+        each = each.__cause__ or each.__context__
+
+
+_DEEPEST = 20
+"""Of so many errors one may be made."""
+
+
 def _plain(text: str) -> str:
-    return _CONTEXT.sub("", _PREFIXES.sub("", _NOISE.sub("", text))).strip() or text
+    bare = _PREFIXES.sub("", _NOISE.sub("", text)).strip()
+    return words_in(_BYTES.sub(r"\2", bare)) or bare or text

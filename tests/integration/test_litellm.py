@@ -74,6 +74,26 @@ async def test_what_litellm_knows_of_prices_is_the_cost_and_nothing_is_not_0(str
     assert (unknown.usage.total_tokens, unknown.usage.cost) == (15, None)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_c399_what_is_free_costs_0_and_a_server_that_is_gone_cannot_be_reached(
+    stream,
+) -> None:
+    """Streamed and whole, where LiteLLM tells neither alike; a refusal of its own is no lost connection."""
+    with ChatServer([Reply("hi", usage=(1000, 100))]) as server:
+        free = (await deltas_of(model_at(server, "mistral/labs-leanstral-1-5"), stream=stream))[-1]
+        model = model_at(server, "hosted_vllm/x", max_retries=0)
+    assert (isinstance(free, Finished), free.usage.cost) == (True, 0)
+    with pytest.raises(ModelError, match="cannot be reached"):
+        await deltas_of(model, stream=stream)
+    with ChatServer(
+        [Reply("hi")]
+    ) as server:  # LiteLLM stumbles over an answer of Groq without a tier
+        groq = model_at(server, "groq/openai/gpt-oss-20b", max_retries=0)
+        if not stream:
+            with pytest.raises(ModelError, match="LiteLLM failed"):
+                await deltas_of(groq, stream=stream)
+
+
 async def test_a_budget_of_cost_needs_a_model_that_litellm_has_a_price_of() -> None:
     """Or one that a person said."""
     with ChatServer([Reply("hi")]) as server:

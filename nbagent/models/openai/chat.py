@@ -732,9 +732,10 @@ def _no_chunk(value: Any) -> BrokenStream:
         return BrokenStream(f"the server sent {value!r:.80} instead of a chat chunk")
     error = value["error"]
     if not isinstance(error, dict):
-        return BrokenStream(f"the server reported: {error}")
+        return BrokenStream(f"the server reported: {error}", said=True)
     refused = error.get("type") == "invalid_request_error"
-    return BrokenStream(f"the server reported: {error.get('message') or error}", again=not refused)
+    words = error.get("message") or error
+    return BrokenStream(f"the server reported: {words}", again=not refused, said=True)
 
 
 REASONING = ("reasoning_content", "reasoning")

@@ -19,6 +19,7 @@ from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
+from .stream import BrokenStream, SSEDecoder, parsed
 
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
@@ -51,7 +52,7 @@ def explained(
     kind, text = _explained(error, model=model, base_url=base_url, provider=provider, api=api)
     if wait > max_wait:
         text = text.replace("; retrying did not help", "; it was not asked again")
-    text += _come_again(wait, max_wait) if wait else ""
+    text += _come_again(wait, max_wait) if wait >= LEAST_TOLD else ""
     return kind(credentials.cut(text))
 
 
@@ -65,6 +66,8 @@ def _come_again(wait: float, max_wait: float) -> str:
     return f"; the server says to come again {when}{over}"
 
 
+LEAST_TOLD = 0.5
+"""Seconds from which a wait is told."""
 MOST_TOLD = 366 * 86400
 """Seconds from which no date is told."""
 
@@ -79,6 +82,8 @@ def _explained(
             return type(error), str(error)
         case openai.APITimeoutError():
             what = "did not answer in time; give the model timeout=seconds to wait longer"
+        case openai.APIConnectionError() if (end := _ended(error)) is not None:
+            what = f"{end} ({_cause(error)})"
         case openai.APIConnectionError():
             hint = "check base_url and the network"
             if provider is not None and provider.name and not provider.needs_key:
@@ -91,7 +96,7 @@ def _explained(
                 "where neither key nor conversation were sent; if that is right, give its base_url"
             )
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
-            said = _status(status, error.message, model, api, provider)
+            said = _status(status, said_by(error), model, api, provider)
             return ModelError, f"the model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
             return ModelConfigError, f"the client of the model {model!r} is misconfigured: {error}"
@@ -122,12 +127,69 @@ def refusal_of(error: Exception) -> Refusal | None:
         sent = json.loads(request.content)
     except (AttributeError, ValueError, RuntimeError):  # httpx2's for a body that is gone
         sent = None
-    return Refusal(str(error), sent if isinstance(sent, Mapping) else None)
+    return Refusal(said_by(error), sent if isinstance(sent, Mapping) else None)
 
 
 def refused_for_content(error: Exception) -> bool:
-    """Whether a server refused a request for what is in it, and not for who asks or how often."""
-    return getattr(error, "status_code", None) in {400, 404, 415, 422}
+    """Whether a server may have refused a request for what is in it, and not for who asks or how often.
+
+    Of a picture some say so with a status of their own failures, llama.cpp's server with 500.
+    """
+    return getattr(error, "status_code", None) in {400, 404, 415, 422, 500, 501}
+
+
+def said_by(error: Exception) -> str:
+    """What the client raised, with the server's words where the client does not read them.
+
+    It reads one field of a JSON object. Servers say more: an event of a stream, a text in place of the
+    error's object, FastAPI's ``detail``, a line of plain text.
+    """
+    told, body = str(error), getattr(error, "body", None)
+    if not body or told != f"Error code: {getattr(error, 'status_code', None)}":
+        return told
+    words = words_in(body)
+    return f"{told} - {words}" if words else told
+
+
+def words_in(body: Any) -> str:
+    """The words of an error in any form, a text with JSON or an event in it, or what was read of one."""
+    return _words(_read(body) if isinstance(body, str) else body)[:MAX_WORDS]
+
+
+MAX_WORDS = 2_000
+"""Characters of an error of a form of its own that are told."""
+_NAMES = ("message", "detail", "error", "msg", "response")
+"""Of an error's fields, those with its words, or with an object that has them."""
+
+
+def _read(body: str) -> Any:
+    """The JSON of a text, or of its last server-sent event; the text itself where there is none."""
+    data = body.encode("utf-8", "replace")
+    for each in [data] if data[:1] == b"{" else reversed(SSEDecoder().feed(data + b"\n\n")):
+        try:
+            return parsed(each)
+        except BrokenStream:  # such as "[DONE]"
+            continue
+    return body
+
+
+def _words(said: Any, depth: int = 4) -> str:
+    match said:
+        case str():
+            page = _TITLE.search(said) if said.lstrip()[:1] == "<" else None
+            return page[1].strip() if page else said.strip()
+        case {"loc": [*place], "msg": str(why)}:  # of one field of the request, as FastAPI has it
+            return f"{'.'.join(map(str, place))}: {why}"
+        case Mapping() if depth:
+            found = (_words(said.get(name), depth - 1) for name in _NAMES)
+            return next(filter(None, found), "")
+        case [*several] if depth:
+            return "; ".join(filter(None, (_words(each, depth - 1) for each in several[:5])))
+        case _:
+            return ""
+
+
+_TITLE = re.compile(r"<title>([^<]{1,200})", re.IGNORECASE)
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
@@ -149,8 +211,73 @@ def broken(error: Exception) -> str:
     return f"the connection broke in the middle of the answer ({name})"
 
 
+def _ended(error: Exception) -> str | None:
+    """What a server did that was reached and gave no answer; None where it was not reached."""
+    cause = error.__cause__
+    kind = type(cause).__name__  # of any library that a client has
+    if kind == "ProxyError":
+        return "was not asked: the proxy on the way refused; check HTTPS_PROXY and NO_PROXY"
+    if "CERTIFICATE_VERIFY_FAILED" in str(cause):
+        return "was reached, and its certificate is not trusted here"
+    if "[SSL" in str(cause):
+        return "was reached, and speaks no TLS as it should; is it http:// in place of https://?"
+    if cause is None or kind in _UNREACHED:
+        return None
+    return "was reached, and closed the connection without an answer"
+
+
+_UNREACHED = frozenset(
+    {
+        *("ConnectError", "UnsupportedProtocol"),
+        *("ClientConnectorError", "ClientConnectorDNSError", "ClientConnectorSSLError"),
+        *("ConnectionRefusedError", "gaierror"),
+    }
+)
+_CLOSED = frozenset(
+    {
+        *("ProxyError", "ReadError", "WriteError", "CloseError", "RemoteProtocolError"),
+        *("ServerDisconnectedError", "ClientOSError", "ConnectionResetError", "BrokenPipeError"),
+    }
+)
+"""The names of errors of httpx, of aiohttp and of Python where a server was not reached, and where it hung up."""
+
+
+def is_transport(error: BaseException) -> bool:
+    """Whether a connection failed, and nothing that a server said."""
+    return type(error).__name__ in _UNREACHED | _CLOSED
+
+
+def unanswered(text: str, cause: BaseException) -> Exception:
+    """The client's error for a server that gave no answer.
+
+    Args:
+        text: what was said of it.
+        cause: what failed.
+    """
+    import httpx2  # noqa: PLC0415  as below
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    error = openai.APIConnectionError(message=text, request=httpx2.Request("POST", ""))
+    error.__cause__ = cause
+    return error
+
+
+def refused(status: int, text: str) -> Exception:
+    """The client's error for a server that refused."""
+    import httpx2  # noqa: PLC0415  as below
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    response = httpx2.Response(status, request=httpx2.Request("POST", ""))
+    return openai.APIStatusError(text, response=response, body=None)
+
+
 def _cause(error: Exception) -> str:
-    return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
+    cause = error.__cause__ or error
+    return _CONTEXT.sub("", str(cause)) or type(cause).__name__
+
+
+_CONTEXT = re.compile(r" ssl:(?:<[^>]*>|default)")
+"""What aiohttp puts into its errors."""
 
 
 def _status(status: int, said: str, model: str, api: str, provider: Provider | None) -> str:
@@ -212,7 +339,10 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
         case openai.APITimeoutError():
             return Pause(backoff(attempt), "it did not answer in time")
         case openai.APIConnectionError():
-            return Pause(backoff(attempt), "it cannot be reached")
+            reached = _ended(error) is not None
+            return Pause(
+                backoff(attempt), "it gave no answer" if reached else "it cannot be reached"
+            )
         case openai.APIStatusError(status_code=status, response=response):
             headers = response.headers
             if not _worth_it(status, headers, getattr(error, "code", None)):

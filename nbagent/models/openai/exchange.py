@@ -208,9 +208,10 @@ class Exchange:
                         yield delta
                 except BrokenStream as error:
                     reason, may_help = self._credentials.cut(str(error)), error.again
+                    hint = self._hint() if error.said else ""
                 else:
                     return
-                self._check_repeats(breaks, reason, may_help=may_help)
+                self._check_repeats(breaks, reason + hint, may_help=may_help)
                 ticket.leave()
                 yield Discarded(reason)
                 await asyncio.sleep(backoff(breaks))
@@ -264,9 +265,13 @@ class Exchange:
             wait=pause.seconds if pause is not None and pause.told else 0,
             max_wait=self._terms.max_wait,
         )
-        if self._terms.sees and refused_for_content(error) and has_images(self._request.messages):
-            return type(said)(f"{said}; {BLIND_HINT}")
-        return said
+        hint = self._hint() if refused_for_content(error) else ""
+        return type(said)(f"{said}{hint}") if hint else said
+
+    def _hint(self) -> str:
+        """What may help where a server refused pictures; nothing where there are none."""
+        told = self._terms.sees and has_images(self._request.messages)
+        return f"; {BLIND_HINT}" if told else ""
 
     def _notes(self) -> list[str]:
         """What the person should know of this answer before it begins."""

@@ -84,12 +84,23 @@ class _Answer:
         self.calls: list[Part] = []
         self.items: list[Any] = []
         """What Responses wants back, as ``Kept`` has it; empty of Chat Completions."""
+        self.places: list[str] = []
+        """Where in the history each of those items is."""
         self.data: dict[str, Any] = {}
         """The same of Chat Completions."""
         self.named: dict[str, str] = {}
         """Its name, where it has one."""
         self.broken: dict[str, str] = {}
         """By id of a call: what is wrong with its arguments, and where."""
+
+    def hidden(self) -> str:
+        """Where the first item is whose data the message's text and calls do not say."""
+        return next(
+            place
+            for end, place in enumerate(self.places, 1)
+            if (last := self.items[end - 1]) is not None
+            and ("reasoning" in last or Kept(self.items[:end], 0, 0).provider("") is not None)
+        )
 
     def spans(self, texts: list[str], said: Iterable[tuple[str, str]]) -> list[Span]:
         """Add texts of these kinds, and tell where they stand."""
@@ -176,6 +187,7 @@ class _Reader:
             self._close()
             self._answer = _Answer()
         answer = self._answer
+        answer.places.append(at)
         match value.get("type"):
             case "message":
                 parts = enumerate(_parts(_needed(at, value, "content")))
@@ -232,6 +244,14 @@ class _Reader:
                     f"such as 'api.openai.com', or leave the field out{near}"
                 )
 
+    def _check_item(self, at: str) -> None:
+        """Refuse an item with data that only a server reads, where none is named."""
+        if self._provider is None:
+            raise MessagesError(
+                f"{at} is an item with data, which only the server reads that said it: name that by provider=, its "
+                "host such as 'api.openai.com', or leave the item out"
+            )
+
     # --- results, and the end
 
     def _result(self, at: str, value: Mapping[str, Any], id_key: str, key: str) -> None:
@@ -276,8 +296,7 @@ class _Reader:
             kept = Kept(answer.items, len(text), len(thought))
             data = kept.provider(f"{self._provider}/responses")
             if data is not None:
-                at = f"messages[{len(self._done)}]"
-                self._check_provider(at, {"what its provider wants back": data})
+                self._check_item(answer.hidden())
                 said["provider"] = data
         elif answer.data:
             said["provider"] = {"name": self._provider, "data": answer.data}

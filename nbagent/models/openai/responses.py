@@ -247,7 +247,8 @@ def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
         items = items_of(came.get("data"), text, thought, calls)
         if items is not None:
             return items
-    said = [{"role": "assistant", "content": text}] if text else []
+    item = {"type": "message", "role": "assistant", "content": text}  # llama.cpp wants the type
+    said = [item] if text else []
     return [*said, *calls]
 
 
@@ -330,6 +331,10 @@ class ResponsesParser:
         """By the number of the item."""
         self._kept: dict[int, Any] = {}
         """What goes back with the history, by the number of the item; the items that are whole."""
+        self._numbers: dict[Any, int] = {}
+        """The numbers of the items by their ids."""
+        self._is_by_id = False
+        """Whether events tell items apart by their ids alone, as llama.cpp's server has it."""
         self._reason: FinishReason | None = None
         self._usage = Usage()
         self._model: str | None = None
@@ -397,12 +402,20 @@ class ResponsesParser:
         if handle is None:
             return
         try:
+            if type(value.get("output_index")) is not int and "response" not in value:
+                value = {**value, "output_index": self._number(value)}
             handle(self, value, batch)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise BrokenStream(
                 f"the server's event {kind!r} is not as it is in this API ({error!r:.80})",
                 again=False,
             ) from error
+
+    def _number(self, event: Mapping[str, Any]) -> int:
+        """The number of the item of an event that names none: by its id, in the order in which the ids came."""
+        self._is_by_id = True
+        own = _id(event["item"]) if "item" in event else event["item_id"]
+        return self._numbers.setdefault(own, 1 + max(self._numbers.values(), default=-1))
 
     # --- while an item streams
 
@@ -435,6 +448,8 @@ class ResponsesParser:
 
     def _item_added(self, event: Mapping[str, Any], batch: Batch) -> None:
         item, number = event["item"], event["output_index"]
+        if "id" in item:
+            self._numbers.setdefault(item["id"], number)
         if item["type"] == "function_call":
             self._name_call(number, item, batch)
         else:
@@ -510,7 +525,8 @@ class ResponsesParser:
     def _over(self, event: Mapping[str, Any], batch: Batch) -> None:
         response = event["response"]
         status = response.get("status") or event["type"].partition(".")[2]
-        for number, item in enumerate(response.get("output") or ()):
+        for place, item in enumerate(response.get("output") or ()):
+            number = self._numbers.get(_id(item), place) if self._is_by_id else place
             if number not in self._kept:
                 self._take_item(number, item, batch)
         usage, model = response.get("usage"), response.get("model")
@@ -573,6 +589,11 @@ class _Call:
         """Whether some of its arguments were streamed."""
 
 
+def _id(item: Mapping[str, Any]) -> Any:
+    """What an item is known by where it has no number."""
+    return item["id"] if item.get("id") else item["call_id"]
+
+
 def _citation(note: Mapping[str, Any]) -> Citation | None:
     """What an annotation of the text names; None where it names no page and no file."""
     url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
@@ -588,10 +609,11 @@ def _text(value: Any) -> str | None:
 
 def _reported(error: Any) -> BrokenStream:
     if not isinstance(error, Mapping):
-        return BrokenStream(f"the server reported: {error}")
+        return BrokenStream(f"the server reported: {error}", said=True)
     refused = error.get("type") == "invalid_request_error"
     again = error.get("code") in _PASSING and not refused
-    return BrokenStream(f"the server reported: {error.get('message') or error}", again=again)
+    words = error.get("message") or error
+    return BrokenStream(f"the server reported: {words}", again=again, said=True)
 
 
 Span = tuple[str, int, int]

@@ -137,11 +137,14 @@ _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class BrokenStream(Exception):
-    """The stream holds something that is no answer; ``again`` says whether a retry may help."""
+    """The stream holds something that is no answer."""
 
-    def __init__(self, reason: str, *, again: bool = True) -> None:
+    def __init__(self, reason: str, *, again: bool = True, said: bool = False) -> None:
         super().__init__(reason)
         self.again = again
+        """Whether a retry may help."""
+        self.said = said
+        """Whether the server said so itself."""
 
 
 async def bound(response: Any) -> None:

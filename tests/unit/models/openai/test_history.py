@@ -180,7 +180,7 @@ def test_items_of_responses_come_in_and_go_back_to_their_server():
     way = Way("api.openai.com/responses", encrypted=True)
     sent = json.loads(ResponsesEncoder(Settings("m")).body(Request(messages), way))["input"]
     assert [each.get("type") for each in sent] == [
-        *(None, "reasoning", "message", "function_call", "function_call_output", None)
+        *(None, "reasoning", "message", "function_call", "function_call_output", "message")
     ]
     assert sent[1]["encrypted_content"] == "gAAA"
     with pytest.raises(nb.errors.MessagesError, match="provider="):

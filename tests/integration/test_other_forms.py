@@ -1,0 +1,161 @@
+"""Answers and errors in forms of their own, as servers such as llama.cpp's send them: what a person is told."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import MessagesError, ModelError
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import Finished
+from nbagent.models.openai.responses import ResponsesParser
+from tests.integration.chat_server import Reply
+from tests.integration.responses_server import Items, ResponsesServer
+from tests.integration.test_litellm import PIXEL
+
+CALLED = {"type": "function_call", "call_id": "c", "name": "double", "arguments": '{"x": 4}'}
+
+
+def unnumbered(data: bytes) -> bytes:
+    """A stream as llama.cpp's server sends it: no event says which item by its number."""
+    events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    for event in events:
+        event.pop("output_index", None)
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+def test_c393_items_without_numbers_are_told_apart_by_their_ids() -> None:
+    """Two texts and two calls, streamed: the same deltas and the same end as with numbers."""
+    texts = [{"type": "output_text", "text": text, "annotations": []} for text in ("One.", "Two.")]
+    said = [
+        {"type": "message", "id": f"m{n}", "role": "assistant", "content": [text]}
+        for n, text in enumerate(texts)
+    ]
+    calls = [{**CALLED, "id": f"f{n}", "call_id": f"c{n}"} for n in range(2)]
+    body = {"model": "m", "input": [{"role": "user", "content": "x"}]}
+    with ResponsesServer() as server:
+        data = b"".join(server.events(body, Items(output=[*said, *calls])))
+    numbered, bare = ResponsesParser("p"), ResponsesParser("p")
+    assert bare.feed(unnumbered(data)) == numbered.feed(data)
+    assert bare.finished() == numbered.finished()
+    assert isinstance(bare.finished(), Finished)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    status, kind, body = 500, "text/event-stream", b""
+
+    def do_POST(self) -> None:
+        """The same to everybody."""
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(self.status)
+        self.send_header("content-type", self.kind)
+        self.send_header("content-length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def refusing(status: int, kind: str, body: bytes) -> Iterator[str]:
+    """The URL of a server that answers so."""
+    made = type("Made", (_Handler,), {"status": status, "kind": kind, "body": body})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), made)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def told(url: str, prompt: object = "go", *, watched: bool = True, api: str = "chat") -> str:
+    """The error of a run."""
+    async with nb.OpenAIModel("m", base_url=url, api_key="k", max_retries=0, api=api) as model:
+        agent = nb.Agent(model)
+        with pytest.raises(ModelError) as raised:
+            await (agent.run(prompt, attended=False) if watched else agent.generate(prompt))
+    return str(raised.value)
+
+
+FORMS = {
+    "an event": (
+        "text/event-stream",
+        b'event: error\ndata: {"error": {"message": "disk full"}}\n\n',
+    ),
+    "a failed response": (
+        "text/event-stream",
+        b'data: {"type": "response.failed", "response": {"error": {"message": "disk full"}}}\n\n',
+    ),
+    "the error as a text": ("application/json", b'{"error": "disk full"}'),
+    "detail": ("application/json", b'{"detail": [{"loc": ["body"], "msg": "disk full"}]}'),
+    "plain text": ("text/plain", b"disk full"),
+    "a page": ("text/html", b"<html><title>disk full</title></html>"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("watched", [True, False])
+async def test_c394_the_words_of_an_error_are_told_whatever_its_form(form, watched) -> None:
+    """Also where the client reads none of them; alike, streamed or not."""
+    with refusing(500, *FORMS[form]) as url:
+        assert "500, the server failed" in (said := await told(url, watched=watched))
+    assert "disk full" in said
+
+
+@pytest.mark.parametrize("status", [400, 500, 501])
+@pytest.mark.parametrize("watched", [True, False])
+async def test_c395_a_refused_picture_says_how_it_is_told_in_words(status, watched) -> None:
+    """llama.cpp's server refuses it with 500; a failure without a picture says nothing of it."""
+    body = b'{"error": {"message": "image input is not supported"}}'
+    prompt = ["look", nb.File(PIXEL, "image/png", name="dot.png")]
+    with refusing(status, "application/json", body) as url:
+        assert "vision=False" in await told(url, prompt, watched=watched)
+        assert "vision=False" not in await told(url, watched=watched)
+
+
+async def test_c396_a_server_that_was_reached_is_not_told_as_out_of_reach() -> None:
+    """It hung up; one that is not there is still told as that."""
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        url = f"http://127.0.0.1:{there.getsockname()[1]}/v1"
+
+        def hang_up() -> None:
+            connection = there.accept()[0]
+            connection.recv(10)
+            connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        said = await told(url)
+        thread.join()
+    assert "was reached, and closed the connection" in said
+    assert "cannot be reached" not in said
+    assert "cannot be reached" in await told(url)
+
+
+async def test_c397_an_answer_goes_back_as_an_item_that_says_what_it_is() -> None:
+    """llama.cpp's server takes no other."""
+    with ResponsesServer([Reply("One."), Reply("Two.")]) as server:
+        async with nb.OpenAIModel("m", base_url=server.url, api_key="k", api="responses") as model:
+            agent = nb.Agent(model)
+            first = await agent.generate("go")
+            await agent.generate(messages=[*first.messages, user("on")])
+    assert server.bodies[1]["input"][1]["type"] == "message"
+
+
+def test_c398_an_item_that_only_its_server_reads_is_named_by_its_place() -> None:
+    """And by no phrase that reads like a field."""
+    hidden = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
+    history = [{"role": "user", "content": "a"}, hidden, CALLED]
+    with pytest.raises(MessagesError, match=r"messages\[1\] is an item with data, which only"):
+        nb.messages_from_openai(history)

@@ -51,7 +51,7 @@ def _let_in_elsewhere(form: Locator) -> str:
         return str(browser.get(consent.replace("/consent", "/allow")).headers["location"])
 
 
-def test_c378_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: Path):
+def test_c376_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: Path):
     """The run waits before its first turn; the form closes by itself, or takes what is pasted; no token is on the page."""
     notes, folder = tmp_path / "notes", str(tmp_path / "kept")
     with signed_in_by(notes) as url:

@@ -12,12 +12,16 @@ import sys
 from pathlib import Path
 
 CONFORMANCE = "@modelcontextprotocol/conformance"
-SUITES = {"0.1.16": f"{CONFORMANCE}@0.1.16", "0.2.0-alpha.12": f"{CONFORMANCE}@0.2.0-alpha.12"}
-"""Releases of the protocol's own suite: the latest, and the one that knows protocol 2026-07-28."""
+SUITE = "0.2.0-alpha.12"
+"""The release of the protocol's own suite that knows protocol 2026-07-28."""
+SUITES = ["0.1.16", SUITE] if os.environ.get("NBAGENT_CONFORMANCE") == "all" else [SUITE]
+"""The latest too, where all of it is played."""
 NODE = "node@22"
 """What runs the suite, which older ones do not."""
 EVERYTHING = "@modelcontextprotocol/server-everything"
+FILES = "@modelcontextprotocol/server-filesystem"
 TIME = "mcp-server-time"
+FASTMCP = "fastmcp"
 
 
 def folder() -> Path:
@@ -31,6 +35,16 @@ def folder() -> Path:
 def everything() -> Path:
     """The reference server's program."""
     return folder() / "everything" / "node_modules" / ".bin" / "mcp-server-everything"
+
+
+def files() -> Path:
+    """The program of the server that reads and writes files."""
+    return folder() / "files" / "node_modules" / ".bin" / "mcp-server-filesystem"
+
+
+def fastmcp() -> Path:
+    """A Python that has FastMCP, which most servers are written with."""
+    return folder() / "fastmcp" / "bin" / "python"
 
 
 def clock() -> Path:
@@ -49,25 +63,24 @@ def suite(version: str) -> list[str]:
 
 def install() -> None:
     """Install what is not there."""
-    if not everything().exists():
-        target = ["--prefix", str(folder() / "everything"), "--no-audit", "--no-fund"]
-        subprocess.run(["npm", "install", *target, EVERYTHING], check=True)
-    for version, package in SUITES.items():
-        if not Path(suite(version)[1]).exists():
-            target = [
-                "--prefix",
-                str(folder() / f"conformance-{version}"),
-                "--no-audit",
-                "--no-fund",
-            ]
-            subprocess.run(["npm", "install", *target, package, NODE], check=True)
-    if not clock().exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder() / "time")], check=True)
-        pip = folder() / "time" / "bin" / "pip"
-        subprocess.run([str(pip), "install", "--quiet", TIME], check=True)
+    packages = {"everything": (everything(), [EVERYTHING]), "files": (files(), [FILES])}
+    packages |= {
+        f"conformance-{version}": (Path(suite(version)[1]), [f"{CONFORMANCE}@{version}", NODE])
+        for version in SUITES
+    }
+    for name, (program, wanted) in packages.items():
+        if not program.exists():
+            target = ["--prefix", str(folder() / name), "--no-audit", "--no-fund"]
+            subprocess.run(["npm", "install", *target, *wanted], check=True)
+    for name, package in (("time", TIME), ("fastmcp", FASTMCP)):
+        pip = folder() / name / "bin" / "pip"
+        if not pip.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(folder() / name)], check=True)
+            subprocess.run([str(pip), "install", "--quiet", package], check=True)
 
 
 if __name__ == "__main__":
     install()
-    for program in (everything(), clock(), *(Path(suite(version)[1]) for version in SUITES)):
+    suites = (Path(suite(version)[1]) for version in SUITES)
+    for program in (everything(), files(), clock(), fastmcp(), *suites):
         print(f"{program.name}: {program if program.exists() else 'missing'}")

@@ -97,6 +97,63 @@ async def test_the_reference_server_works_by_its_command(notes):
     assert any("task" in note for note in server.notes)
 
 
+async def test_the_files_of_a_published_server_are_read_once(tmp_path):
+    """Its text comes as text and as data, and the model gets it once; what it may not read is a failed call."""
+    _skip_without(install_mcp_servers.files())
+    (tmp_path / "a.txt").write_text("all of the notes")
+    server = nb.mcp([str(install_mcp_servers.files()), str(tmp_path)])
+    path = str(tmp_path / "a.txt")
+    calls = [call("read_text_file", path=path), call("read_text_file", path="/etc/hostname")]
+    async with server:
+        run = _agent(server, calls, policy=[nb.allow("*")]).run("Go", show=False)
+        await run
+    first, second = _outputs(run)["read_text_file"]
+    assert first == "all of the notes"
+    assert "outside allowed directories" in str(second)
+    assert run.calls["read_text_file"][1].failed
+
+
+FASTMCP = """
+from fastmcp import Context, FastMCP
+
+mcp = FastMCP("shop")
+
+@mcp.tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+@mcp.tool
+def order(what: str) -> dict:
+    return {"ordered": what, "count": 2}
+
+@mcp.tool
+async def rename(name: str, ctx: Context) -> str:
+    answer = await ctx.elicit("What is it called now?", response_type=str)
+    return f"{name} is {answer.data} now"
+
+mcp.run(show_banner=False)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["2025-06-18", "2025-11-25"])
+async def test_a_server_of_fastmcp_works_by_its_command(tmp_path, protocol):
+    """A result is told once, an approval of its tool asks, and so does the server itself."""
+    _skip_without(install_mcp_servers.fastmcp())
+    script = tmp_path / "shop.py"
+    script.write_text(FASTMCP)
+    server = nb.mcp([str(install_mcp_servers.fastmcp()), str(script)], protocol=protocol)
+    calls = [call("add", a=1, b=2), call("order", what="tea"), call("rename", name="tea")]
+    agent = _agent(server, calls, policy=[nb.review("order"), nb.allow("*")])
+    async with server:
+        run = await agent.run("Go", answers={"order": True, "rename": {"value": "cha"}}, show=False)
+    outputs = {name: [one.output for one in calls] for name, calls in run.calls.items()}
+    assert outputs == {
+        "add": [3],
+        "order": [{"ordered": "tea", "count": 2}],
+        "rename": ["tea is cha now"],
+    }
+
+
 async def test_a_server_from_pypi_works_by_its_command():
     """``mcp-server-time`` is told from its words, as a person would type them."""
     _skip_without(install_mcp_servers.clock())

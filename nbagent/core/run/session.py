@@ -692,7 +692,10 @@ def held(run_id: str, store: object) -> Session | None:
 def _report_unfinished() -> None:
     """Warn that the program ends before runs that it began and never waited for."""
     for one in open_sessions():
-        if isinstance(one.host, ScriptHost) and one.driving.is_active and not len(one.waiters):
+        is_left = (
+            one.status == "running" and not one.waiters.were_any and not one.follower.is_theirs
+        )
+        if is_left and isinstance(one.host, ScriptHost):
             logger.warning(
                 "nbagent: the program ended before its run of %r, as nothing waited for it. Use agent.run_sync(…), which "
                 "gives the result, or await the run.%s",

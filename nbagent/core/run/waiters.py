@@ -14,13 +14,16 @@ Holds: TypeAlias = Callable[[], bool]
 class Waiters:
     """Those who wait for one run, on any thread."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_waiting", "were_any")
 
     def __init__(self) -> None:
+        self.were_any = False
+        """Whether anybody ever waited."""
         self._waiting: tuple[tuple[Holds, Future[None]], ...] = ()
 
     def when(self, holds: Holds) -> Future[None]:
         """Done once this holds, which is looked at now and whenever the run has moved."""
+        self.were_any = True
         future: Future[None] = Future()
         with _lock:
             if holds():

@@ -22,6 +22,8 @@ LEFT_OUT = "…"
 """What stands for a text that may differ."""
 MAX_LINES, MAX_WIDTH, MAX_COMPARED = 60, 300, 400
 """Lines of a difference, characters of one, and lines of each side that are looked at."""
+MAX_WORDS = 2_000
+"""Characters of a message whose words are compared: each exchange of a recording is, once a request has none."""
 _MASK = re.compile(re.escape(MASK) + r"#[0-9a-f]{8}")
 
 
@@ -40,11 +42,12 @@ class Comparable:
         told = canonical([self.setup, self.messages])
         self.key = hashlib.sha256(told.encode()).hexdigest()
 
-    def likeness(self, other: Comparable) -> tuple[int, int, bool, int]:
-        """How near another is: the same agent first, then the same messages, then messages of the same shape."""
+    def likeness(self, other: Comparable) -> tuple[int, int, bool, int, float]:
+        """How near another is: the same agent first, then the same messages, messages of the same shape, and their words."""
         setup = sum(self.setup.get(k) == v for k, v in other.setup.items())
         shape = _alike_until(self.shape, other.shape)
-        return setup, self.same_messages(other), self.shape == other.shape, shape
+        same = self.same_messages(other)
+        return setup, same, self.shape == other.shape, shape, _wording(self, other, same)
 
     def same_messages(self, other: Comparable) -> int:
         """In how many messages, from the first on, another is the same."""
@@ -88,6 +91,12 @@ def masks_alike(value: Json) -> Json:
 def _alike_until(one: Sequence[Any], other: Sequence[Any]) -> int:
     """How many values two sequences share from the first on."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _wording(one: Comparable, other: Comparable, at: int) -> float:
+    """How alike the words of the messages are there, from 0 to 1."""
+    first, second = (canonical(each.messages[at : at + 1])[:MAX_WORDS] for each in (one, other))
+    return difflib.SequenceMatcher(None, first, second).ratio()
 
 
 def _shape(message: Mapping[str, Any]) -> list[Json]:

@@ -356,8 +356,13 @@ def test_words_of_other_frameworks_are_told_ours(do, said):
 
 
 SCRIPT = """
+import asyncio
 import time
 import nbagent as nb
+
+async def unawaited(agent):
+    run = agent.run('go')
+    await asyncio.sleep(0.1)
 
 def run_it(agent):
     {how}
@@ -374,6 +379,10 @@ run_it(nb.Agent(nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.5
         (
             "agent.run('go', store=nb.SQLiteStore('r.db'), id='one')",
             "nb.open_run('one') goes on with",
+        ),
+        (
+            "asyncio.run(unawaited(agent))",
+            "nbagent: the program ended before its run of 'analyst'",
         ),
         ("pass", ""),
     ],

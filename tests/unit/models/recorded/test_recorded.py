@@ -708,6 +708,11 @@ NEAREST: dict[str, tuple[list[tuple[str, str]], tuple[str, str], int]] = {
         ("other", "go"),
         2,
     ),
+    "nearly the same words": (
+        [("clerk", "Transfer $200 to ABC123"), ("clerk", "Transfer $5 to account B7")],
+        ("clerk", "Transfer $6 to account B7"),
+        2,
+    ),
 }
 
 

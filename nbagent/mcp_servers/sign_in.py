@@ -77,10 +77,11 @@ class SignInQuestion(NamedTuple):
             return given
 
         help_ = (
-            "Open the link and sign in: then this form closes by itself, or you copy the address at which the browser ends to "
-            f"here. That may not load ({self.redirect_uri}?code=…) where the kernel runs on another machine"
+            "Open the link and sign in; this form then closes by itself. Where it does not, as the kernel runs on another "
+            f"machine, copy the address of the page at which you end ({self.redirect_uri}?code=…) and paste it here; the page "
+            "itself need not load."
         )
-        field = Field(title="The address you were led to, or the code", description=help_)
+        field = Field(title="Address of the page at which you end, or its code", description=help_)
         kind: Any = Annotated[SecretStr, AfterValidator(checked)]
         return create_model("SignIn", __base__=Pasted, address=(kind, field))
 

@@ -6,6 +6,7 @@ subshell: they wait while a cell runs.
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import anywidget
@@ -80,7 +81,8 @@ class VSCodePage:
         self.errors: list[str] = []
         """What the page logged as an error or threw."""
         self.page = context.new_page()
-        self.page.goto(f"{server.url}lab?reset")
+        # a workspace of its own: JupyterLab loads the page anew, some time after it is ready, where another tab has that
+        self.page.goto(f"{server.url}lab/workspaces/vscode-{uuid.uuid4().hex}?reset")
         self.page.wait_for_function("() => window.jupyterapp?.serviceManager?.isReady")
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._note)

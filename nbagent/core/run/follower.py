@@ -154,9 +154,7 @@ class Follower:
             if self._seen != run.state.position:  # found by who was refused: not all know it yet
                 run.call_soon(self._looked)
             return
-        with _lock:
-            if not self._follows:
-                self._follows, self._is_told = True, run.journal.watch(self.follow)
+        self._hears_of_writes()
         try:
             run.home().call_soon_threadsafe(self._next_look)
         except RuntimeError:
@@ -187,9 +185,16 @@ class Follower:
     def watch_on(self) -> None:
         """A driver is at work, and the run may be taken from it; called on the run's loop."""
         run = self._run
-        if run.is_stored and self._timer is None:
+        if run.is_stored and self._timer is None and not self._hears_of_writes():
             look = partial(_look, weakref.ref(self))
             self._timer = when_written(run.journal.store, look, run.home())
+
+    def _hears_of_writes(self) -> bool:
+        """Whether the store calls ``follow`` when others write; it is asked to the first time."""
+        with _lock:
+            if not self._follows:
+                self._follows, self._is_told = True, self._run.journal.watch(self.follow)
+            return self._is_told
 
     def forget(self) -> None:
         """The loop is closed, and what was planned on it is gone."""

@@ -301,7 +301,16 @@ class Session:
             self._queue_behind(before)
             self.follow()
 
-        self.then(self.journal.submit(lambda _state: [event]), queued)
+        begun = before.first_write
+        if begun is None:
+            self.then(self.journal.submit(lambda _state: [event]), queued)
+        else:  # a store takes nothing that refers to a run which is not there yet
+            self.then(begun, lambda _: queued(self.journal.commit(lambda _state: [event])))
+
+    @property
+    def first_write(self) -> Future[Any] | None:
+        """Done once its first event is stored, while that is under way."""
+        return None if self.state.position or not self._unwritten else self._unwritten[0]
 
     def _begun(self) -> None:
         self._watch_pending()

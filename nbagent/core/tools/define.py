@@ -157,7 +157,8 @@ def _made(
     options: ToolOptions,
     schema: Any = None,
 ) -> Tool[P, R]:
-    is_function = inspect.isroutine(function)
+    # a ``functools.partial`` counts as a routine from Python 3.14 on, and has no name
+    is_function = inspect.isroutine(function) and hasattr(function, "__name__")
     if not is_function:
         raise ToolError(f"{function!r:.100} is no function: a tool is made of one")
     if name is None and function.__name__ == "<lambda>":

@@ -11,6 +11,9 @@ import { cutLongText } from "./long-text.js";
  * @typedef {import("../wire.js").Fact} Fact
  */
 
+/** @type {WeakMap<Element, string>} By its element, a value that shows only where it was changed: all of it. */
+export const wholeValues = new WeakMap();
+
 /**
  * A definition list of facts, or null for none; with a context, long ones are cut and can be opened.
  * @param {Fact[]} facts
@@ -22,7 +25,9 @@ export function factList(facts, ctx) {
   for (const fact of facts) {
     const value = factValue(fact);
     const more = ctx && cutLongText(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
-    list.append(words("dt", "", fact.label), h("dd", {}, value, more));
+    const shown = h("dd", {}, value, more);
+    if (fact.changed_from !== null) wholeValues.set(shown, fact.value);
+    list.append(words("dt", "", fact.label), shown);
   }
   return list;
 }

@@ -118,6 +118,9 @@ def notebook_tools(
 ) -> list[Tool[..., Any]]:
     """Tools that read DataFrames and SQLite databases of this notebook: those given here, by their names.
 
+    Example:
+            agent = nb.Agent("gpt-5", tools=nb.notebook_tools(sales, shop, approval=True))
+
     ``list_data``, ``describe_data``, ``head_data`` and ``query_data``, which takes one SELECT of SQLite's
     dialect over all the DataFrames, or over one database. None of them can write, and none reaches
     anything that was not given. A DataFrame is read as it is at the time of the call.

@@ -131,6 +131,7 @@ ANSWERS = {
     "approve": "run.approve(run.interrupts[0])",
     "respond": "run.respond(run.interrupts[0], 1)",
     "resolve": "run.resolve(run.interrupts[0].restart())",
+    "asked": "[asked] = nb.inbox(store, tool='wipe')\nawait asked.answer(True)",
     "inbox": "[asked] = nb.inbox(store, tool='wipe')\n(await nb.open_run(asked.run.id, store=store)).approve(asked.interrupt)",
     "task": "import asyncio\nasync def later():\n    run.approve(run.interrupts[0])\nawait asyncio.ensure_future(later())",
     "thread": "import asyncio\nawait asyncio.to_thread(run.approve, run.interrupts[0])",

@@ -273,6 +273,12 @@ def _error_lines(error: BaseException) -> list[str]:
     return found
 
 
+def _makes_form() -> bool:
+    """Whether the schema that is made now is a form's."""
+    hints = _sys.modules.get("nbagent.forms.hints")
+    return hints is not None and bool(hints.making_form.get())
+
+
 def _exported(shown: _Any, form: str) -> str:
     """A run, or a chat, as one document to send."""
     found: str = _import_module("nbagent.notebook.export").exported(shown, form)
@@ -313,6 +319,7 @@ _hooks.model_named = _named_model
 _hooks.price_list = _price_list
 _hooks.error_lines = _error_lines
 _hooks.exported = _exported
+_hooks.makes_form = _makes_form
 
 
 def _schema_errors(schema: _Any, value: _Any, *, formats: bool = False) -> list[dict[str, _Any]]:

@@ -22,7 +22,9 @@ from html import escape
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.messages import dumps
@@ -59,7 +61,15 @@ _SCOPES = (
 """What has names of its own."""
 _numbers = itertools.count(1)
 
-CODE = Field(json_schema_extra={"contentMediaType": "text/x-python"})
+
+class _InForms:
+    """Draws a text as Python in forms; not every model's server knows the word that says so."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        return {**schema, "contentMediaType": "text/x-python"} if hooks.makes_form() else schema
 
 
 class CodeError(NbagentError):
@@ -75,7 +85,7 @@ def code_tool() -> Tool[..., Any]:
     return made
 
 
-def run_python(code: Annotated[str, CODE]) -> ToolResult | Awaitable[ToolResult]:
+def run_python(code: Annotated[str, _InForms()]) -> ToolResult | Awaitable[ToolResult]:
     """Run Python in the person's notebook, where its variables are, once they have approved it.
 
     You are told what it prints, the value of a last line that is an expression, and the names of the variables

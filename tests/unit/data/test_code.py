@@ -78,6 +78,8 @@ async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change
     words = str(reach_of(parse(asked.input)))
     assert "nothing keeps it from any variable, file or connection of yours" in words
     assert "Uses: sales (DataFrame, 2 by 2)\nChanges inside: sales" in words
+    told = agent.tools["run_python"].input_schema["properties"]
+    assert told == {"code": {"title": "Code", "type": "string"}}  # what any server takes
     types = Types(form_type(agent.tools["run_python"].input_type))
     [field] = Question.of(asked, types).item("q", "c", "").spec["root"]["fields"]
     assert (field["kind"], field["hint"]["code"]) == ("code", "python")

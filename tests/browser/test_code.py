@@ -85,3 +85,33 @@ def test_code_is_seen_changed_run_copied_and_stopped(server, open_lab):  # noqa:
     expect(card.root).to_contain_text("A person stopped it, in line 1.")
     notebook.shot("code-stopped", card.root)
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+LONG = """
+import nbagent as nb
+code = "\\n".join(f"step_{n} = {n}  # number {n} of forty" for n in range(40))
+model = nb.ScriptedModel([nb.ScriptedModel.call("run_python", code=code), "Done."])
+run = nb.Agent(model, name="analyst", tools=nb.notebook_tools(code=True)).run("Count")
+run
+"""
+WHOLE = "el => el.clientHeight >= el.scrollHeight"
+
+
+def test_long_code_is_seen_whole_before_it_is_approved(server, open_lab):
+    """In its colors; Approve waits until all of it was shown."""
+    notebook = open_lab(server.write("long-code.ipynb", LONG))
+    notebook.run_cell(0)
+    card = Card(notebook.output(0))
+    form = card.wait_for_question()
+    expect(card.button("Approve")).to_be_disabled()
+    notebook.shot("code-long", card.root)
+    card.button("Show all 40 lines").click()
+    text, tint = form.get_by_label("Code"), form.locator(".nba-tint")
+    assert text.evaluate(WHOLE)
+    assert tint.evaluate(WHOLE)
+    assert tint.locator("pre").evaluate(WHOLE)
+    assert tint.inner_text().rstrip() == text.input_value()
+    notebook.shot("code-long-whole", card.root)
+    card.press("Approve")
+    card.wait_until("completed")
+    assert notebook.errors == [], "\n".join(notebook.errors)

@@ -13,7 +13,6 @@ import {
   setText,
   stepOf,
 } from "./dom.js";
-import { wholeValues } from "./fields/facts.js";
 import { makeTimer, on, onClick } from "./lifetime.js";
 
 /** What can be copied; the innermost that the pointer is on is. What a form shows is for its answer. */
@@ -109,21 +108,16 @@ function isCopyable(el) {
 /** How what is copied is called. @param {Element} el */
 export function kindOf(el) {
   if (el.matches("table")) return "table";
-  if (el.matches(".nba-input")) return pythonOf(el) ? "cell" : "input";
-  if (el.matches(".nba-input pre")) return isPython(el.closest("dd")) ? "cell" : "code";
+  if (pythonOf(el)) return "cell";
+  if (el.matches(".nba-input")) return "input";
   if (el.matches("pre")) return el.closest(".nba-say") ? "code" : "text";
   return el.matches(".nba-rich") ? "text" : "answer";
 }
 
-/** Whether it is the value of an input that is Python. @param {Element|null} dd */
-function isPython(dd) {
-  return PYTHON.test(dd?.previousElementSibling?.textContent ?? "");
-}
-
-/** The value of arguments that are Python and nothing else. @param {Element} el */
+/** The value that an element shows, or all arguments are, where that is Python. @param {Element} el */
 function pythonOf(el) {
-  const dd = el.querySelector(":scope > dl > dd:nth-of-type(1):nth-last-of-type(1)");
-  return isPython(dd) ? dd : null;
+  const dd = el.closest("dd") ?? el.querySelector(":scope > dl > dd:nth-child(2):last-child");
+  return PYTHON.test(dd?.previousElementSibling?.textContent ?? "") ? dd : null;
 }
 
 /**
@@ -149,8 +143,8 @@ function lineOf(el) {
 /** A value as it is now, where it shows what it was too. @param {Element|null} el */
 function newOf(el) {
   if (el === null) return "";
-  const whole = wholeValues.get(el);
-  if (whole !== undefined) return whole;
+  const whole = el.getAttribute("data-whole");
+  if (whole !== null) return whole;
   const copy = /** @type {HTMLElement} */ (el.cloneNode(true));
   for (const old of copy.querySelectorAll("del, small")) old.remove();
   return (copy.textContent ?? "").trim();

@@ -11,9 +11,6 @@ import { cutLongText } from "./long-text.js";
  * @typedef {import("../wire.js").Fact} Fact
  */
 
-/** @type {WeakMap<Element, string>} By its element, a value that shows only where it was changed: all of it. */
-export const wholeValues = new WeakMap();
-
 /**
  * A definition list of facts, or null for none; with a context, long ones are cut and can be opened.
  * @param {Fact[]} facts
@@ -25,9 +22,9 @@ export function factList(facts, ctx) {
   for (const fact of facts) {
     const value = factValue(fact);
     const more = ctx && cutLongText(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
-    const shown = h("dd", {}, value, more);
-    if (fact.changed_from !== null) wholeValues.set(shown, fact.value);
-    list.append(words("dt", "", fact.label), shown);
+    // What shows only where it was changed is copied whole: see ../copy.js.
+    const whole = fact.changed_from === null ? null : fact.value;
+    list.append(words("dt", "", fact.label), h("dd", { "data-whole": whole }, value, more));
   }
   return list;
 }

@@ -75,21 +75,22 @@ function typed(ctx, node, input, initial) {
   const slide = node.range ? slider(ctx, input, node.range) : null;
   const empty = emptyText(ctx, node, input);
   const caret = block && node.kind === "code" ? caretLine(ctx, input, language(node)) : null;
-  const tint = block && node.tint ? tintOver(ctx, input, node.tint) : null;
+  const tint = node.tint ? tintOf(node.tint) : null;
+  const box = tint ? div("nba-tinted", input, tint) : input;
   /** What was shown last, and the value the control made of it: a control may normalize. */
   let last = { draft: /** @type {Draft} */ (null), value: "" };
   const draw = () => {
     if (block) resize(input);
     slide?.draw();
     changes?.draw(input.value);
-    if (tint) tint.over.hidden = input.value !== start.replace(/\r\n/g, "\n");
+    if (tint) tint.hidden = input.value !== start.replace(/\r\n/g, "\n");
   };
   onInput(ctx.signal, input, draw);
   return {
     el: div(
       "nba-control",
-      slide ? div("nba-slider", slide.el, input) : (tint?.el ?? input),
-      block && cutLongText(ctx, tint?.el ?? input, start),
+      slide ? div("nba-slider", slide.el, input) : box,
+      block && cutLongText(ctx, box, start),
       caret,
       changes?.el,
       empty.el,
@@ -114,18 +115,11 @@ function typed(ctx, node, input, initial) {
 }
 
 /**
- * Code in its colors, which lie over the text as long as nobody edits it.
- * @param {Context} ctx
- * @param {HTMLTextAreaElement} input
+ * Code in its colors, to lie over the text as long as nobody edits it.
  * @param {string} html
  */
-function tintOver(ctx, input, html) {
-  const over = div({ class: "nba-tint", "aria-hidden": "true", dir: "ltr" });
-  over.append(sanitized(html));
-  on(ctx.signal, input, "scroll", () => {
-    over.scrollTop = input.scrollTop;
-  });
-  return { el: div("nba-tinted", input, over), over };
+function tintOf(html) {
+  return div({ class: "nba-tint", "aria-hidden": "true", dir: "ltr" }, sanitized(html));
 }
 
 /**

@@ -17,9 +17,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
 from html import escape
-from types import CodeType, FrameType, ModuleType, TracebackType
+from types import CodeType, FrameType, ModuleType, TracebackType, coroutine
 from typing import Annotated, Any
 
 from pydantic import GetJsonSchemaHandler
@@ -175,18 +175,16 @@ class _Execution:
 
         async def run() -> Any:
             value = None
-            with (
-                self._told(stop),
-                _by_model(),
-            ):  # in the task: no loop survives a KeyboardInterrupt of one
+            with self._told(stop), _by_model():  # no loop survives a KeyboardInterrupt of its task
                 for part in parts:
-                    value = eval(part, _names())
+                    with _kept_rules():
+                        value = eval(part, _names())
                     if part.co_flags & inspect.CO_COROUTINE:
-                        value = await value
+                        value = await _step_by_step(value)
             return value
 
         before, stop = _Before(tree), _Stop(self._file)
-        with self._told(stop), _kept_rules(), stop:
+        with self._told(stop), stop:
             stop.task = asyncio.ensure_future(run())
             value = await stop.task
         return self._result(value, before)
@@ -305,8 +303,24 @@ def _kept_rules() -> Iterator[None]:
         changed = [f"{what} of {one.name}" for one in kept for what in one.put_back()]
         if changed and not isinstance(sys.exc_info()[1], asyncio.CancelledError):
             raise CodeError(
-                f"Code of a model changes no rules: {', '.join(changed)} was put back as it was. The rest of the code ran."
+                f"Code of a model changes no rules: {', '.join(changed)} was put back as it was."
             )
+
+
+@coroutine
+def _step_by_step(awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
+    """Await it with rules kept around each of its steps: what changes while it waits, a person changes."""
+    steps, given, error = awaited.__await__(), None, None
+    while True:
+        try:
+            with _kept_rules():
+                waits_for = steps.send(given) if error is None else steps.throw(error)
+        except StopIteration as done:
+            return done.value
+        try:
+            given, error = (yield waits_for), None
+        except BaseException as thrown:
+            error = thrown
 
 
 class _Kept:

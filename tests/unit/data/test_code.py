@@ -211,6 +211,18 @@ async def test_c434_rules_that_code_changes_are_put_back_and_the_model_is_told(m
     assert [each.tool_name for each in run.interrupts] == ["wipe"]
 
 
+async def test_c434_rules_that_a_person_changes_while_code_waits_stay(main):
+    """Of code that awaits, only what changes in its own steps is put back: a rule that a person adds counts."""
+    main.go, main.waits = asyncio.Event(), asyncio.Event()
+    agent = agent_of("waits.set()\nawait go.wait()\n7")
+    run = agent.run("go", answers=NAMED, show=False)
+    await main.waits.wait()
+    agent.policy.append(nb.deny("run_python"))
+    main.go.set()
+    await run
+    assert (run.calls["run_python"][-1].output, len(agent.policy)) == ("7", 1)
+
+
 ERRORS = {
     "x = 1\nsales['amont']": ['File "<run_python', "line 2, in <module>", "KeyError: 'amont'"],
     "x = (": ["This is no Python that can run: line 1, '(' was never closed: x = ("],

@@ -177,7 +177,7 @@ RULES = {
     "tool": "@agent.tool\ndef wipe() -> str: return 'gone'",
     "tool gone": "agent.tools.clear()",
     "options": "agent.tools['wipe'].options = agent.tools['look'].options",
-    "awaiting": "import asyncio\nagent.policy.clear()\nawait asyncio.sleep(0)",
+    "awaiting": "import asyncio\nfor n in range(2):\n    await asyncio.sleep(0)\n    agent.policy.clear()",
 }
 
 

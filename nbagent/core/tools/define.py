@@ -32,6 +32,15 @@ class ToolMaker:
     """Makes a function a tool, with or without parentheses; it stays callable.
 
     ``nb.tool`` is one, and each agent has one that adds what it makes.
+
+    Example:
+            @agent.tool(approval=True, editable=["euros"], preview=lambda asked: bills.loc[[asked.bill]])
+            def pay(bill: int, euros: float) -> str:
+                "Pay a bill."
+                return f"paid {euros}"
+
+    ``approval=True`` asks a person before it runs, ``editable`` names what they may change first (True is all of
+    it), and what ``preview`` returns of the input (a table, a figure, a text) stands above the buttons, anew after each edit.
     """
 
     def __init__(self, add: Callable[[Tool[..., Any]], object] | None = None) -> None:
@@ -221,6 +230,9 @@ def interrupt_tool(
     final: bool = False,
 ) -> Tool[..., Any]:
     """A tool with no body: each call waits for a person, and the answer is its result.
+
+    Example:
+            agent = nb.Agent("gpt-5", tools=[nb.interrupt_tool("ask_the_boss", output=str)])
 
     Args:
         name: what the model calls it.

@@ -128,12 +128,12 @@ class Follower:
         "__weakref__",
         "_follows",
         "_is_told",
-        "_looked_at",
-        "_news",
         "_run",
         "_seen",
         "_timer",
         "_wait",
+        "looked_at",
+        "news",
         "others",
     )
 
@@ -144,7 +144,7 @@ class Follower:
         self._follows = False
         self._is_told = False
         """Whether the store tells of what others write."""
-        self._news = self._looked_at = 0
+        self.news = self.looked_at = 0
         """How often it was told to look, and what of that it has looked at."""
         self._timer: Planned | None = None
         self._seen = -1
@@ -159,10 +159,10 @@ class Follower:
             return
         if run.state.outcome is not None and not run.journal.owes:
             if self._seen != run.state.position:  # found by who was refused: not all know it yet
-                run.call_soon(partial(self._looked, self._news))
+                run.call_soon(partial(self._looked, self.news))
             return
         self._hears_of_writes()
-        self._news += 1
+        self.news += 1
         try:
             run.home().call_soon_threadsafe(self._next_look)
         except RuntimeError:
@@ -177,13 +177,8 @@ class Follower:
             self.follow()
             return
         self.leave()
-        news = self._news
+        news = self.news
         run.attempt(run.journal.look, lambda _: self._has_looked(news), partial(self._unread, news))
-
-    @property
-    def has_news(self) -> bool:
-        """Whether it was told to look, and has not looked yet."""
-        return self._news != self._looked_at
 
     def look_later(self) -> None:
         """The store fails: plan another look, ever later until one succeeds; called on the run's loop."""
@@ -270,7 +265,7 @@ class Follower:
 
     def _unread(self, news: int, error: BaseException) -> None:
         """The store cannot be read; or it has no such run, which never began then, and ``error`` says why."""
-        self._looked_at = max(self._looked_at, news)
+        self.looked_at = max(self.looked_at, news)
         if self._run.state.outcome is not None:
             self.look_later()
         elif isinstance(error, StoreError):
@@ -292,8 +287,8 @@ class Follower:
             if not (run.is_writing or run.journal.owes or isinstance(run.error, StoreError)):
                 self._wait = POLL
         finally:
-            if self._looked_at < news:
-                self._looked_at = news
+            if self.looked_at < news:
+                self.looked_at = news
                 run.notify()
 
     def _react(self, state: RunState) -> None:

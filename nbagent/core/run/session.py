@@ -943,7 +943,8 @@ class Session:
         """Whether nothing can go on without an answer or another process, or the run has ended."""
         if self._scripted is not None and self._scripted.undecided:
             return False
-        if self.is_writing or self.follower.has_news:
+        follower = self.follower
+        if self._unwritten or follower.news != follower.looked_at:  # it may be another by now
             return False
         if self.is_active:  # a body that waits at the line where it asks keeps its driver
             waits = self.status == "interrupted" and waits_in_body(self.state)

@@ -180,6 +180,7 @@ async def test_an_end_that_was_never_stored_gives_way_to_what_others_did(
     agent = banker(store, [])
     run = agent.run("go", attended=True)
     await run.settled()
+    await until(lambda: not session_of(run).is_active)
     store.down = True
     await run.cancel()
     assert run.status == "cancelled"

@@ -10,8 +10,9 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent, ToolStarted
 from nbagent.core.run.follow import POLL
+from nbagent.core.run.run import session_of
 from tests.unit.core.clock import put_forward
-from tests.until import turns
+from tests.until import turns, until
 
 call = nb.ScriptedModel.call
 
@@ -193,6 +194,7 @@ async def test_c59_opening_a_run_whose_answered_tool_is_gone_names_the_tool() ->
     agent = make_agent([])
     run = agent.run("go", store=store, attended=True)
     await run.settled()
+    await until(lambda: not session_of(run).is_active)  # nobody drives it any more
 
     class Killed(BaseException):
         """The process is gone."""

@@ -15,11 +15,13 @@ import json
 import sqlite3
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pydantic
 
 import nbagent as nb
@@ -335,6 +337,14 @@ async def with_a_page() -> None:
     await run.cancel()
 
 
+async def with_a_table() -> None:
+    """A table in a prompt, and a name in braces."""
+    orders = pd.DataFrame({"a": [1]})
+    await agent_of("done").run(["look", orders])
+    with suppress(UserWarning), warnings.catch_warnings(action="error"):
+        await agent_of("done").run("look at {orders}")
+
+
 async def with_data_tools() -> None:
     """Tools that read what the notebook has."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as sales:
@@ -398,6 +408,15 @@ CAPABILITIES = [
     Capability("cancelling", ("core/run/stopping.py",), with_a_cancel),
     Capability("drawing", ("notebook/", "forms/"), with_a_page),
     Capability("data of the notebook", ("data/",), with_data_tools),
+    Capability(
+        "tables in a prompt",
+        (
+            "core/tools/tables.py",
+            "core/tools/files.py:_hint_at_braces",
+            "core/base/keywords.py:calling_code",
+        ),
+        with_a_table,
+    ),
 ]
 
 

@@ -464,6 +464,15 @@ class CallNode(Node):
         silent = silent or event.output in [stand_in(file, sized=False) for file in event.files]
         self._result_rich += rich.files(event.files, sized=False)
         self._result = None if silent else facts.result(event.output)
+        if not silent and event.display and isinstance(event.output, str):
+            self._show_whole(event.output, *event.display.values())
+
+    def _show_whole(self, told: str, whole: Any, *more: Any) -> None:
+        """Show what the tool returned where the model was told less: what is kept of it beside that."""
+        size = len(whole if isinstance(whole, str) else facts.shown(whole))
+        if not more and size > len(told):
+            note = TEXTS["told_part"].format(n=f"{len(told):,}", of=f"{size:,}")
+            self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"
 
     @property
     def says_more(self) -> bool:

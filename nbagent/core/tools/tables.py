@@ -32,6 +32,15 @@ MAX_CELL = 80
 """Characters of a value."""
 
 
+class Facts(NamedTuple):
+    """What a column holds; None where its values are of several types, or have no order."""
+
+    filled: int
+    distinct: int | None
+    smallest: Any
+    largest: Any
+
+
 class Column(NamedTuple):
     """A column of a table."""
 
@@ -77,6 +86,10 @@ class Frame:
         """The first rows, or all of them, with the first columns."""
         raise NotImplementedError
 
+    def facts(self, at: int) -> Facts:
+        """What the values of one column are."""
+        raise NotImplementedError
+
 
 class _Pandas(Frame):
     @property
@@ -90,15 +103,15 @@ class _Pandas(Frame):
         if type(index).__name__ == "RangeIndex" and index.name is None:
             return []
         if index.nlevels == 1:
-            return [Column(_name("index" if index.name is None else index.name), str(index.dtype))]
+            return [Column(_plain("index" if index.name is None else index.name), str(index.dtype))]
         return [
-            Column(_name(f"level_{n}" if name is None else name), str(level.dtype))
+            Column(_plain(f"level_{n}" if name is None else name), str(level.dtype))
             for n, (name, level) in enumerate(zip(index.names, index.levels, strict=True))
         ]
 
     def columns(self, most: int) -> list[Column]:
         first = self.table.iloc[:0, :most].dtypes.items()
-        return [*self._levels, *(Column(_name(name), str(kind)) for name, kind in first)][:most]
+        return [*self._levels, *(Column(_plain(name), str(kind)) for name, kind in first)][:most]
 
     def missing(self, columns: int, rows: int) -> list[int]:
         levels = [0] * len(
@@ -114,6 +127,23 @@ class _Pandas(Frame):
             whole = (*row[0], *row[1:]) if levels > 1 else row
             yield whole[:columns]
 
+    def facts(self, at: int) -> Facts:
+        levels = len(self._levels)
+        index = self.table.index
+        values = (
+            self.table.iloc[:, at - levels]
+            if at >= levels
+            else index.to_series()
+            if levels == 1
+            else index.get_level_values(at).to_series()
+        )
+        filled = values.dropna()
+        try:
+            ends = (filled.min(), filled.max()) if len(filled) else (None, None)
+            return Facts(len(filled), int(filled.nunique()), *ends)
+        except (TypeError, ValueError):
+            return Facts(len(filled), None, None, None)
+
 
 class _Polars(Frame):
     @property
@@ -122,7 +152,7 @@ class _Polars(Frame):
 
     def columns(self, most: int) -> list[Column]:
         kinds = islice(self.table.schema.items(), most)
-        return [Column(_name(name), str(kind)) for name, kind in kinds]
+        return [Column(_plain(name), str(kind)) for name, kind in kinds]
 
     def missing(self, columns: int, rows: int) -> list[int]:
         first = self.table[:rows, :columns]
@@ -130,6 +160,13 @@ class _Polars(Frame):
 
     def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
         yield from self.table[:rows, :columns].iter_rows()
+
+    def facts(self, at: int) -> Facts:
+        filled = self.table.to_series(at).drop_nulls()
+        try:
+            return Facts(len(filled), int(filled.n_unique()), filled.min(), filled.max())
+        except Exception:  # polars has errors of its own for types without an order
+            return Facts(len(filled), None, None, None)
 
 
 class _Arrow(Frame):
@@ -139,7 +176,7 @@ class _Arrow(Frame):
 
     def columns(self, most: int) -> list[Column]:
         fields = islice(self.table.schema, most)
-        return [Column(_name(field.name), str(field.type)) for field in fields]
+        return [Column(str(field.name), str(field.type)) for field in fields]
 
     def missing(self, columns: int, rows: int) -> list[int]:
         return [int(each.slice(0, rows).null_count) for each in self._columns(columns)]
@@ -152,6 +189,16 @@ class _Arrow(Frame):
                 *(each.slice(start, size).to_pylist() for each in self._columns(columns)),
                 strict=True,
             )
+
+    def facts(self, at: int) -> Facts:
+        compute, values = import_module("pyarrow.compute"), self.table.column(at)
+        filled = self.height - int(values.null_count)
+        try:
+            ends = compute.min_max(values).as_py()
+            distinct = int(compute.count_distinct(values, mode="only_valid").as_py())
+            return Facts(filled, distinct, ends["min"], ends["max"])
+        except Exception:  # Arrow has errors of its own for types without an order
+            return Facts(filled, None, None, None)
 
     def _columns(self, most: int | None) -> list[Any]:
         return [self.table.column(n) for n in range(self.width)][:most]
@@ -170,7 +217,7 @@ class _Plan(_Polars):
 
     def columns(self, most: int) -> list[Column]:
         kinds = islice(self.table.collect_schema().items(), most)
-        return [Column(_name(name), str(kind)) for name, kind in kinds]
+        return [Column(_plain(name), str(kind)) for name, kind in kinds]
 
     @property
     def width(self) -> int:
@@ -179,25 +226,38 @@ class _Plan(_Polars):
 
 def frame_of(value: Any) -> Frame | None:
     """The table, or the one column, that a value is; None where it is none."""
+    if isinstance(value, type):
+        return None
     root = type(value).__module__.partition(".")[0]
-    pandas, polars, arrow = map(sys.modules.get, ("pandas", "polars", "pyarrow"))
-    if pandas is not None and isinstance(value, pandas.DataFrame):
-        return _Pandas(value, "table", value)
+    return {"polars": _of_polars, "pyarrow": _of_arrow}.get(root, _of_pandas)(value)
+
+
+def _of_polars(value: Any) -> Frame | None:
+    polars = sys.modules["polars"]
+    if isinstance(value, polars.DataFrame):
+        return _Polars(value, "table", value)
+    if isinstance(value, polars.Series):
+        return _Polars(value, "column", value.to_frame())
+    is_plan = isinstance(value, polars.LazyFrame)
+    return _Plan(value, "table that is not computed yet", value) if is_plan else None
+
+
+def _of_arrow(value: Any) -> Frame | None:
+    arrow = sys.modules["pyarrow"]
+    if isinstance(value, arrow.Table | arrow.RecordBatch):
+        return _Arrow(value, "table", value)
+    is_column = isinstance(value, arrow.ChunkedArray | arrow.Array)
+    return _Arrow(value, "column", arrow.table({"value": value})) if is_column else None
+
+
+def _of_pandas(value: Any) -> Frame | None:
+    """Also of what is used like its tables."""
+    pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(value, pandas.Series):
         return _Pandas(value, "column", value.to_frame())
-    if polars is not None and root == "polars":
-        if isinstance(value, polars.DataFrame):
-            return _Polars(value, "table", value)
-        if isinstance(value, polars.Series):
-            return _Polars(value, "column", value.to_frame())
-        if isinstance(value, polars.LazyFrame):
-            return _Plan(value, "table that is not computed yet", value)
-    if arrow is not None and root == "pyarrow":
-        if isinstance(value, arrow.Table | arrow.RecordBatch):
-            return _Arrow(value, "table", value)
-        if isinstance(value, arrow.ChunkedArray | arrow.Array):
-            return _Arrow(value, "column", arrow.table({"value": value}))
-    return None
+    names = ("columns", "itertuples", "dtypes", "iloc", "index")
+    is_table = all(hasattr(value, name) for name in names)
+    return _Pandas(value, "table", value) if is_table else None
 
 
 def is_plan(frame: Frame) -> bool:
@@ -213,7 +273,7 @@ def told(value: Any, rows: int = FEW) -> str | None:
 
 def summary(frame: Frame, rows: int = FEW) -> str:
     """What a model is told of a table: what it is in the first line, then its columns, then its first rows."""
-    columns = frame.columns(MAX_COLUMNS)
+    columns = [Column(*map(_bounded_name, each)) for each in frame.columns(MAX_COLUMNS)]
     height, width = frame.height, frame.width
     if is_plan(frame):
         lines = [f"{frame.kind} of {width:,} columns", *_described(columns, width, None, "")]
@@ -295,9 +355,12 @@ def is_missing(value: Any) -> bool:
         return type(value).__name__ == "NAType"
 
 
-def _name(name: Any) -> str:
-    text = "_".join(map(str, name)) if isinstance(name, tuple) else str(name)
-    line = " ".join(escaped(text[: 2 * MAX_NAME]).split())
+def _plain(name: Any) -> str:
+    return "_".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
+def _bounded_name(name: str) -> str:
+    line = " ".join(escaped(name[: 2 * MAX_NAME]).split())
     return line if len(line) <= MAX_NAME else f"{line[: MAX_NAME - 1]}…"
 
 

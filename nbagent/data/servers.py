@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from typing import Any
 
+from nbagent.core.base.foreign import TooManyParts, counted
+
 from .reading import MissingName, QueryError
 from .table import Table
 
@@ -208,13 +210,14 @@ class Postgres(Server):
         lines, number = run(
             "SELECT current_setting('nbagent.lines'), current_setting('nbagent.number')"
         ).one()
-        found = [
-            tuple(
-                _kept(value)
-                for _, value in json.loads(line, object_pairs_hook=_Pairs, parse_float=str)
-            )
-            for line in lines.split("\n")[:-1]
-        ]
+        try:
+            found = [
+                tuple(_kept(value) for _, value in _row(line)) for line in lines.split("\n")[:-1]
+            ]
+        except TooManyParts as error:
+            raise QueryError(
+                f"a row cannot be read: {error}; leave out its large columns"
+            ) from error
         more = [()] if int(number) > len(found) else []
         return _given(columns, [*found, *more], len(found) if more else rows)
 
@@ -269,6 +272,11 @@ def _kept(value: Any) -> Any:
         else str(value)
     )
     return text if len(text) <= MAX_KEPT else text[: MAX_KEPT - 1] + text[-1]
+
+
+def _row(line: str) -> _Pairs:
+    row: _Pairs = json.loads(counted(line), object_pairs_hook=_Pairs, parse_float=str)
+    return row
 
 
 def _json(value: Any) -> str:

@@ -345,6 +345,17 @@ async def with_a_table() -> None:
         await agent_of("done").run("look at {orders}")
 
 
+async def with_a_table_of_a_step() -> None:
+    """A step that gives a table."""
+
+    @nb.flow
+    async def load(ctx: nb.ToolContext) -> int:
+        """Load some."""
+        return len(await ctx.step("load", lambda: pd.DataFrame({"a": [1]})))
+
+    await load.run()
+
+
 async def with_data_tools() -> None:
     """Tools that read what the notebook has."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as sales:
@@ -408,6 +419,11 @@ CAPABILITIES = [
     Capability("cancelling", ("core/run/stopping.py",), with_a_cancel),
     Capability("drawing", ("notebook/", "forms/"), with_a_page),
     Capability("data of the notebook", ("data/",), with_data_tools),
+    Capability(
+        "tables of steps",
+        ("core/tools/kept.py", "core/call/questions.py:Questions._packed"),
+        with_a_table_of_a_step,
+    ),
     Capability(
         "tables in a prompt",
         (

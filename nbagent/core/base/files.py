@@ -26,6 +26,8 @@ MAX_FILES = 50_000_000
 """Bytes of all files of one history: what OpenAI's APIs take in one request."""
 MAX_NAME = 100
 """Characters of a file's name."""
+KEPT = "$nbagent.kept"
+"""The name, in a file that stands for a step's value, of what that is; no step may give it by itself."""
 _TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,99}")
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from nbagent.core.base.controls import without_controls
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
-from nbagent.core.base.files import stand_in
+from nbagent.core.base.files import KEPT, label, stand_in
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
@@ -628,7 +628,10 @@ class StepNode(Node):
         self.runs, self.stale = False, True
         self._state = "done" if event.error is None else "failed"
         self._started_at, self._elapsed = None, event.seconds
-        told = event.value if event.error is None else event.error
+        value = event.value
+        if isinstance(value, Mapping) and KEPT in value:
+            value = f"[{label(value).removeprefix('file ')}]"
+        told = value if event.error is None else event.error
         self._result = None if told is None else facts.result(told)
         self._brief = "" if told is None else facts.brief_of(told)
 

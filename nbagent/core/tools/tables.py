@@ -256,7 +256,7 @@ def _of_pandas(value: Any) -> Frame | None:
     if pandas is not None and isinstance(value, pandas.Series):
         return _Pandas(value, "column", value.to_frame())
     names = ("columns", "itertuples", "dtypes", "iloc", "index")
-    is_table = all(hasattr(value, name) for name in names)
+    is_table = all(hasattr(type(value), name) for name in names)  # no property of it is read
     return _Pandas(value, "table", value) if is_table else None
 
 

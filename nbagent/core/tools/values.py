@@ -212,7 +212,10 @@ def _plain(odd: Any, limit: int) -> Any:
         plain = odd.tolist() if isinstance(size, int) and size <= MAX_ARRAY else odd
         if type(plain) is not type(odd):
             return plain
-    table = tables.told(odd, tables.MANY if limit == MAX_TEXT else tables.FEW)
+    try:
+        table = tables.told(odd, tables.MANY if limit == MAX_TEXT else tables.FEW)
+    except Exception:  # of what stands in it: its own text may do better
+        table = None
     return _bounded(odd if table is None else table, limit)
 
 

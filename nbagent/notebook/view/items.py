@@ -628,10 +628,10 @@ class StepNode(Node):
         self.runs, self.stale = False, True
         self._state = "done" if event.error is None else "failed"
         self._started_at, self._elapsed = None, event.seconds
-        value = event.value
-        if isinstance(value, Mapping) and KEPT in value:
-            value = f"[{label(value).removeprefix('file ')}]"
-        told = value if event.error is None else event.error
+        told = event.value if event.error is None else event.error
+        if isinstance(told, Mapping) and KEPT in told:
+            self._result = self._brief = reveal(f"[{label(told).removeprefix('file ')}]")
+            return
         self._result = None if told is None else facts.result(told)
         self._brief = "" if told is None else facts.brief_of(told)
 

@@ -84,7 +84,7 @@ async def clean(ctx: nb.ToolContext) -> str:
     return f"{table.n.sum()} {table.day.dtype} {[*table.columns]} {[*ctx.steps['load'].columns]}"
 
 async def main():
-    store = nb.SQLiteStore(sys.argv[1])
+    store = sys.argv[1]  # its place is enough
     if sys.argv[2] == "begin":
         run = clean.with_options(store=store, attended=True, show=False, id="r").run()
         await run.settled()

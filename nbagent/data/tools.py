@@ -131,9 +131,13 @@ def notebook_tools(
     rows: int = 100,
     seconds: float = 10.0,
     reads_only: bool = False,
+    code: bool = False,
     **named: Any,
 ) -> list[Tool[..., Any]]:
     """Tools that read tables and databases of this notebook: those given here, by their names.
+
+    Example:
+            agent = nb.Agent("gpt-5", tools=nb.notebook_tools(sales, shop, approval=True))
 
     ``list_data``, ``describe_data``, ``head_data`` and ``query_data``, which takes one SELECT over all the tables
     (in DuckDB's dialect where DuckDB is installed, else in SQLite's), or over one database, in its own. None of them can
@@ -147,6 +151,8 @@ def notebook_tools(
         seconds: how long a query may take.
         reads_only: your word that the users of engines which nbagent cannot hold to reading (of any database but
             SQLite and PostgreSQL) may only read; without it they are refused.
+        code: whether the model may also run Python among the notebook's variables, with ``run_python``: each
+            piece of code is asked about, whatever rules allow. It is no sandbox.
         named: the same under names of one's own.
 
     Raises:
@@ -157,9 +163,25 @@ def notebook_tools(
     scope = {} if caller is None else {**caller.f_globals, **caller.f_locals}
     given = {**{_name(value, scope): value for value in values}, **named}
     data = Query(given, rows, seconds, reads_only=reads_only)
-    if not data.frames and not data.databases:
+    runs = _running(code)
+    if not data.frames and not data.databases and not runs:
         raise UsageError("notebook_tools needs data: nb.notebook_tools(df, con) or (sales=df)")
-    return [*_looking(data), _querying(data, approval=approval)]
+    if not data.frames and not data.databases:
+        return runs
+    return [*_looking(data), _querying(data, approval=approval), *runs]
+
+
+def _running(code: Any) -> list[Tool[..., Any]]:
+    """The tool that runs code, where it is wanted."""
+    if code is False:
+        return []
+    if code is not True:
+        raise UsageError(
+            f"code is True or False, not a {type(code).__name__}: data of that name needs another here"
+        )
+    from .code import code_tool  # noqa: PLC0415 - for those who want it
+
+    return [code_tool()]
 
 
 def _there(missing: MissingName, columns: Mapping[str, list[str]]) -> str:

@@ -356,6 +356,12 @@ async def with_a_table_of_a_step() -> None:
     await load.run()
 
 
+async def with_code() -> None:
+    """A model that runs Python, once it is let."""
+    agent = agent_of(call("run_python", code="1"), "done", tools=nb.notebook_tools(code=True))
+    await answered(started(agent))
+
+
 async def with_data_tools() -> None:
     """Tools that read what the notebook has."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as sales:
@@ -457,6 +463,7 @@ CAPABILITIES = [
         ),
         with_a_table,
     ),
+    Capability("code of a model", ("data/code.py",), with_code),
 ]
 
 

@@ -278,7 +278,11 @@ def summary(frame: Frame, rows: int = FEW) -> str:
     if is_plan(frame):
         lines = [f"{frame.kind} of {width:,} columns", *_described(columns, width, None, "")]
         return _bounded([*lines, "Its rows are not known: .collect() computes them"])
-    size = f"{height:,} values" if frame.is_column else f"{height:,} rows \u00d7 {width:,} columns"
+    size = (
+        f"{height:,} values"
+        if frame.is_column
+        else f"{height:,} rows \u00d7 {frame.table.shape[1]:,} columns"
+    )
     rows = rows if height > 2 * rows else height
     counted = min(height, MAX_COUNTED // max(1, len(columns)))
     where = "" if counted == height else f" in the first {counted:,} rows"

@@ -45,7 +45,7 @@ R = TypeVar("R")
 class RunOptions(TypedDict, total=False):
     """What ``Flow.with_options`` takes; each means what it does for ``Agent.run``."""
 
-    store: Store | None
+    store: Kept | None
     answers: Answers
     attended: bool | None
     show: bool
@@ -142,9 +142,12 @@ class Flow(Generic[P, R]):
         odd = [name for name in options if name not in known]
         if odd:
             raise TypeError(f"with_options takes {', '.join(sorted(known))}, not {odd[0]!r}")
+        given: dict[str, Any] = {**options}
+        if "store" in given:  # maybe the place of one
+            given["store"] = checked_store(given["store"])
         return Flow(
             self._tool,
-            replace(replace(self._options, store=self._store), **options),
+            replace(replace(self._options, store=self._store), **given),
             tools=[*self.tools.values(), *self.tools.sources],
             policy=self.policy,
             middleware=self.middleware,

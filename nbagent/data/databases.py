@@ -1,39 +1,45 @@
-"""SQLite databases of a person: read through a connection of our own, which cannot write.
+"""Databases of a person, and who reads them: SQLite's are read through a connection of our own, which cannot write.
 
-A connection of the person's is asked once where its file is, and left alone from then on. One that
-is in memory only is copied for each query.
+A connection of SQLite is asked once where its file is, and left alone from then on. One that is in memory only is copied
+for each query.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from nbagent.core.base.errors import UsageError
 
+from . import duck, servers
 from .reading import QueryError, Source, read
 from .table import Table
 
 
-@dataclass(frozen=True)
-class Open:
-    """How a database is read: never through the person's own connection."""
+class Database(Protocol):
+    """A database that is only read."""
 
-    connect: Callable[[], sqlite3.Connection]
-    """Opens it anew, for reading."""
-    address: str | None = None
-    """The URI of its file; None where it is in memory."""
+    @property
+    def dialect(self) -> str:
+        """Whose SQL it takes."""
 
-    def source(self) -> Source:
-        """The database as another process can open it."""
-        if self.address is not None:
-            return Source(self.address)
-        return Source.of(self.connect())
+    def tables(self) -> list[str]:
+        """The names of its tables and views."""
+
+    def described(self) -> Table:
+        """A row for each column of its tables: the table, the column, its type."""
+
+    def head(self, table: str, *, rows: int, seconds: float) -> Table:
+        """The first rows of a table, which is called as ``tables`` says."""
+
+    def query(self, sql: str, *, rows: int, seconds: float) -> Table:
+        """What one statement gives that does nothing but read."""
 
 
 _WAIT_S, _LOOK_S = 1.0, 0.05
@@ -45,28 +51,44 @@ _COLUMNS = """SELECT m.name AS "table", c.name AS "column", c.type AS "type"
 FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type IN ('table', 'view') ORDER BY m.name, c.cid"""
 
 
-def opener(value: Any, name: str) -> Open | None:
-    """How a database is opened for reading; None where the value is none.
+def database_of(value: Any, name: str, *, reads_only: bool) -> Database | None:
+    """How a database is read; None where the value is none.
+
+    Args:
+        value: a connection, or an engine of SQLAlchemy.
+        name: what it is called.
+        reads_only: whether the person says that the engine's user may only read.
 
     Raises:
         UsageError: it is a database, but nothing makes sure that it is only read.
     """
     if isinstance(value, sqlite3.Connection):
         return _of_connection(value, name)
-    url = getattr(getattr(value, "engine", value), "url", None)
+    duckdb = sys.modules.get("duckdb")
+    if duckdb is not None and isinstance(value, duckdb.DuckDBPyConnection):
+        return duck.Duck(value, name)
+    if hasattr(value, "sync_engine"):
+        raise UsageError(f"{name} is an engine for async code: give one of create_engine(…)")
+    engine = getattr(value, "engine", value)
+    url = getattr(engine, "url", None)
     if url is not None and hasattr(url, "get_backend_name"):
-        return _of_engine(value, url, name)
+        return _of_engine(engine, url, name, reads_only=reads_only)
     if hasattr(value, "cursor") and hasattr(value, "commit"):
         raise UsageError(_unknown(name, type(value).__module__.split(".")[0]))
     return None
 
 
-def _of_engine(value: Any, url: Any, name: str) -> Open:
-    if url.get_backend_name() != "sqlite":
-        raise UsageError(_unknown(name, url.get_backend_name()))
+def _of_engine(engine: Any, url: Any, name: str, *, reads_only: bool) -> Database:
+    backend = url.get_backend_name()
+    if backend == "postgresql":
+        return servers.Postgres(engine, name)
+    if backend != "sqlite":
+        if not reads_only:
+            raise UsageError(_unknown(name, backend))
+        return servers.Server(engine, name)
     if url.database and url.database != ":memory:":
         return _of_file(url.database)
-    raw = getattr(value, "engine", value).raw_connection()
+    raw = engine.raw_connection()
     connection = getattr(raw, "driver_connection", None)
     if not isinstance(connection, sqlite3.Connection):
         raise UsageError(_unknown(name, "this driver of SQLite"))
@@ -75,20 +97,21 @@ def _of_engine(value: Any, url: Any, name: str) -> Open:
 
 def _unknown(name: str, what: str) -> str:
     return (
-        f"{name} is a database of {what}, and nbagent has no way to make sure that it is only read: "
-        "give a DataFrame of what is needed, a sqlite3 connection, or write a tool of your own"
+        f"{name} is a database of {what}, and nbagent has no way to make sure that it is only read: give an engine of "
+        "SQLAlchemy, create_engine(…), whose user may only read, and say so, as in nb.notebook_tools(engine, reads_only=True); "
+        "of PostgreSQL, SQLite and DuckDB that is not needed"
     )
 
 
-def _of_file(path: str) -> Open:
+def _of_file(path: str) -> Sqlite:
     address = f"{Path(path).absolute().as_uri()}?mode=ro"  # as SQLite reads it, with a drive, too
-    return Open(
+    return Sqlite(
         lambda: sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None),
         address,
     )
 
 
-def _of_connection(connection: sqlite3.Connection, name: str) -> Open:
+def _of_connection(connection: sqlite3.Connection, name: str) -> Sqlite:
     files = [row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"]
     if files and files[0]:
         return _of_file(files[0])
@@ -97,7 +120,7 @@ def _of_connection(connection: sqlite3.Connection, name: str) -> Open:
             f"{name} is in memory, and only the thread that opened it may use it: open it with "
             "sqlite3.connect(':memory:', check_same_thread=False)"
         )
-    return Open(lambda: _copy(connection, name))
+    return Sqlite(lambda: _copy(connection, name))
 
 
 def _shared(connection: sqlite3.Connection) -> bool:
@@ -140,28 +163,44 @@ def _copy(connection: sqlite3.Connection, name: str) -> sqlite3.Connection:
     return copy
 
 
-def tables(open_: Open) -> list[str]:
-    """The names of its tables and views."""
-    connection = open_.connect()
-    try:
-        return [row[0] for row in connection.execute(_TABLES).fetchmany(_MAX_SCHEMA)]
-    finally:
-        connection.close()
+@dataclass(frozen=True)
+class Sqlite:
+    """A database of SQLite: never read through the person's own connection."""
 
+    connect: Callable[[], sqlite3.Connection]
+    """Opens it anew, for reading."""
+    address: str | None = None
+    """The URI of its file; None where it is in memory."""
+    dialect: str = "SQLite"
 
-def described(open_: Open) -> Table:
-    """A row for each column of its tables."""
-    connection = open_.connect()
-    try:
-        found = connection.execute(_COLUMNS).fetchmany(_MAX_SCHEMA + 1)
-    except sqlite3.Error as error:
-        raise QueryError(f"the database cannot be read: {error}") from error
-    finally:
-        connection.close()
-    note = f"the first {_MAX_SCHEMA} columns; there are more" if len(found) > _MAX_SCHEMA else ""
-    return Table(["table", "column", "type"], found[:_MAX_SCHEMA], note)
+    def tables(self) -> list[str]:
+        """The names of its tables and views."""
+        connection = self.connect()
+        try:
+            return [row[0] for row in connection.execute(_TABLES).fetchmany(_MAX_SCHEMA)]
+        finally:
+            connection.close()
 
+    def described(self) -> Table:
+        """A row for each column of its tables."""
+        connection = self.connect()
+        try:
+            found = connection.execute(_COLUMNS).fetchmany(_MAX_SCHEMA + 1)
+        except sqlite3.Error as error:
+            raise QueryError(f"the database cannot be read: {error}") from error
+        finally:
+            connection.close()
+        note = (
+            f"the first {_MAX_SCHEMA} columns; there are more" if len(found) > _MAX_SCHEMA else ""
+        )
+        return Table(["table", "column", "type"], found[:_MAX_SCHEMA], note)
 
-def query(open_: Open, sql: str, *, rows: int, seconds: float) -> Table:
-    """What one statement gives that does nothing but read."""
-    return read(open_.source(), sql, rows=rows, seconds=seconds)
+    def head(self, table: str, *, rows: int, seconds: float) -> Table:
+        """The first rows of a table."""
+        quoted = table.replace('"', '""')
+        return self.query(f'SELECT * FROM "{quoted}"', rows=rows, seconds=seconds)
+
+    def query(self, sql: str, *, rows: int, seconds: float) -> Table:
+        """What one statement gives that does nothing but read."""
+        source = Source.of(self.connect()) if self.address is None else Source(self.address)
+        return read(source, sql, rows=rows, seconds=seconds)

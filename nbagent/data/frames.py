@@ -1,4 +1,7 @@
-"""DataFrames as the tables of a database in memory, made for one query and gone after it."""
+"""DataFrames as the tables of a database that is made for one query and gone after it.
+
+DuckDB's where that is installed: Parquet files in a folder that only the person can read. Else SQLite's, in memory.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +13,53 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
+from nbagent.core.tools.tables import Frame, frame_of, is_plan
 
-from .reading import QueryError, Source
+from . import duck
+from .reading import QueryError, Source, read
 from .table import Table
 
 MAX_CELLS = 3_000_000
-"""Values of the frames that one query reads."""
+"""Values of the frames that one query of SQLite reads."""
 MAX_COLUMNS = 1_000
 MAX_TEXT = 100_000
 """Characters of a value that is kept as text."""
 _INT = 2**63
 
 
-def is_frame(value: Any) -> bool:
-    """Whether it is a table in memory: a pandas DataFrame, or what is used like one."""
-    is_table = all(hasattr(value, name) for name in ("columns", "itertuples", "dtypes", "head"))
-    return is_table and not isinstance(value, type)
+def table_of(value: Any) -> Frame | None:
+    """The table in memory that a value is; None where it is none, such as a single column."""
+    frame = frame_of(value)
+    return None if frame is None or frame.is_column or is_plan(frame) else frame
 
 
-def database(frames: Mapping[str, Any], sql: str) -> Source:
-    """A database with the frames that the query names.
+def dialect() -> str:
+    """Whose SQL queries over frames are written in."""
+    return "DuckDB" if duck.is_there() else "SQLite"
+
+
+def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -> Table:
+    """What one SELECT gives over the frames that it names.
+
+    Raises:
+        QueryError: it is refused, fails, or takes too much.
+    """
+    if duck.is_there():
+        named = {name: each for name, each in frames.items() if name.lower() in sql.lower()}
+        _check(named, duck.MAX_CELLS)
+        columns = {name: column_names(frame) for name, frame in named.items()}
+        return duck.query_frames(named, columns, sql, rows=rows, seconds=seconds)
+    return read(database(frames, sql), sql, rows=rows, seconds=seconds)
+
+
+def database(frames: Mapping[str, Frame], sql: str) -> Source:
+    """A database of SQLite with the frames that the query names.
 
     Raises:
         QueryError: they are too large.
     """
     named = {name: each for name, each in frames.items() if name.lower() in sql.lower()}
-    for name, frame in named.items():
-        if len(frame.columns) > MAX_COLUMNS:
-            raise QueryError(
-                f"{name} has {len(frame.columns):,} columns: {MAX_COLUMNS:,} can be read"
-            )
-        if not column_names(frame):
-            raise QueryError(f"{name} has no columns: there is nothing to read in it")
-    cells = sum(len(frame) * len(frame.columns) for frame in named.values())
-    if cells > MAX_CELLS:
-        raise QueryError(
-            f"{' and '.join(named)} have {cells:,} values: a query can read {MAX_CELLS:,}; use describe_data or head_data"
-        )
+    _check(named, MAX_CELLS)
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     try:
         for name, frame in named.items():
@@ -57,62 +70,54 @@ def database(frames: Mapping[str, Any], sql: str) -> Source:
     return Source.of(connection)
 
 
-def _fill(connection: sqlite3.Connection, name: str, frame: Any) -> None:
-    indexed = _has_index(frame)
+def _check(named: Mapping[str, Frame], most: int) -> None:
+    """Refuse what is too large for a query, or no table of SQL."""
+    for name, frame in named.items():
+        if frame.width > MAX_COLUMNS:
+            raise QueryError(f"{name} has {frame.width:,} columns: {MAX_COLUMNS:,} can be read")
+        if not frame.width:
+            raise QueryError(f"{name} has no columns: there is nothing to read in it")
+    cells = sum(frame.height * frame.width for frame in named.values())
+    if cells > most:
+        raise QueryError(
+            f"{' and '.join(named)} have {cells:,} values: a query can read {most:,}; use describe_data or head_data"
+        )
+
+
+def _fill(connection: sqlite3.Connection, name: str, frame: Frame) -> None:
     columns = column_names(frame)
     names = ", ".join(map(_quoted, columns))
     connection.execute(f"CREATE TABLE {_quoted(name)} ({names})")
     marks = ", ".join("?" * len(columns))
-    rows = ([_value(each) for each in row] for row in frame.itertuples(index=indexed, name=None))
+    rows = ([_value(each) for each in row] for row in frame.rows())
     connection.execute("BEGIN")
     connection.executemany(f"INSERT INTO {_quoted(name)} VALUES ({marks})", rows)
     connection.execute("COMMIT")
 
 
-def column_names(frame: Any) -> list[str]:
-    """The columns as a query names them: text, each once; a named or unusual index comes first."""
-    index = [str(frame.index.name or "index")] if _has_index(frame) else []
-    return list(_told_apart([*index, *map(_name, frame.columns)]))
+def column_names(frame: Frame) -> list[str]:
+    """The columns as a query names them: text, each once; an index that says something comes first."""
+    return list(_told_apart(column.name for column in frame.columns(frame.width)))
 
 
-def head(frame: Any, rows: int) -> Table:
+def head(frame: Frame, rows: int) -> Table:
     """The first rows."""
-    indexed = _has_index(frame)
-    first = frame.head(rows).itertuples(index=indexed, name=None)
-    note = f"the first {rows:,} of {len(frame):,} rows" if len(frame) > rows else ""
-    return Table(column_names(frame), [[_value(each) for each in row] for row in first], note)
+    first = [[_value(each) for each in row] for row in frame.rows(rows)]
+    note = f"the first {rows:,} of {frame.height:,} rows" if frame.height > rows else ""
+    return Table(column_names(frame), first, note)
 
 
-def described(frame: Any) -> Table:
+def described(frame: Frame) -> Table:
     """A row for each column: its type, how many values are there, how many differ, the smallest and largest."""
-    if len(frame.columns) > MAX_COLUMNS:
-        raise UsageError(f"it has {len(frame.columns):,} columns: {MAX_COLUMNS:,} can be described")
-    names = column_names(frame)[int(_has_index(frame)) :]
-    rows = [_told(name, frame.iloc[:, at]) for at, name in enumerate(names)]
+    if frame.width > MAX_COLUMNS:
+        raise UsageError(f"it has {frame.width:,} columns: {MAX_COLUMNS:,} can be described")
+    kinds = (column.type for column in frame.columns(frame.width))
+    rows = []
+    for at, (name, kind) in enumerate(zip(column_names(frame), kinds, strict=True)):
+        filled, distinct, *ends = frame.facts(at)
+        rows.append([name, kind, filled, distinct, *map(_value, ends)])
     columns = ["column", "type", "filled", "distinct", "smallest", "largest"]
-    return Table(columns, rows, f"{len(frame):,} rows")
-
-
-def _told(name: str, column: Any) -> list[Any]:
-    filled = column.dropna()
-    try:
-        distinct: Any = int(filled.nunique())
-        ends = [_value(filled.min()), _value(filled.max())] if len(filled) else [None, None]
-    except (TypeError, ValueError):  # values of several types, or that have no order
-        distinct, ends = None, [None, None]
-    return [name, str(column.dtype), len(filled), distinct, *ends]
-
-
-def _has_index(frame: Any) -> bool:
-    """Whether the index says something: a count of the rows does not, and several levels are left out."""
-    index = frame.index
-    return getattr(index, "nlevels", 1) == 1 and not (
-        type(index).__name__ == "RangeIndex" and index.name is None
-    )
-
-
-def _name(column: Any) -> str:
-    return "_".join(map(str, column)) if isinstance(column, tuple) else str(column)
+    return Table(columns, rows, f"{frame.height:,} rows")
 
 
 def _told_apart(names: Iterable[str]) -> Iterator[str]:

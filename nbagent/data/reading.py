@@ -6,9 +6,10 @@ import json
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from nbagent.core.base.errors import UsageError
 
@@ -27,7 +28,7 @@ class MissingName(QueryError):
     """A query that names a table or a column that is not there.
 
     Args:
-        message: what SQLite says.
+        message: what the database says.
         kind: which of the two.
         name: as the query has it, without the table in front.
     """
@@ -70,13 +71,28 @@ def read(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
         QueryError: it would do more than read, is no SQL, took longer or takes too much memory.
     """
     asked = {"address": source.address, "sql": sql, "rows": rows, "seconds": seconds}
+    return ran(worker.__file__, asked, source.image)
+
+
+def ran(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
+    """What a process of this script answers.
+
+    Args:
+        script: the path of a worker.
+        asked: what it is told, as one line of JSON; ``seconds`` is how long its query may take.
+        image: what follows that line.
+
+    Raises:
+        QueryError: as in ``read``.
+    """
+    seconds = asked["seconds"]
     told = json.dumps(asked).encode() + b"\n"
-    command = [sys.executable, "-I", "-S", str(Path(worker.__file__))]
+    command = [sys.executable, "-I", "-S", script]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            given, _ = process.communicate(told + source.image, seconds + worker.GRACE + START)
+            given, _ = process.communicate(told + image, seconds + worker.GRACE + START)
         except subprocess.TimeoutExpired:
             given = b""
         finally:

@@ -9,10 +9,12 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.tools.define import tool
+from nbagent.core.tools.tables import Frame
 from nbagent.core.tools.tool import Tool, ToolResult
 
-from . import databases, frames
-from .reading import MissingName, QueryError, read
+from . import frames
+from .databases import Database, database_of
+from .reading import MissingName, QueryError
 from .table import Table
 
 MAX_NAMES = 30
@@ -26,33 +28,47 @@ PREVIEWED = 10
 class Query:
     """Where the data of one call of ``notebook_tools`` is, and how it is read."""
 
-    def __init__(self, values: Mapping[str, Any], rows: int, seconds: float) -> None:
-        self.frames: dict[str, Any] = {}
-        self.databases: dict[str, databases.Open] = {}
+    def __init__(
+        self, values: Mapping[str, Any], rows: int, seconds: float, *, reads_only: bool = False
+    ) -> None:
+        self.frames: dict[str, Frame] = {}
+        self.databases: dict[str, Database] = {}
         self._rows, self._seconds = rows, seconds
         for name, value in values.items():
-            if frames.is_frame(value):
-                self.frames[name] = value
-            elif (found := databases.opener(value, name)) is not None:
+            if (frame := frames.table_of(value)) is not None:
+                self.frames[name] = frame
+            elif (found := database_of(value, name, reads_only=reads_only)) is not None:
                 self.databases[name] = found
             else:
                 raise _unreadable(name, value)
 
+    @property
+    def dialects(self) -> list[str]:
+        """Whose SQL its queries are written in."""
+        of_frames = [frames.dialect()] if self.frames else []
+        return [*dict.fromkeys([*of_frames, *(each.dialect for each in self.databases.values())])]
+
     def listed(self) -> Table:
         """A row for each name."""
         rows = [
-            [name, "table", f"{len(frame):,} rows", _some(frames.column_names(frame))]
+            [
+                name,
+                "table",
+                frames.dialect(),
+                f"{frame.height:,} rows",
+                _some(frames.column_names(frame)),
+            ]
             for name, frame in self.frames.items()
         ]
         for name, found in self.databases.items():
-            names = databases.tables(found)
-            rows.append([name, "database", f"{len(names):,} tables", _some(names)])
-        return Table(["name", "kind", "size", "what is in it"], rows)
+            names = found.tables()
+            rows.append([name, "database", found.dialect, f"{len(names):,} tables", _some(names)])
+        return Table(["name", "kind", "SQL of", "size", "what is in it"], rows)
 
     def described(self, name: str) -> Table:
         """The columns of a table, or of all tables of a database."""
         if name in self.databases:
-            return databases.described(self.databases[name])
+            return self.databases[name].described()
         return frames.described(self._frame(name))
 
     def head(self, name: str, rows: int) -> Table:
@@ -60,8 +76,10 @@ class Query:
         rows = max(1, min(rows, self._rows))
         source, _, table = name.partition(".")
         if table and source in self.databases:
-            quoted = table.replace('"', '""')
-            return self.query(f'SELECT * FROM "{quoted}"', source, rows)
+            try:
+                return self.databases[source].head(table, rows=rows, seconds=self._seconds)
+            except MissingName as error:
+                raise QueryError(f"{error}{_there(error, self._columns(table, source))}") from error
         return frames.head(self._frame(name), rows)
 
     def query(self, sql: str, database: str, rows: int | None = None) -> Table:
@@ -72,9 +90,8 @@ class Query:
         try:
             if database:
                 found = self._database(database)
-                return databases.query(found, sql, rows=rows, seconds=self._seconds)
-            source = frames.database(self.frames, sql)
-            return read(source, sql, rows=rows, seconds=self._seconds)
+                return found.query(sql, rows=rows, seconds=self._seconds)
+            return frames.query(self.frames, sql, rows=rows, seconds=self._seconds)
         except MissingName as error:
             there = self._columns(sql, database)
             raise QueryError(f"{error}{_there(error, there)}") from error
@@ -83,14 +100,14 @@ class Query:
         """The columns of each table that a query could name; where it names some of them, of those."""
         columns: dict[str, list[str]] = {}
         if database:
-            for table, column, *_ in databases.described(self._database(database)).rows:
+            for table, column, *_ in self._database(database).described().rows:
                 columns.setdefault(str(table), []).append(str(column))
         else:
             columns = {name: frames.column_names(frame) for name, frame in self.frames.items()}
         named = {name: each for name, each in columns.items() if name.lower() in sql.lower()}
         return named or columns
 
-    def _frame(self, name: str) -> Any:
+    def _frame(self, name: str) -> Frame:
         if name not in self.frames:
             tables = (f"{db}.{table}" for db in self.databases for table in ("TABLE",))
             known = [*self.frames, *tables]
@@ -99,7 +116,7 @@ class Query:
             )
         return self.frames[name]
 
-    def _database(self, name: str) -> databases.Open:
+    def _database(self, name: str) -> Database:
         if name not in self.databases:
             known = [*self.databases]
             raise QueryError(
@@ -113,24 +130,27 @@ def notebook_tools(
     approval: bool = False,
     rows: int = 100,
     seconds: float = 10.0,
+    reads_only: bool = False,
     code: bool = False,
     **named: Any,
 ) -> list[Tool[..., Any]]:
-    """Tools that read DataFrames and SQLite databases of this notebook: those given here, by their names.
+    """Tools that read tables and databases of this notebook: those given here, by their names.
 
     Example:
             agent = nb.Agent("gpt-5", tools=nb.notebook_tools(sales, shop, approval=True))
 
-    ``list_data``, ``describe_data``, ``head_data`` and ``query_data``, which takes one SELECT of SQLite's
-    dialect over all the DataFrames, or over one database. None of them can write, and none reaches
-    anything that was not given. A DataFrame is read as it is at the time of the call.
+    ``list_data``, ``describe_data``, ``head_data`` and ``query_data``, which takes one SELECT over all the tables
+    (in DuckDB's dialect where DuckDB is installed, else in SQLite's), or over one database, in its own. None of them can
+    write, and none reaches anything that was not given. A table is read as it is at the time of the call.
 
     Args:
-        values: DataFrames, ``sqlite3`` connections, SQLAlchemy engines of SQLite; each is called what the
-            calling code calls it.
+        values: tables of pandas, polars or Arrow; connections of ``sqlite3`` and ``duckdb``; engines of SQLAlchemy.
+            Each is called what the calling code calls it.
         approval: whether a person is asked about each query, sees what it gives, and may change it.
         rows: how many rows a call gives at most.
         seconds: how long a query may take.
+        reads_only: your word that the users of engines which nbagent cannot hold to reading (of any database but
+            SQLite and PostgreSQL) may only read; without it they are refused.
         code: whether the model may also run Python among the notebook's variables, with ``run_python``: each
             piece of code is asked about, whatever rules allow. It is no sandbox.
         named: the same under names of one's own.
@@ -141,7 +161,8 @@ def notebook_tools(
     frame = inspect.currentframe()
     caller = None if frame is None else frame.f_back
     scope = {} if caller is None else {**caller.f_globals, **caller.f_locals}
-    data = Query({**{_name(value, scope): value for value in values}, **named}, rows, seconds)
+    given = {**{_name(value, scope): value for value in values}, **named}
+    data = Query(given, rows, seconds, reads_only=reads_only)
     runs = _running(code)
     if not data.frames and not data.databases and not runs:
         raise UsageError("notebook_tools needs data: nb.notebook_tools(df, con) or (sales=df)")
@@ -187,13 +208,17 @@ def _unreadable(name: str, value: Any) -> UsageError:
     kind = type(value).__name__
     hint = ""
     if isinstance(value, str | os.PathLike):
-        hint = ", and a file once it is read: pd.read_csv(path), sqlite3.connect(path)"
+        hint = ", and a file once it is read: pd.read_csv(path), sqlite3.connect(path), sqlalchemy.create_engine(url)"
+    elif hasattr(value, "collect_schema"):
+        hint = ": give its .collect()"
+    elif hasattr(value, "fetch_arrow_table") or type(value).__name__ == "DuckDBPyRelation":
+        hint = ": give the connection, or its .df()"
     elif hasattr(value, "to_frame"):
         hint = ": give its .to_frame()"
     elif isinstance(value, Sequence | Mapping):
         hint = ": give each by itself, as in nb.notebook_tools(sales, costs), and rows as pd.DataFrame(…)"
     return UsageError(
-        f"{name} is a {kind}: notebook_tools reads DataFrames and SQLite databases{hint}"
+        f"{name} is a {kind}: notebook_tools reads tables (pandas, polars, Arrow) and databases{hint}"
     )
 
 
@@ -202,7 +227,7 @@ def _name(value: Any, scope: Mapping[str, Any]) -> str:
     for name, each in scope.items():
         if each is value and not name.startswith("_"):
             return name
-    if not frames.is_frame(value) and databases.opener(value, "it") is None:
+    if frames.table_of(value) is None and database_of(value, "it", reads_only=True) is None:
         raise _unreadable("what was given", value)
     raise UsageError(
         f"a {type(value).__name__} has no name here: give it one, as nb.notebook_tools(sales=…)"
@@ -237,13 +262,17 @@ def _looking(data: Query) -> list[Tool[..., Any]]:
 
 def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
     def query_data(sql: str, database: str = "") -> ToolResult:
-        """Run one SELECT statement of SQLite's dialect, which can only read.
+        """Run one SELECT statement in the SQL of {dialect}, which can only read.
 
         Args:
             sql: the statement; tables are called as list_data says.
             database: the name of the database it is for; empty for the tables that are in none.
         """
         return _told(data.query(sql, database))
+
+    several = len(data.dialects) > 1
+    dialect = "its table or database, as list_data says" if several else data.dialects[0]
+    query_data.__doc__ = str(query_data.__doc__).replace("{dialect}", dialect)
 
     def preview(typed: Any) -> Table:
         """What it would give."""

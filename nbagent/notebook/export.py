@@ -18,13 +18,13 @@ from nbagent.core.chat import Chat, thread_of
 from nbagent.core.journal.default import is_default, told_in
 from nbagent.core.run.run import Run, session_of
 
-from .render import plain, static
+from .render import as_markdown, static
 from .render.reveal import reveal
 from .render.sanitize import escape
 from .texts import TEXTS
 from .view.thread import ThreadView
 from .view.view import RunView
-from .wire import Item, MessageItem, NoticeItem, TextItem, View
+from .wire import Item, NoticeItem, TextItem, View
 
 Format = Literal["html", "markdown", "notebook"]
 
@@ -105,7 +105,9 @@ def exported(shown: Run | Chat, form: Format) -> str:
         return _page(view, reopen=reopen)
     cells = list(_cells(view, shown.messages, reopen=reopen))
     if form == "markdown":
-        pieces = (_fenced(text) if kind == "code" else text for kind, text in cells)
+        pieces = (
+            as_markdown.fenced(text, "python") if kind == "code" else text for kind, text in cells
+        )
         return "\n\n".join(pieces) + "\n"
     return json.dumps(_notebook(cells), ensure_ascii=False, indent=1) + "\n"
 
@@ -123,10 +125,10 @@ def _cells(
     head = view.head
     yield (
         "markdown",
-        f"# {' · '.join(map(_said, filter(None, (head.agent, static.status_text(head)))))}",
+        f"# {' · '.join(map(as_markdown.escaped, filter(None, (head.agent, static.status_text(head)))))}",
     )
     if head.prompt:
-        yield "markdown", _quoted(head.prompt)
+        yield "markdown", as_markdown.quoted(head.prompt)
     answers = (text_of(message) for message in messages if message["role"] == "assistant")
     python = {code.strip() for text in answers for code in _PYTHON.findall(text)}
     for item in view.items:
@@ -137,53 +139,27 @@ def _cells(
         yield "markdown", f"{said}\n\n    {code}"
 
 
-def _quoted(text: str) -> str:
-    """What a person said."""
-    return "\n".join(f"> {_said(line)}" for line in text.splitlines())
-
-
 def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", "code"], str]]:
-    if isinstance(item, MessageItem):
-        files = (f"[{file.alt or file.data}]" for file in item.files)
-        yield "markdown", _quoted("\n".join([item.text, *files]))
-        return
     if not isinstance(item, TextItem):
-        text = plain.item_text(item)
+        text = as_markdown.item_markdown(item)
         if text:
-            yield "markdown", f"<pre>{_unbroken(escape(text))}</pre>"
+            yield "markdown", text
         return
-    blocks = [*item.blocks, item.tail, f"<p>{escape(item.raw)}</p>" if item.raw.strip() else ""]
-    for block in filter(None, blocks):
+    for block in [*item.blocks, item.tail]:
         code = _code(block)
         if code in python:
             yield "code", code
-        elif code is not None:
-            yield "markdown", f"<pre>{_unbroken(escape(code))}</pre>"
-        else:
-            yield "markdown", _unbroken(block)
+        elif text := as_markdown.of_html(block):
+            yield "markdown", text
+    rest = as_markdown.item_markdown(TextItem(key=item.key, raw=item.raw))
+    if rest:
+        yield "markdown", rest
 
 
 def _code(block: str) -> str | None:
     """The text of a block that is nothing but code."""
     found = _CODE.fullmatch(block.strip())
     return html.unescape(_TAG.sub("", found[1])).strip() if found else None
-
-
-def _unbroken(markup: str) -> str:
-    """HTML that Markdown takes as one block, which an empty line would end, and Jupyter for no formula."""
-    lines = re.sub(r"\r\n?", "\n", markup.strip())
-    return re.sub(r"\n(?=[^\S\n]*\n)", "&#10;", lines).replace("$", "&#36;")
-
-
-def _fenced(code: str) -> str:
-    """Python in Markdown, between fences that are longer than any in it."""
-    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", code))])
-    return f"{fence}python\n{code}\n{fence}"
-
-
-def _said(text: str) -> str:
-    """Text of others, in which Markdown finds nothing to draw."""
-    return re.sub(r"([\\`*_{}\[\]()#+\-.!|$~>])", r"\\\1", escape(text))
 
 
 def _notebook(pieces: list[tuple[Literal["markdown", "code"], str]]) -> dict[str, Any]:

@@ -26,15 +26,11 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.run.result import Result
 from nbagent.core.run.run import Run, session_of
-from nbagent.core.tools.files import File
+from nbagent.core.tools.files import File, mention
+from nbagent.core.tools.tables import frame_of
 
 MAX_VALUE = 4_000
 """Characters of one variable in a prompt."""
-MAX_ROWS = 10
-"""Rows of a table in a prompt; below them stands how many there are."""
-MAX_COLUMNS = 40
-"""Columns of a table in a prompt."""
-
 HELP = """\
 %%agent [name] [-o NAME] [--df]      the prompt is the rest of the cell
 %agent [-o NAME] [--df] [name] prompt
@@ -46,8 +42,8 @@ that was defined last, else the demo.
   --df      as a DataFrame, where the answer is rows
   --help    this text
 
-{variable}, {variable.attribute} and {variable["key"]} in the prompt are filled in: a table by its shape, columns and
-first rows, a figure or image as a picture. {{variable}} stays as it is, in single braces."""
+{variable}, {variable.attribute} and {variable["key"]} in the prompt are filled in: of a table its shape, columns and first
+rows go along, a figure or image as a picture. {{variable}} stays as it is, in single braces."""
 
 _BRACES = re.compile(
     r"""\{\{(?P<kept>[^\W\d]\w*[^{}\n]*)\}\}
@@ -199,13 +195,15 @@ def _waited(run: Run) -> Result:
 # --- the notebook's variables in a prompt
 
 
-def _filled(prompt: str, names: Mapping[str, Any]) -> str | list[Any]:
-    """The prompt with the variables that it names: a text, or texts and pictures in their order.
+def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
+    """The prompt with the variables that it names: texts and pictures in their order, then what is told of tables.
 
     Raises:
         CellError: there is no such variable, or it has no such part.
     """
     parts: list[Any] = [""]
+    named: dict[str, File] = {}
+    """What is told of tables, by the names that stand for them in the text."""
     end = 0
     for found in _BRACES.finditer(prompt):
         parts[-1] += prompt[end : found.start()]
@@ -213,12 +211,12 @@ def _filled(prompt: str, names: Mapping[str, Any]) -> str | list[Any]:
         told = f"{{{found['kept']}}}" if found["kept"] else _value(found, names)
         if isinstance(told, str):
             parts[-1] += told
+        elif (told.name or "").startswith("@"):
+            parts[-1] += named.setdefault(str(told.name), told).name
         else:
             parts += [told, ""]
     parts[-1] += prompt[end:]
-    return (
-        parts[0] if len(parts) == 1 else [p for p in parts if not isinstance(p, str) or p.strip()]
-    )
+    return [*(p for p in parts if not isinstance(p, str) or p.strip()), *named.values()]
 
 
 def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
@@ -226,7 +224,9 @@ def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
     code, how = found["value"], found["how"]
     try:
         value = _read_in(ast.parse(code, mode="eval").body, names)
-        return _cut(_formatted(value, how)) if how else told(value)
+        if how:
+            return _cut(_formatted(value, how))
+        return told(value) if frame_of(value) is None else mention(value, code)
     except Exception as error:
         raise CellError(
             f"%%agent: {{{code}{how}}} in the prompt: {type(error).__name__}: {error}; "
@@ -285,8 +285,6 @@ def told(value: Any) -> str | File:
     """A value as a prompt tells it: bounded text, or a picture."""
     if isinstance(value, str):
         return _cut(value)
-    if all(hasattr(value, name) for name in ("shape", "head", "to_csv")):
-        return _cut(_table(value))
     picture = _picture(value)
     return picture if picture is not None else _cut(_short.repr(value))
 
@@ -316,18 +314,6 @@ def _cut(text: str) -> str:
         return text
     half = MAX_VALUE // 2
     return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
-
-
-def _table(value: Any) -> str:
-    """A DataFrame or Series: its shape, its columns with their types, its first rows."""
-    frame = value.to_frame() if len(value.shape) == 1 else value
-    rows, columns = frame.shape
-    shown = frame.iloc[:MAX_ROWS, :MAX_COLUMNS]
-    types = ", ".join(f"{name}: {kind}" for name, kind in shown.dtypes.items())
-    more = f", and {columns - MAX_COLUMNS} more columns" if columns > MAX_COLUMNS else ""
-    kind = f"{type(value).__name__} of {rows:,} rows and {columns:,} columns"
-    first = f"The first {len(shown)} rows:" if rows > len(shown) else "Its rows:"
-    return f"{kind} ({types}{more}). {first}\n{shown.to_csv()}"
 
 
 def _picture(value: Any) -> File | None:

@@ -26,6 +26,7 @@ TEXTS: dict[str, str] = {
     "more_printed": "… {n} more characters, not shown while the tool runs …",
     "more_said": "… {n} more characters, not shown …",
     "more_facts": "… {n} more values, not shown …",
+    "told_part": "(The model was told {n} of these {of} characters: the beginning, the end, and how to ask for more.)",
     "left_out_inside": "… {n} characters left out …",
     "fact_left_out": "(left out)",
     "stacked": "⟨{n} more marks⟩",

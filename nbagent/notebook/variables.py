@@ -1,6 +1,6 @@
 """The notebook's variables as a chat offers and tells them: names at first, a bounded summary once one is chosen.
 
-pandas and numpy are never imported: a value of theirs is one only where somebody imported them.
+Of a table it is the summary that any prompt has of one. numpy is never imported: an array is one only where somebody did.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
-from nbagent.core.tools.files import File
+from nbagent.core.tools import tables
+from nbagent.core.tools.files import File, mention
 
 from . import kernel
 from .wire import Name
@@ -24,8 +25,6 @@ MAX_MENTIONS = 10
 """Variables of one message that are told."""
 MAX_SUMMARY = 8_000
 """Characters of a summary."""
-MAX_ROWS = 5
-MAX_COLUMNS = 60
 _PICTURES = ("matplotlib", "PIL", "plotly", "altair")
 """Packages whose values are told as pictures."""
 _NOT_OFFERED = (ModuleType, FunctionType, BuiltinFunctionType, type)
@@ -55,7 +54,9 @@ def mentioned(text: str) -> list[File]:
 
 def summary(value: Any) -> str:
     """What a value is, in bounded words."""
-    told = f"{_kind(value)}{_size(value)}\n{_inside(value)}"
+    told = tables.told(value)
+    if told is None:
+        told = f"{_kind(value)}{_size(value)}\n{_inside(value)}"
     return told if len(told) <= MAX_SUMMARY else f"{told[: MAX_SUMMARY - 1]}…"
 
 
@@ -69,11 +70,7 @@ def _file(name: str, value: Any) -> File:
             return File(value, name=f"@{name}")
         except UsageError:
             pass  # such as axes: they are told in words
-    try:
-        told = summary(value)
-    except Exception as error:  # of the value's own code
-        raise UsageError(f"@{name} cannot be told: {type(error).__name__}: {error}") from error
-    return File(told.encode("utf-8", "replace"), "text/plain", name=f"@{name}")
+    return mention(value, name, summary)
 
 
 def _kind(value: Any) -> str:
@@ -83,7 +80,7 @@ def _kind(value: Any) -> str:
     return name.removeprefix("builtins.") if word is None else f"{word} ({name})"
 
 
-_WORDS = {"pandas.DataFrame": "table", "pandas.Series": "column", "numpy.ndarray": "array"}
+_WORDS = {"numpy.ndarray": "array"}
 
 
 def _size(value: Any) -> str:
@@ -96,17 +93,6 @@ def _size(value: Any) -> str:
 
 
 def _inside(value: Any) -> str:
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(value, pandas.DataFrame):
-        head = value.iloc[:MAX_ROWS, :MAX_COLUMNS]
-        columns = [f"  {name}: {kind}" for name, kind in list(head.dtypes.items())]
-        more = value.shape[1] - len(columns)
-        left_out = [f"  … {more} more columns"] if more > 0 else []
-        rows = head.to_string(max_colwidth=60)
-        return "\n".join(["Columns:", *columns, *left_out, f"First {len(head)} rows:", rows])
-    if pandas is not None and isinstance(value, pandas.Series):
-        head = value.iloc[:MAX_ROWS]
-        return f"First {len(head)} values:\n{head.to_string()}"
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return f"{value.dtype}\n{numpy.array2string(value, threshold=50, edgeitems=3)}"

@@ -15,11 +15,13 @@ import json
 import sqlite3
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pydantic
 
 import nbagent as nb
@@ -335,6 +337,25 @@ async def with_a_page() -> None:
     await run.cancel()
 
 
+async def with_a_table() -> None:
+    """A table in a prompt, and a name in braces."""
+    orders = pd.DataFrame({"a": [1]})
+    await agent_of("done").run(["look", orders])
+    with suppress(UserWarning), warnings.catch_warnings(action="error"):
+        await agent_of("done").run("look at {orders}")
+
+
+async def with_a_table_of_a_step() -> None:
+    """A step that gives a table."""
+
+    @nb.flow
+    async def load(ctx: nb.ToolContext) -> int:
+        """Load some."""
+        return len(await ctx.step("load", lambda: pd.DataFrame({"a": [1]})))
+
+    await load.run()
+
+
 async def with_code() -> None:
     """A model that runs Python, once it is let."""
     agent = agent_of(call("run_python", code="1"), "done", tools=nb.notebook_tools(code=True))
@@ -428,6 +449,20 @@ CAPABILITIES = [
     ),
     Capability("drawing", ("notebook/", "forms/"), with_a_page),
     Capability("data of the notebook", ("data/",), with_data_tools),
+    Capability(
+        "tables of steps",
+        ("core/tools/kept.py", "core/call/questions.py:Questions._packed"),
+        with_a_table_of_a_step,
+    ),
+    Capability(
+        "tables in a prompt",
+        (
+            "core/tools/tables.py",
+            "core/tools/files.py:_hint_at_braces",
+            "core/base/keywords.py:calling_code",
+        ),
+        with_a_table,
+    ),
     Capability("code of a model", ("data/code.py",), with_code),
 ]
 

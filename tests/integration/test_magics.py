@@ -84,12 +84,15 @@ def test_c232_variables_of_the_notebook_stand_in_the_prompt_bounded(cells):
     page_run(cells, "%%agent -o said\nSee {frame} and {big}")
     told = cells.kernel.must_run("print(len(said)); print(said)")
     assert int(told.split()[0]) < 10_000
-    assert (
-        "DataFrame of 1,000 rows and 2 columns (a: int64, b: float64). The first 10 rows:" in told
-    )
-    assert "10,10,1.5" not in told
-    assert "9,9,1.5" in told
+    assert "See @frame and xxx" in told  # what is told of the table goes beside the text
     assert "characters left out" in told
+    told = cells.kernel.must_run(
+        "import base64; part = echo.model.requests[-1].messages[-1]['content'][1]\n"
+        "print(part['name']); print(base64.b64decode(part['data']).decode())"
+    )
+    assert told.startswith("@frame\ntable (pandas.DataFrame) of 1,000 rows \u00d7 2 columns\n")
+    assert "4\t1.5" in told
+    assert "5\t1.5" not in told
 
 
 MISTAKES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import string
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeAlias
 
@@ -25,6 +26,8 @@ MAX_FILES = 50_000_000
 """Bytes of all files of one history: what OpenAI's APIs take in one request."""
 MAX_NAME = 100
 """Characters of a file's name."""
+KEPT = "$nbagent.kept"
+"""The name, in a file that stands for a step's value, of what that is; no step may give it by itself."""
 _TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,99}")
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 
@@ -194,6 +197,21 @@ def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
             f"the files of this prompt have {in_bytes(new)}{before}: a conversation may have "
             f"{in_bytes(MAX_FILES)} of files in all; start another, or go on from messages= without some of them"
         )
+
+
+def tokens_of(text: bytes) -> int:
+    """About how many tokens a text in UTF-8 takes: words of 3.5 letters, groups of digits, signs of their own."""
+    letters = len(text) - len(text.translate(None, _LETTERS))
+    digits = len(text) - len(text.translate(None, _DIGITS))
+    blanks = len(text) - len(text.translate(None, b" \t\r"))
+    beyond = len(text) - len(text.translate(None, bytes(range(128, 256))))
+    signs = len(text) - letters - digits - blanks - beyond
+    tokens = round(letters / 3.5 + digits / 2.2 + signs + beyond / 3)
+    return round(tokens, 2 - len(str(tokens)))  # two digits are told: it is a guess
+
+
+_LETTERS = string.ascii_letters.encode()
+_DIGITS = string.digits.encode()
 
 
 def _size_of_said(said: Said) -> int:

@@ -166,6 +166,20 @@ def caller() -> FrameType:
     return frame
 
 
+def calling_code() -> FrameType | None:
+    """The frame of the person's code that runs now; None where a loop or a thread of its own runs ours."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as above
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package != _OWN:
+            return None if package in ("asyncio", "threading", "concurrent") else frame
+        frame = frame.f_back
+    return None
+
+
+_OWN = __name__.partition(".")[0]
+
+
 def _wrong(label: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
     """What is wrong with the arguments of a call, and what is meant; None where that is something else."""
     function = _told[label]

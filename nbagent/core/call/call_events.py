@@ -18,9 +18,12 @@ from nbagent.core.tools.context import Inquiry, Later
 from nbagent.core.tools.files import NOTHING, Taken, taken
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Presenter, Tool, ToolResult
-from nbagent.core.tools.values import MAX_OUTPUT, cut, for_model
+from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, cut, for_model
 
 from .setup import CallSetup, Pause
+
+_NAMED = 12
+"""Parameters of a tool that are named."""
 
 
 class CallEvents(NamedTuple):
@@ -42,7 +45,15 @@ class CallEvents(NamedTuple):
         limit = None if self.call.final else self._limit  # a run's answer is whole
         display = present(shown)
         words = None if display is None or told.display is not None else display.get("text/plain")
-        output = for_model(found.value, limit, words)
+        output = for_model(found.value, limit, words, self._how_to_get_the_rest)
+        if (
+            display is None
+            and limit is not None
+            and isinstance(output, str)
+            and len(output) > limit
+        ):
+            kept = for_model(found.value, MAX_SHOWN)  # it is cut for the model alone
+            display = {"text/plain" if isinstance(kept, str) else "application/json": kept}
         return self._event(output, verdict, display=display, found=found)
 
     def raised(self, error: BaseException, verdict: str | None) -> ToolFinished:
@@ -73,6 +84,15 @@ class CallEvents(NamedTuple):
         """Characters that the model is told of the result."""
         tool = self.setup.spec.tools.get(self.call.name)
         return MAX_OUTPUT if tool is None else tool.options.max_output
+
+    def _how_to_get_the_rest(self) -> str:
+        """What the model is told to do where a result is too long."""
+        tool = self.setup.spec.tools.get(self.call.name)
+        takes = [] if tool is None else [*tool.input_schema.get("properties", {})]
+        if not takes:
+            return f"and {self.call.name} takes nothing that would ask for a part of it; the person sees more"
+        by = ", ".join(takes[:_NAMED]) + (", …" if len(takes) > _NAMED else "")
+        return f"call {self.call.name} again so that it gives less, or a part of it (it takes {by})"
 
     def _event(
         self,

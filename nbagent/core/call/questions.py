@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from nbagent.core.base.errors import Misuse, Rejected, ToolError
+from nbagent.core.base.errors import Misuse, Rejected, ToolError, UsageError
 from nbagent.core.base.events import (
     Interrupted,
     StepFinished,
@@ -26,8 +26,9 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
+from nbagent.core.base.files import KEPT
 from nbagent.core.base.interrupts import DOES_NOT_FIT, SECRET_GONE, Interrupt
-from nbagent.core.base.messages import INSTEAD, Json, dumps
+from nbagent.core.base.messages import INSTEAD, FrozenFile, Json, dumps
 from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
 from nbagent.core.base.secrets import cut as without_secrets
 from nbagent.core.journal.journal import Decide
@@ -98,6 +99,11 @@ class MustAwait(Coroutine[Any, Any, T]):
             self._made = self._make()
             self._begun(self)
         return self._made
+
+
+def _may_be_packed(value: Any) -> bool:
+    """Whether a step's value may be a table or an array."""
+    return type(value).__module__ != "builtins"
 
 
 class AskPause(Interrupt):
@@ -180,13 +186,13 @@ class Questions:
 
     def steps(self) -> Mapping[str, Json]:
         """What steps of this body have given, by name."""
-        return dict(self._call.steps)
+        return {name: self._given(name, value) for name, value in self._call.steps.items()}
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """The value of a step, done once."""
         self._one_work(name, work)
         if name in self._call.steps:
-            return self._call.steps[name]
+            return self._given(name, self._call.steps[name])
         since = self._step_starts(name)
         try:
             value = work()
@@ -196,10 +202,11 @@ class Questions:
             if not self._over:
                 await self._journal.write(self._if_mine(self._step_failed(name, error, since)))
             raise
-        event = self._step(name, value, since)
+        kept = await asyncio.to_thread(self._packed, name, value) if _may_be_packed(value) else None
+        event = self._step(name, value if kept is None else kept, since)
         if self._over or not await self._journal.write(self._if_mine(event)):
             raise CallTakenOver
-        return event.value
+        return event.value if kept is None else value
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
         """What a tool gives that the body calls."""
@@ -222,7 +229,7 @@ class Questions:
         """``step`` in a thread: the work is done in that thread."""
         self._one_work(name, work)
         if name in self._call.steps:
-            return self._call.steps[name]
+            return self._given(name, self._call.steps[name])
         since = self._step_starts(name)
         try:
             value = work()
@@ -233,10 +240,31 @@ class Questions:
         if inspect.iscoroutine(value):
             value.close()
             raise self._misused(f"step {name!r}: async work needs `await ctx.step(...)`")
-        event = self._step(name, value, since)
+        kept = self._packed(name, value) if _may_be_packed(value) else None
+        event = self._step(name, value if kept is None else kept, since)
         if self._over or not self._journal.commit(self._if_mine(event)):
             raise CallTakenOver
-        return event.value
+        return event.value if kept is None else value
+
+    def _packed(self, name: str, value: Any) -> Json | None:
+        """What is kept of a step's value that is a table or an array; None of any other."""
+        from nbagent.core.tools import kept  # noqa: PLC0415 - only who gives one needs it
+
+        try:
+            return kept.packed(value)
+        except UsageError as error:
+            raise self._misused(f"step {name!r} of {self._call.name!r}: {error}") from error
+
+    def _given(self, name: str, value: Json) -> Any:
+        """A step's value as the body gets it again."""
+        if not (isinstance(value, Mapping) and KEPT in value):
+            return value
+        from nbagent.core.tools import kept  # noqa: PLC0415 - as above
+
+        try:
+            return kept.unpacked(value)
+        except UsageError as error:
+            raise self._misused(f"step {name!r} of {self._call.name!r}: {error}") from error
 
     def _step_starts(self, name: str) -> float:
         """Tell that a step begins; the time, in Unix seconds."""
@@ -270,6 +298,8 @@ class Questions:
         )
 
     def _step(self, name: str, value: Any, since: float) -> StepFinished:
+        if isinstance(value, FrozenFile):  # as ``_packed`` made it
+            return replace(self._step_event(name, self._setup.spec.clock(), since), value=value)
         try:
             plain = sealed_json(value)
         except (PydanticSerializationError, TypeError, ValueError) as error:
@@ -278,6 +308,11 @@ class Questions:
                 f"run: {type(value).__name__}; {INSTEAD}, or do it outside of a step, where a body that is "
                 "run again does it again"
             ) from error
+        if isinstance(plain, dict) and KEPT in plain:
+            raise self._misused(
+                f"the value of step {name!r} in {self._call.name!r} has the name {KEPT!r}, which stands for a table: "
+                "give it another"
+            )
         if has_secret(plain):
             raise self._misused(
                 f"the value of step {name!r} in {self._call.name!r} has a secret in it, and no secret "

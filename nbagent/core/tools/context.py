@@ -319,8 +319,9 @@ class ToolContext:
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """Do ``work`` (a function, maybe async) once; a later start of this body gets its value again.
 
-        The value must be JSON-able, and comes back as plain JSON. A name is one piece of work: other work
-        under it is refused, so that each round of a loop has a name of its own.
+        The value must be JSON-able, and comes back as plain JSON; or a table (pandas, polars, Arrow) or an array of
+        numpy, of up to 20 MB as Parquet or npy, of which a later start gets a copy. A name is one piece of work: other
+        work under it is refused, so that each round of a loop has a name of its own.
         """
         work = _checked_work(name, work)
         return self._asker.promised("ctx.step", lambda: self._asker.step(name, work))

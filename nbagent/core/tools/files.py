@@ -1,4 +1,4 @@
-"""What a person or a tool gives that is no text, as files: figures, pictures, arrays, paths, bytes.
+"""What a person or a tool gives that is no text, as files: figures, pictures, arrays, paths, bytes, summaries of tables.
 
 matplotlib, PIL, numpy, pandas, plotly and altair are never imported to find out what a value is: a value of
 theirs is one only where somebody imported them. Pillow is, where a picture must be made smaller.
@@ -13,12 +13,16 @@ import io
 import logging
 import mimetypes
 import os
+import re
 import stat
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
+from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.files import (
     IMAGES,
@@ -31,10 +35,12 @@ from nbagent.core.base.files import (
     plain_name,
     size_of,
     stand_in,
+    tokens_of,
 )
 from nbagent.core.base.files import MAX_FILES as MAX_ALL
+from nbagent.core.base.keywords import calling_code
 
-from . import pictures
+from . import pictures, tables
 
 log = logging.getLogger("nbagent")
 
@@ -48,11 +54,13 @@ MAX_TEXT = 1_000_000
 """Bytes of one file of text."""
 MAX_FILES = 20
 """Files of one prompt, or of one result."""
-_GIVEN = "a text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an array, or a table of pandas"
+MANY_TOKENS = 20_000
+"""Of the files of text in a prompt, from which on they are warned of."""
+_GIVEN = "a text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an array, or a table"
 
 
 Prompt: TypeAlias = str | Sequence[Any]
-"""What may be given as a prompt: a text, or a list of texts and files."""
+"""What may be given as a prompt: a text, or a list of texts, files and tables."""
 
 
 class File:
@@ -60,7 +68,7 @@ class File:
 
     Args:
         content: bytes, a ``Path``, a figure (matplotlib, plotly, altair), a PIL image, an array with height and
-            width, a pandas table, or what IPython shows as a picture.
+            width, a table (pandas, polars, Arrow: all its rows, as CSV), or what IPython shows as a picture.
         media_type: such as ``"image/png"``; found from the bytes, the path or the value where not given.
         name: what the model and the person read; a path's own by default.
 
@@ -89,7 +97,8 @@ class File:
 
     def __repr__(self) -> str:
         named = f", name={self.name!r}" if self.name else ""
-        return f"<File {self.media_type}, {in_bytes(len(self.data))}{named}>"
+        tokens = f", about {tokens_of(self.data):,} tokens" if is_text(self.media_type) else ""
+        return f"<File {self.media_type}, {in_bytes(len(self.data))}{tokens}{named}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, File) and self.part == other.part
@@ -118,7 +127,7 @@ class _Found(NamedTuple):
 
 
 def said(prompt: Any) -> Said:
-    """A prompt as text, or as the parts of a message: texts and files, in their order.
+    """A prompt as text, or as the parts of a message: texts, files and summaries of tables, in their order.
 
     Raises:
         UsageError: it says nothing, or holds what is neither.
@@ -126,17 +135,23 @@ def said(prompt: Any) -> Said:
     if isinstance(prompt, str):
         if not prompt.strip():
             raise UsageError(f"a prompt is a text that says something, not {prompt!r:.80}")
+        if "{" in prompt:
+            _hint_at_braces(prompt)
         return prompt
     if not isinstance(prompt, list | tuple):
         hint = ""
         if isinstance(prompt, File | os.PathLike) or _drawn(prompt) is not None:
             hint = ": give a list, such as ['What is odd here?', figure]"
         elif is_table(prompt):
-            hint = ": give the agent tools=nb.notebook_tools(df), which read it, and ask in words"
+            hint = (
+                ": give a list, such as ['What is odd here?', df], which tells its columns and first rows, or give the agent "
+                "tools=nb.notebook_tools(df), which read it, and ask in words"
+            )
         raise UsageError(
             f"a prompt is a text that says something, or a list of texts and files, not {_named(prompt)}{hint}"
         )
-    parts = [_part(item) for item in prompt]
+    given = [item if isinstance(item, str) else _given(item) for item in prompt]
+    parts = [{"type": "text", "text": x} if isinstance(x, str) else x.part for x in given]
     if not any(part["type"] == "file" or part["text"].strip() for part in parts):
         raise UsageError(f"a prompt says something, and {prompt!r:.80} does not")
     files = [part for part in parts if part["type"] == "file"]
@@ -144,14 +159,93 @@ def said(prompt: Any) -> Said:
         raise UsageError(f"a prompt may have {MAX_FILES} files, and this has {len(files)}")
     if not files:
         return "\n\n".join(part["text"] for part in parts)
+    _warn_of_tokens([each for each in given if isinstance(each, File)])
     return tuple(parts)
 
 
-def _part(item: Any) -> Part:
-    if isinstance(item, str):
-        return {"type": "text", "text": item}
-    file = item if isinstance(item, File) else File(item)
-    return file.part
+def _given(item: Any) -> File:
+    """What is told of something in a prompt that is no text: of a table a summary, else a file."""
+    if isinstance(item, File):
+        return item
+    return File(item) if tables.frame_of(item) is None else mention(item, _name_of(item))
+
+
+def mention(value: Any, name: str, told: Callable[[Any], str | None] = tables.told) -> File:
+    """What is told of a variable that a prompt names: a summary in text, by its name.
+
+    Args:
+        value: of the variable.
+        name: as the person writes it.
+        told: makes the summary; by default that of a table.
+
+    Raises:
+        UsageError: it fails when it is looked at.
+    """
+    try:
+        text = told(value) or ""
+    except Exception as error:  # of the value's own code
+        raise UsageError(f"@{name} cannot be told: {type(error).__name__}: {error}") from error
+    plain = re.sub(r"[\\/]", "_", name)  # which end the folders of a file's name
+    return File(text.encode("utf-8", "replace"), "text/plain", name=f"@{plain}")
+
+
+def _name_of(table: Any) -> str:
+    """What the person's code calls a table."""
+    code = calling_code()
+    for scope in () if code is None else (code.f_locals, code.f_globals):
+        for name, value in [*scope.items()]:
+            if value is table and not name.startswith("_"):
+                return name
+    return "table"
+
+
+_BRACES = re.compile(r"(?<![\w{}\\^])\{([^\W\d]\w*)(?:(?:[.\[(!]|:(?!\s))[^{}\n]*)?\}(?!\})")
+"""A variable's name as an f-string has it; not a formula's, such as ``x_{i}``."""
+_NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
+
+
+def _hint_at_braces(prompt: str) -> None:
+    """Warn where a name in braces is a variable of the person's code: a prompt that is a text is sent as it is."""
+    found = [*dict.fromkeys(_BRACES.findall(prompt))]
+    code = calling_code() if found else None
+    if code is None:
+        return
+    names = {**code.f_globals, **code.f_locals}
+    known = [name for name in found if name in names and not isinstance(names[name], _NO_DATA)]
+    if not known:
+        return
+    framed = next((name for name in known if tables.frame_of(names[name]) is not None), None)
+    do = (
+        f"write f'…' for their values, or %%agent, which fills them in: {{{known[0]}}}"
+        if framed is None
+        else f"give a list, ['…', {framed}], which tells its columns and first rows, or write %%agent, which fills it in"
+    )
+    names_told = ", ".join(f"{{{name}}}" for name in known[:5])
+    _warn(f"the prompt has {names_told} as it stands, in braces, and no value of a variable: {do}")
+
+
+def _warn_of_tokens(files: Sequence[File]) -> None:
+    """Warn of files of text that are much to read, before they are sent."""
+    sizes = {file: tokens_of(file.data) for file in files if is_text(file.media_type)}
+    if sum(sizes.values()) <= MANY_TOKENS:
+        return
+    largest = max(sizes, key=lambda file: sizes[file])
+    hint = (
+        "; ['…', df] tells of a table its columns and first rows, and tools=nb.notebook_tools(df) let the model query it"
+        if largest.media_type == "text/csv"
+        else ""
+    )
+    _warn(
+        f"the files of this prompt have about {sum(sizes.values()):,} tokens ({largest.name or largest.media_type}: "
+        f"{sizes[largest]:,}), which are sent with each turn{hint}"
+    )
+
+
+def _warn(text: str) -> None:
+    code = calling_code()
+    if code is not None:
+        at = code.f_code.co_filename, code.f_lineno
+        warnings.warn_explicit(escaped(text), UserWarning, *at)
 
 
 # --- what a tool returns
@@ -488,16 +582,9 @@ def _array(value: Any) -> _Found | None:
 
 
 def _table(value: Any) -> _Found | None:
-    """A table of pandas, as CSV."""
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(value, pandas.DataFrame | pandas.Series):
-        return None
-    if value.size > MAX_TEXT:
-        raise UsageError(
-            f"a table of {value.size:,} values is sent as CSV of up to {in_bytes(MAX_TEXT)}: give a part of "
-            "it, such as .head(100), or what .describe() says"
-        )
-    return _Found(value.to_csv().encode(), "text/csv", "table.csv")
+    """All rows of a table, as CSV."""
+    rows = tables.as_csv(value)
+    return None if rows is None else _Found(rows, "text/csv", "table.csv")
 
 
 def _fitted(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
@@ -573,10 +660,9 @@ def _too_large(what: str, size: int, most: int) -> UsageError:
 
 
 def is_table(value: Any) -> bool:
-    """Whether it is used as a DataFrame is, which has no place among texts and tools."""
-    return all(hasattr(value, name) for name in ("columns", "itertuples")) and not isinstance(
-        value, type
-    )
+    """Whether it is a DataFrame or used as one is, which has no place among tools, nor alone as a prompt."""
+    is_one = all(hasattr(value, name) for name in ("columns", "itertuples"))
+    return tables.frame_of(value) is not None or (is_one and not isinstance(value, type))
 
 
 def _named(value: Any) -> str:

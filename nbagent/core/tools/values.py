@@ -21,8 +21,12 @@ from nbagent.core.base.messages import (
     written_out,
 )
 
-MAX_OUTPUT = 200_000
-"""Characters of a result that the model is told, where its tool does not say otherwise."""
+from . import tables
+
+MAX_OUTPUT = 32_000
+"""Characters of a result that the model is told, where its tool does not say otherwise: some 8,000 tokens."""
+MAX_SHOWN = 200_000
+"""Characters that are kept for the person of a result of which the model is told less."""
 MAX_TEXT = 8_000
 """Characters of a rich value's text that the model is told."""
 MAX_LEAF_TEXT = 1_000
@@ -86,18 +90,28 @@ def describe(error: ValidationError) -> str:
     ) + (f"; and {len(items) - 5} more" if len(items) > 5 else "")
 
 
-def for_model(value: Any, limit: int | None = None, words: Any = None) -> Json:
+def _ask_for_part() -> str:
+    return "ask for a part of it"
+
+
+def for_model(
+    value: Any,
+    limit: int | None = None,
+    words: Any = None,
+    rest: Callable[[], str] = _ask_for_part,
+) -> Json:
     """What the model is told of a result: text as it is, data as JSON, anything else as bounded text.
 
     Data is what JSON has, and inside of it models, dataclasses, sets, dates, decimals, paths, enums,
     and numpy's scalars and short arrays. Of other things in it, each alone becomes text. Of what is longer
     than ``limit`` characters, as JSON, the text is cut. ``words`` are what a value shows as that has no text of
-    its own making: a chart's, whose data may be megabytes.
+    its own making: a chart's, whose data may be megabytes. ``rest`` says how the model gets what is cut. Of a table
+    it is the summary, with more rows than a prompt has.
     """
     if type(value) in (bool, type(None)):
         return value
     if isinstance(value, str):
-        return _sendable(cut(str(value), limit))
+        return _sendable(cut(str(value), limit, rest))
 
     def leaf(odd: Any) -> Any:
         as_text: Any = type(odd).__str__
@@ -108,7 +122,7 @@ def for_model(value: Any, limit: int | None = None, words: Any = None) -> Json:
     try:
         plain, text = _json(value, leaf)
         if limit is not None and len(text) > limit:
-            return cut(text, limit)
+            return cut(text, limit, rest)
         check_depth(text.encode(), MAX_DEPTH)
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return _bounded(value, MAX_TEXT)
@@ -180,12 +194,13 @@ def _key(key: Any, leaf: Callable[[Any], Any]) -> str:
         return _bounded(key, MAX_LEAF_TEXT)
 
 
-def cut(text: str, limit: int | None) -> str:
+def cut(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -> str:
     """The text for a model; of a longer one its beginning and end, with a note of what is not there."""
     if limit is None or len(text) <= limit:
         return text
     half = limit // 2
-    note = f"… {len(text) - 2 * half} characters left out: the result is too long, ask for a part of it …"
+    left_out, size = len(text) - 2 * half, len(text)
+    note = f"… {left_out:,} of {size:,} characters left out: the result is too long, {rest()} …"
     return f"{text[:half]}\n{note}\n{text[len(text) - half :]}"
 
 
@@ -197,7 +212,11 @@ def _plain(odd: Any, limit: int) -> Any:
         plain = odd.tolist() if isinstance(size, int) and size <= MAX_ARRAY else odd
         if type(plain) is not type(odd):
             return plain
-    return _bounded(odd, limit)
+    try:
+        table = tables.told(odd, tables.MANY if limit == MAX_TEXT else tables.FEW)
+    except Exception:  # of what stands in it: its own text may do better
+        table = None
+    return _bounded(odd if table is None else table, limit)
 
 
 def _bounded(value: Any, limit: int) -> str:

@@ -114,12 +114,12 @@ def brief_of(value: Any) -> str:
     return reveal(" ".join(_short(value).split()))
 
 
-def result(value: Any) -> str:
+def result(value: Any, room: int = MAX_TEXT) -> str:
     """A tool's result as text, bounded; JSON of some length on several lines."""
     text = _text(value)
     if isinstance(value, dict | list) and 80 < len(text) <= MAX_TEXT:
         text = _json(value, indent=2)
-    return reveal(bounded(text))
+    return reveal(bounded(text, room))
 
 
 def code_block(value: Any) -> str:

@@ -59,10 +59,29 @@ _STAND_INS = str.maketrans({"<": "\ue0f0", ">": "\ue0f1", "&": "\ue0f2"})
 _ENTITIES = str.maketrans({"\ue0f0": "&lt;", "\ue0f1": "&gt;", "\ue0f2": "&amp;"})
 
 
-@lru_cache(maxsize=1_000)
+MAX_SOURCES = 1_000
+"""Formulas whose source is known."""
+_sources: dict[str, str] = {}
+
+
 def formula(latex: str, *, display: bool) -> str:
     """LaTeX as sanitized MathML, or its source as code where that cannot be drawn."""
     source = latex.strip()
+    drawn = _drawn(source, display=display)
+    _sources.pop(drawn, None)
+    _sources[drawn] = source
+    if len(_sources) > MAX_SOURCES:
+        del _sources[next(iter(_sources))]
+    return drawn
+
+
+def source_of(mathml: str) -> str | None:
+    """The LaTeX of a formula that was drawn here lately."""
+    return _sources.get(mathml)
+
+
+@lru_cache(maxsize=1_000)
+def _drawn(source: str, *, display: bool) -> str:
     if len(source) <= MAX_FORMULA:
         with suppress(Exception):  # what the converter does not know is shown as it was written
             return sanitize.clean_formula(_mathml(source, "block" if display else "inline"))

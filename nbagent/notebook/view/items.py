@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from nbagent.core.base.controls import without_controls
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
-from nbagent.core.base.files import stand_in
+from nbagent.core.base.files import KEPT, label, stand_in
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
@@ -464,6 +464,15 @@ class CallNode(Node):
         silent = silent or event.output in [stand_in(file, sized=False) for file in event.files]
         self._result_rich += rich.files(event.files, sized=False)
         self._result = None if silent else facts.result(event.output)
+        if not silent and event.display and isinstance(event.output, str):
+            self._show_whole(event.output, *event.display.values())
+
+    def _show_whole(self, told: str, whole: Any, *more: Any) -> None:
+        """Show what the tool returned where the model was told less: what is kept of it beside that."""
+        size = len(whole if isinstance(whole, str) else facts.shown(whole))
+        if not more and size > len(told):
+            note = TEXTS["told_part"].format(n=f"{len(told):,}", of=f"{size:,}")
+            self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"
 
     @property
     def says_more(self) -> bool:
@@ -620,6 +629,9 @@ class StepNode(Node):
         self._state = "done" if event.error is None else "failed"
         self._started_at, self._elapsed = None, event.seconds
         told = event.value if event.error is None else event.error
+        if isinstance(told, Mapping) and KEPT in told:
+            self._result = self._brief = reveal(f"[{label(told).removeprefix('file ')}]")
+            return
         self._result = None if told is None else facts.result(told)
         self._brief = "" if told is None else facts.brief_of(told)
 

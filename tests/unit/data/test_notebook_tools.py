@@ -1,4 +1,7 @@
-"""Tools over the person's own data: they read what was given, whatever a query says, and no more."""
+"""Tools over the person's own data: they read what was given, whatever a query says, and no more.
+
+Frames are read by SQLite here, as where DuckDB is not installed; see ``test_duck.py``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ import pandas as pd
 import pytest
 
 import nbagent as nb
-from nbagent.data import databases, reading, worker
+from nbagent.core.tools.tables import frame_of
+from nbagent.data import databases, duck, reading, worker
 from nbagent.data.frames import MAX_CELLS, database
 from nbagent.data.reading import QueryError, Source, read
 from nbagent.data.table import MAX_CELL, MAX_TEXT
@@ -29,6 +33,11 @@ SALES = {
     "day": pd.Timestamp("2026-01-02"),
 }
 OTHERS = "secret"
+
+
+@pytest.fixture(autouse=True)
+def _without_duckdb(monkeypatch):
+    monkeypatch.setattr(duck, "is_there", lambda: False)
 
 
 @pytest.fixture
@@ -61,9 +70,9 @@ async def test_the_tools_tell_what_there_is_under_the_names_it_has(sales, shop):
     """Names are those of the calling code; all four tools, frames and databases."""
     tools = nb.notebook_tools(sales, shop, totals=sales.groupby("month").sum(numeric_only=True))
     listed = await told(tools, "list_data")
-    assert "sales\ttable\t3 rows\tmonth, amount, day" in listed
-    assert "totals\ttable\t3 rows\tmonth, amount" in listed
-    assert "shop\tdatabase\t1 tables\torders" in listed
+    assert "sales\ttable\tSQLite\t3 rows\tmonth, amount, day" in listed
+    assert "totals\ttable\tSQLite\t3 rows\tmonth, amount" in listed
+    assert "shop\tdatabase\tSQLite\t1 tables\torders" in listed
     assert "amount\tfloat64\t2\t2\t3.5\t8.0" in await told(tools, "describe_data", name="sales")
     assert "orders\titem\tTEXT" in await told(tools, "describe_data", name="shop")
     assert "jan\t3.5\t2026-01-02 00:00:00\n(the first 1 of 3 rows)" in await told(
@@ -286,7 +295,7 @@ def test_what_cannot_be_read_safely_is_refused_when_the_tools_are_made(sales):
         ("sales.csv", r"is a str: .* once it is read: pd.read_csv\(path\)"),
         (sales["amount"], r"is a Series: .* give its \.to_frame\(\)"),
         ([sales], r"is a list: .* give each by itself"),
-        (7, "is a int: notebook_tools reads DataFrames and SQLite databases$"),
+        (7, r"is a int: notebook_tools reads tables \(pandas, polars, Arrow\) and databases$"),
     ]:
         with pytest.raises(nb.errors.UsageError, match=said):
             nb.notebook_tools(value)
@@ -356,13 +365,13 @@ def test_odd_frames_are_tables_all_the_same():
     frame = pd.DataFrame(
         [[1, "x", pd.NaT, 2**70, {"a": 1}]], columns=["a", "A", 'q"uo', ("two", "levels"), 5]
     )
-    source = database({"odd one": frame}, 'SELECT * FROM "odd one"')
+    source = database({"odd one": frame_of(frame)}, 'SELECT * FROM "odd one"')
     found = read(source, 'SELECT * FROM "odd one"', rows=5, seconds=5)
     assert found.columns == ["a", "A_2", 'q"uo', "two_levels", "5"]
     assert list(found.rows) == [(1, "x", None, str(2**70), "{'a': 1}")]
     large = pd.DataFrame({"n": range(MAX_CELLS + 1)})
     with pytest.raises(QueryError, match="a query can read"):
-        database({"large": large}, "SELECT count(*) FROM large")
+        database({"large": frame_of(large)}, "SELECT count(*) FROM large")
 
 
 async def test_c240_an_approval_shows_what_a_query_would_give_and_can_be_changed(sales):

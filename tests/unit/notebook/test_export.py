@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import html
 import json
 import re
 
 import nbformat
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 import nbagent as nb
-from nbagent.notebook.export import _unbroken
+from nbagent.core.base.controls import without_controls
+from nbagent.notebook.render import sanitize
+from nbagent.notebook.render.as_markdown import escaped, of_html
 
 call = nb.ScriptedModel.call
 TEXT = """It costs $5 and $6, see:
@@ -85,12 +92,12 @@ async def test_python_of_the_model_is_code_and_all_else_is_text():
     notebook = nbformat.reads(run.to_notebook(), as_version=4)
     nbformat.validate(notebook)
     first, code, last = notebook.cells
-    assert first.source.startswith("# cl\\*erk · waiting for you\n\n> Pay \\_Ada\\_ &lt;i&gt;now")
-    assert "&#36;5" in first.source
+    assert first.source.startswith("# cl\\*erk · waiting for you\n\n> Pay \\_Ada\\_ &lt;i>now")
+    assert "costs <span>&#36;</span>5 and <span>&#36;</span>6" in first.source
     assert (code.cell_type, code.source) == ("code", "total = 1\n\nprint(total)")
     assert (code.outputs, code.execution_count) == ([], None)
     assert "not python" in last.source
-    assert "<td>2</td>" in last.source
+    assert "| a | b |\n| --- | --- |\n| 1 | 2 |" in last.source
     assert run.to_notebook() == run.to_notebook()
     assert "```python\ntotal = 1\n\nprint(total)\n```" in run.to_markdown()
     assert "nb.open_run" not in json.dumps(notebook)
@@ -116,14 +123,22 @@ async def test_a_chat_is_one_document_with_all_that_was_said(tmp_path):
     assert "default-src 'none'" in page
     assert not re.search(r"<script|<i>|src=.?.?http|<img|<textarea|<button", page)
     waiting = await chat.send(["Pay it", nb.File(b"a,b", name="bill.csv")], answers=None).settled()
-    said = "> What does \\_it\\_ cost? &lt;i&gt;now&lt;/i&gt;"
+    said = "> What does \\_it\\_ cost? &lt;i>now&lt;/i>"
     for form in (chat.to_markdown(), chat.to_notebook()):
         assert "Waits for an answer." in form
     assert "<span>2 turns</span>" in chat.to_html()
     waiting.approve(waiting.interrupts[0])
     await waiting
     text = chat.to_markdown(tmp_path / "chat")
-    told = ["# cl\\*erk", said, "total = 1", "> Pay it", "bill", "paid Ada &lt;b&gt;", "All paid."]
+    told = [
+        "# cl\\*erk",
+        said,
+        "total = 1",
+        "> Pay it",
+        "bill",
+        "```\npaid Ada <b>\n```",
+        "All paid.",
+    ]
     places = [text.index(each) for each in told]
     assert places == sorted(places)
     notebook = nbformat.reads(chat.to_notebook(), as_version=4)
@@ -168,10 +183,106 @@ def _markdown(notebook):
     return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
 
 
-@pytest.mark.parametrize("empty", ["\n \n", "\r\r", "\n\t\n", "\r\n\r\n", "\n\x0b\n", "\n\n\n"])
-def test_a_block_stays_one_block_whatever_lines_are_in_it(empty):
-    """Also one that the model is still writing, which is in no block yet."""
-    drawn = MarkdownIt("commonmark").render(
-        _unbroken(f"<p>a{empty}![t](https://evil.example/1)</p>")
-    )
-    assert "<img" not in drawn
+RICH = """## *What* it is
+
+1. one, `a|b` and **two *words***
+2. two
+   - inner
+
+   still two
+3. three
+
+- first
+- second
+
+> quoted
+> - item
+
+| left | right | mid |
+|:--|--:|:-:|
+| `x` | **2** | [l](https://e.org/a(b)) |
+| a \\| b |  | ~~gone~~ |
+
+It costs $5, and $x^2$
+
+$$\\frac{1}{2}$$
+
+1\\. no list, __init__, a_b, `` ` `` &amp;amp; \\> no quote
+
+```
+- code
+```
+
+---
+"""
+
+
+async def test_c423_an_exported_run_is_markdown_that_reads_as_the_card_does():
+    """Lists, tables, quotations, code: drawn again they are what the model's own Markdown is; of a stopped run too."""
+    begun = asyncio.Event()
+
+    async def frames() -> pd.DataFrame:
+        """A table with a cell over two rows."""
+        keys = pd.MultiIndex.from_tuples([("n", 1), ("n", 2), ("s|t", 1)], names=["region", "k"])
+        return pd.DataFrame({"<b>": [1.5, 2.0, 3.0]}, index=keys)
+
+    async def wait() -> None:
+        """Never end."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    model = nb.ScriptedModel([[RICH, call("frames"), call("wait")]])
+    agent = nb.Agent(model, tools=[frames, wait])
+    run = agent.run("- go\n# on", show=False)
+    await begun.wait()
+    await run.cancel()
+    text = run.to_markdown()
+    assert not re.search(r"<(?!/?span>)[a-z/]", re.sub(CODE, "", text)), text
+    drawn = MarkdownIt("commonmark").enable("table").enable("strikethrough").render(text)
+    own = MarkdownIt("commonmark").enable("table").enable("strikethrough").render(RICH)
+    own = own.replace("h2>", "h5>").replace("a(b)", "a%28b%29")
+    own = own.replace("costs $5", "costs <span>$</span>5")  # two dollars would be a formula
+    assert _bare(own) in _bare(drawn), drawn
+    assert "Stopped" in drawn
+    assert "<blockquote>\n<p>- go\n# on</p>" in drawn
+    assert of_html(FRAME).split("\n") == [
+        "| region | k | \\&lt;b> |".replace("\\&", "&"),
+        "| --- | ---: | ---: |",
+        "| n | 1 | 1.5 |",
+        "|  | 2 | 2.0 |",
+        "| s\\|t | 1 | 3.0 |",
+    ]
+
+
+CODE = re.compile(r"^(`{3,})$.*?^\1$|(`+)[^\n]*?\2", re.MULTILINE | re.DOTALL)
+
+
+def _bare(drawn):
+    """What is drawn, without the lines that it is written in."""
+    return re.sub(r"\s+", "", re.sub(r"</?p>", "", drawn))
+
+
+FRAME = (
+    "<table><thead><tr><th>region</th><th align='right'>k</th><th>&lt;b&gt;</th></tr></thead><tbody>"
+    "<tr><th rowspan='2'>n</th><td align='right'>1</td><td align='right'>1.5</td></tr>"
+    "<tr><td align='right'>2</td><td align='right'>2.0</td></tr>"
+    "<tr><th>s|t</th><td align='right'>1</td><td align='right'>3.0</td></tr></tbody></table>"
+).replace("'", '"')
+
+
+TEXTS = st.text(alphabet="a1 _*`~[]()!<>#+-=.|$&;\\\n\"'/:&") | st.text()
+
+
+@given(TEXTS)
+@settings(max_examples=300)
+def test_c423_text_of_others_is_never_markup(text):
+    """Whatever signs it has, in a line, a list, a cell or code, it is drawn as its own characters."""
+    draw = MarkdownIt("commonmark").enable("table").enable("strikethrough").render
+    plain = html.escape(text)
+    for markup in (f"<p>{plain}</p>", f"<ul><li>{plain}</li></ul>", f"<p><b>x</b>{plain}</p>"):
+        drawn = draw(of_html(sanitize.clean(markup)))
+        tags = set(re.findall(r"</?([a-z0-9]+)", drawn))
+        assert tags <= {"p", "ul", "li", "strong", "span"}, (text, drawn)
+    drawn = draw(escaped(text))
+    assert set(re.findall(r"</?([a-z0-9]+)", drawn)) <= {"p", "span"}, (text, drawn)
+    assert _bare(html.unescape(re.sub("<[^>]*>", "", drawn))) == _bare(without_controls(text))

@@ -45,7 +45,7 @@ REFUSED = {
 @pytest.mark.parametrize("prompt", TOLD)
 def test_a_place_in_braces_is_a_value_of_the_notebook(prompt):
     """Names, attributes, keys and slices, each read and never called."""
-    assert _filled(prompt, NAMES) == TOLD[prompt]
+    assert _filled(prompt, NAMES) == [TOLD[prompt]]
 
 
 @pytest.mark.parametrize("prompt", REFUSED)
@@ -53,7 +53,7 @@ def test_nothing_in_braces_is_run_or_grows_without_bound(prompt):
     """A prompt may be pasted from elsewhere: what stands in its braces is looked up, not executed."""
     said = REFUSED[prompt]
     if said is None:
-        assert _filled(prompt, NAMES) == prompt
+        assert _filled(prompt, NAMES) == [prompt]
     else:
         with pytest.raises(UsageError, match=said):
             _filled(prompt, NAMES)

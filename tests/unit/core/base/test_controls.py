@@ -356,6 +356,7 @@ PRINTS = {
     "core/run/host.py",  # a repr
     "core/stored/document.py",  # the schema, for who builds nbagent
     "mcp_servers/guard.py",  # which program could not be started
+    "data/duck_worker.py",
     "data/worker.py",  # JSON, to the process that began it
     "notebook/magics.py",  # escaped
 }

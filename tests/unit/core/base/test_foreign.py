@@ -229,6 +229,7 @@ OWN = {
         "core/stored/decisions.py: loads(dump(answer))",
         "core/tools/values.py: validate_json(text)",
         "data/reading.py: loads(given)",
+        "data/duck_worker.py: loads(sys.stdin.buffer.readline())",
         "data/worker.py: loads(sys.stdin.buffer.readline())",
         "forms/answer/check.py: validate_json(text)",
         "forms/form.py: loads(self.json_text)",

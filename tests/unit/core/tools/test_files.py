@@ -77,8 +77,10 @@ GIVEN: dict[str, tuple[Any, str, str | None]] = {
     "fractions in color": (np.full((4, 6, 3), 0.5), "image/png", "array.png"),
     "whole numbers with alpha": (np.full((4, 6, 4), 255), "image/png", "array.png"),
     "a mask": (np.eye(4, dtype=bool), "image/png", "array.png"),
-    "a table": (pd.DataFrame({"a": [1]}), "text/csv", "table.csv"),
-    "a column": (pd.Series([1, 2]), "text/csv", "table.csv"),
+    "a table": (pd.DataFrame({"a": [1]}), "text/plain", "@value"),
+    "a column": (pd.Series([1, 2]), "text/plain", "@value"),
+    "all rows of a table": (File(pd.DataFrame({"a": [1]})), "text/csv", "table.csv"),
+    "all rows of a column": (File(pd.Series([1, 2])), "text/csv", "table.csv"),
     "what shows itself": (Shows(), "image/png", None),
     "bytes that say what they are": (picture("GIF"), "image/gif", None),
     "bytes of a PDF": (PDF, "application/pdf", None),
@@ -131,7 +133,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "bytes of anything": ([b"\1\2\3"], "say it"),
     "a picture cut short": ([picture("PNG")[:40]], "sound"),
     "too many files": ([WAV] * 21, "20 files"),
-    "a huge table": ([pd.DataFrame({"a": range(1_000_001)})], r"\.head"),
 }
 
 

@@ -500,7 +500,7 @@ async def test_a_data_frame_is_told_as_bounded_text_and_kept_whole():
     run = agent.run("go")
     await run
     text = run.calls["load"][0].output
-    assert "5000 rows" in text
+    assert "5,000 rows" in text
     assert len(text) < MAX_TEXT + 100
     assert run.calls["load"][0].value is FRAME
 

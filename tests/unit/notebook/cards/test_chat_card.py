@@ -168,9 +168,9 @@ def test_a_table_is_told_by_its_columns_and_first_rows():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({f"c{n}": range(100_000) for n in range(100)})
     told = variables.summary(table)
-    assert told.startswith("table (pandas.DataFrame) of 100000 \u00d7 100\n")
+    assert told.startswith("table (pandas.DataFrame) of 100,000 rows \u00d7 100 columns\n")
     told_as = nb.File(told.encode(), "text/plain", name="@orders").part
-    assert label(told_as) == "@orders, table (pandas.DataFrame) of 100000 \u00d7 100"
+    assert label(told_as) == "@orders, table (pandas.DataFrame) of 100,000 rows \u00d7 100 columns"
     assert "  c0: int64" in told
     assert "… 40 more columns" in told
     assert len(told) <= variables.MAX_SUMMARY

@@ -1,0 +1,196 @@
+"""Tables and arrays as the value of a step: kept with the run as bytes of a format that any library reads.
+
+What the run keeps is JSON, in which the value is a file as messages have them: what it is in words, its format, and its
+bytes in base64. So it is private, copied and deleted as all of the run is. pandas, polars, Arrow and numpy are never
+imported to find out what a value is; a body that is run again gets a copy of what the step gave.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.files import KEPT, file_part, in_bytes
+from nbagent.core.base.messages import Json, freeze
+
+from .tables import Frame, frame_of, is_plan
+
+MAX_KEPT = 20_000_000
+"""Bytes of one value."""
+MAX_VALUES = 100_000_000
+"""Values of a table, or bytes of an array, that is made again of them: bytes of others may say that they are more."""
+_PARQUET = "application/vnd.apache.parquet"
+_NPY = "application/x-npy"
+_INSTEAD = "write it to a file in the step, and give the path"
+
+
+def packed(value: Any) -> Json | None:
+    """A table or an array as the JSON that is kept of it; None of anything else.
+
+    Raises:
+        UsageError: it is one that cannot be kept; the message says what to do instead.
+    """
+    frame, kind = frame_of(value), _kind(value)
+    if frame is None and not _is_array(value):
+        return None
+    if frame is not None and is_plan(frame):
+        raise UsageError(f"a {kind} has no rows before it is computed: give its .collect()")
+    try:
+        data = _array_bytes(value) if frame is None else _table_bytes(value, kind)
+    except ImportError as error:
+        raise UsageError(
+            f"a {kind} is kept as Parquet, which needs pyarrow: pip install pyarrow, or {_INSTEAD}"
+        ) from error
+    except Exception as error:  # of the value's own library, and of what stands in it
+        raise UsageError(
+            f"this {kind} cannot be kept ({_why(error)}): give columns of one plain type each, or {_INSTEAD}"
+        ) from error
+    if len(data) > MAX_KEPT:
+        raise UsageError(
+            f"this {kind} takes {in_bytes(len(data))}, and {in_bytes(MAX_KEPT)} of a value are kept: {_INSTEAD}"
+        )
+    shape = " \u00d7 ".join(f"{n:,}" for n in value.shape) if frame is None else _size(frame)
+    part = file_part(data, _NPY if frame is None else _PARQUET, f"{kind} of {shape}")
+    return freeze({**part, KEPT: kind, "column": value.name if kind == "pandas.Series" else None})
+
+
+def unpacked(plain: Mapping[str, Any]) -> Any:
+    """The table or array that was kept; a copy, whoever has the first.
+
+    Raises:
+        UsageError: its library is missing here, or the bytes are not what they should be.
+    """
+    kind = str(plain.get(KEPT))
+    try:
+        made = _made(kind, base64.b64decode(plain["data"], validate=True))
+        return made.rename(plain.get("column")) if kind == "pandas.Series" else made
+    except ImportError as error:
+        raise UsageError(f"a {kind:.80} is kept here, and {error.name} is not installed") from error
+    except Exception as error:  # of its library
+        raise UsageError(f"what is kept is no {kind:.80} any more ({_why(error)})") from error
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]:.200}"
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
+
+
+def _is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _size(frame: Frame) -> str:
+    of = "values" if frame.is_column else f"rows \u00d7 {frame.table.shape[1]:,} columns"
+    return f"{frame.height:,} {of}"
+
+
+def _array_bytes(value: Any) -> bytes:
+    out = io.BytesIO()
+    importlib.import_module("numpy").save(out, value, allow_pickle=False)
+    return out.getvalue()
+
+
+def _table_bytes(value: Any, kind: str) -> bytes:
+    """A table as Parquet, if it is the same when it is read again.
+
+    Raises:
+        TypeError: it is not, or is of another kind; libraries have errors of their own.
+    """
+    if kind not in _TABLES:
+        raise TypeError(f"one of {', '.join(_TABLES)} is kept")
+    if kind == "pandas.Series" and not isinstance(value.name, str | int | None):
+        raise TypeError(f"its name is a {type(value.name).__name__}, and no text")
+    library, out, table = kind.partition(".")[0], io.BytesIO(), _TABLES[kind](value)
+    if library == "polars":
+        table.write_parquet(out)
+    else:
+        parquet = importlib.import_module("pyarrow.parquet")
+        if library == "pandas":
+            _check_categories(table)
+            table.to_parquet(out, engine="pyarrow")
+        else:
+            parquet.write_table(table, out)
+    if not _TABLES[kind](_made(kind, out.getvalue())).equals(table):
+        raise TypeError("it would come back as something else")
+    return out.getvalue()
+
+
+def _check_categories(table: Any) -> None:
+    """Refuse categories that Parquet would lose, as no value has them."""
+    for name, column in table.items():
+        if hasattr(column, "cat") and len(column.dropna().unique()) < len(column.cat.categories):
+            raise TypeError(
+                f"column {str(name)[:80]!r} has categories that no value has, which "
+                ".cat.remove_unused_categories() leaves out"
+            )
+
+
+def _of_arrow(value: Any) -> Any:
+    return importlib.import_module("pyarrow").table({"value": value})
+
+
+_TABLES: dict[str, Callable[[Any], Any]] = {
+    "pandas.DataFrame": lambda value: value,
+    "pandas.Series": lambda value: value.to_frame("value"),
+    "polars.DataFrame": lambda value: value,
+    "polars.Series": lambda value: value.to_frame(),
+    "pyarrow.Table": lambda value: value,
+    "pyarrow.ChunkedArray": _of_arrow,
+}
+"""What is kept as a table, and how it becomes one."""
+
+
+def _made(kind: str, data: bytes) -> Any:
+    """What the bytes are of.
+
+    Raises:
+        ValueError: they say that they are too much, or of no kind that is kept.
+    """
+    if kind == "numpy.ndarray":
+        return _array(data)
+    if kind not in _TABLES:
+        raise ValueError("it is of no kind that is kept")
+    library = kind.partition(".")[0]
+    if library == "polars":
+        polars = importlib.import_module("polars")
+        columns = len(polars.read_parquet_schema(io.BytesIO(data)))
+        (rows,) = polars.scan_parquet(io.BytesIO(data)).select(polars.len()).collect().row(0)
+        _check_size(rows * columns)
+        table = polars.read_parquet(io.BytesIO(data))
+        return table if kind == "polars.DataFrame" else table.to_series(0)
+    parquet = importlib.import_module("pyarrow.parquet")
+    about = parquet.ParquetFile(io.BytesIO(data)).metadata
+    _check_size(about.num_rows * about.num_columns)
+    if library == "pandas":
+        table = importlib.import_module("pandas").read_parquet(io.BytesIO(data), engine="pyarrow")
+        return table if kind == "pandas.DataFrame" else table.iloc[:, 0]
+    table = parquet.read_table(io.BytesIO(data))
+    return table if kind == "pyarrow.Table" else table.column(0)
+
+
+def _array(data: bytes) -> Any:
+    numpy, file = importlib.import_module("numpy"), io.BytesIO(data)
+    read = numpy.lib.format
+    begins = (
+        read.read_array_header_1_0
+        if read.read_magic(file) == (1, 0)
+        else read.read_array_header_2_0
+    )
+    shape, _, dtype = begins(file)
+    _check_size(math.prod(shape) * dtype.itemsize)
+    return numpy.load(io.BytesIO(data), allow_pickle=False)
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_VALUES:
+        raise ValueError(f"it says that it is of {size:,} values or bytes")

@@ -1,0 +1,400 @@
+"""Tables of pandas, polars and Arrow: what is one, how its rows are read, and the summary that a model is told.
+
+None of these libraries is imported to find out: a value of theirs is one only where somebody imported them. What stands
+in a table is of others: names and values are bounded, and nothing invisible is left in them.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from itertools import islice
+from typing import Any, NamedTuple
+
+from nbagent.core.base.controls import escaped
+from nbagent.core.base.errors import UsageError
+
+FEW = 5
+"""Rows of a table in a prompt; one of up to twice as many is told whole."""
+MANY = 60
+"""Rows of a table that a tool returns: what pandas and polars print at most."""
+MAX_SUMMARY = 8_000
+"""Characters of a summary."""
+MAX_COLUMNS = 60
+"""Columns that a summary names."""
+MAX_COUNTED = 20_000_000
+"""Values that are looked at for missing ones; of a larger table those of its first rows."""
+MAX_NAME = 60
+MAX_CELL = 80
+"""Characters of a value."""
+
+
+class Facts(NamedTuple):
+    """What a column holds; None where its values are of several types, or have no order."""
+
+    filled: int
+    distinct: int | None
+    smallest: Any
+    largest: Any
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    type: str
+
+
+class Frame:
+    """A table of one of the libraries, read the same way; its index, where it says something, is columns.
+
+    Args:
+        value: what the person has.
+        kind: what it is, in words.
+        table: the same as a DataFrame or an Arrow table.
+    """
+
+    def __init__(self, value: Any, kind: str, table: Any) -> None:
+        self.kind = (
+            f"{kind} ({type(value).__module__.partition('.')[0]}.{type(value).__qualname__})"
+        )
+        self.is_column = kind == "column"
+        self.table = table
+
+    @property
+    def height(self) -> int:
+        """How many rows it has."""
+        return len(self.table)
+
+    @property
+    def width(self) -> int:
+        """How many columns it has."""
+        raise NotImplementedError
+
+    def columns(self, most: int) -> list[Column]:
+        """The first columns."""
+        raise NotImplementedError
+
+    def missing(self, columns: int, rows: int) -> list[int]:
+        """How many values are missing in each of the first columns, in so many rows."""
+        raise NotImplementedError
+
+    def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
+        """The first rows, or all of them, with the first columns."""
+        raise NotImplementedError
+
+    def facts(self, at: int) -> Facts:
+        """What the values of one column are."""
+        raise NotImplementedError
+
+
+class _Pandas(Frame):
+    @property
+    def width(self) -> int:
+        return len(self._levels) + len(self.table.columns)
+
+    @property
+    def _levels(self) -> list[Column]:
+        """The index as columns: a mere count of the rows is none."""
+        index = self.table.index
+        if type(index).__name__ == "RangeIndex" and index.name is None:
+            return []
+        if index.nlevels == 1:
+            return [Column(_plain("index" if index.name is None else index.name), str(index.dtype))]
+        return [
+            Column(_plain(f"level_{n}" if name is None else name), str(level.dtype))
+            for n, (name, level) in enumerate(zip(index.names, index.levels, strict=True))
+        ]
+
+    def columns(self, most: int) -> list[Column]:
+        first = self.table.iloc[:0, :most].dtypes.items()
+        return [*self._levels, *(Column(_plain(name), str(kind)) for name, kind in first)][:most]
+
+    def missing(self, columns: int, rows: int) -> list[int]:
+        levels = [0] * len(
+            self._levels
+        )  # an index is looked up by: what is missing in it is seldom meant
+        counted = self.table.iloc[:rows, : max(0, columns - len(levels))].isna().sum()
+        return [*levels, *map(int, counted)][:columns]
+
+    def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
+        levels = len(self._levels)
+        some = self.table.iloc[:rows, : columns if columns is None else max(0, columns - levels)]
+        for row in some.itertuples(index=bool(levels), name=None):
+            whole = (*row[0], *row[1:]) if levels > 1 else row
+            yield whole[:columns]
+
+    def facts(self, at: int) -> Facts:
+        levels = len(self._levels)
+        index = self.table.index
+        values = (
+            self.table.iloc[:, at - levels]
+            if at >= levels
+            else index.to_series()
+            if levels == 1
+            else index.get_level_values(at).to_series()
+        )
+        filled = values.dropna()
+        try:
+            ends = (filled.min(), filled.max()) if len(filled) else (None, None)
+            return Facts(len(filled), int(filled.nunique()), *ends)
+        except (TypeError, ValueError):
+            return Facts(len(filled), None, None, None)
+
+
+class _Polars(Frame):
+    @property
+    def width(self) -> int:
+        return int(self.table.width)
+
+    def columns(self, most: int) -> list[Column]:
+        kinds = islice(self.table.schema.items(), most)
+        return [Column(_plain(name), str(kind)) for name, kind in kinds]
+
+    def missing(self, columns: int, rows: int) -> list[int]:
+        first = self.table[:rows, :columns]
+        return [int(n) for n in first.null_count().row(0)] if first.width else []
+
+    def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
+        yield from self.table[:rows, :columns].iter_rows()
+
+    def facts(self, at: int) -> Facts:
+        filled = self.table.to_series(at).drop_nulls()
+        try:
+            return Facts(len(filled), int(filled.n_unique()), filled.min(), filled.max())
+        except Exception:  # polars has errors of its own for types without an order
+            return Facts(len(filled), None, None, None)
+
+
+class _Arrow(Frame):
+    @property
+    def width(self) -> int:
+        return int(self.table.num_columns)
+
+    def columns(self, most: int) -> list[Column]:
+        fields = islice(self.table.schema, most)
+        return [Column(str(field.name), str(field.type)) for field in fields]
+
+    def missing(self, columns: int, rows: int) -> list[int]:
+        return [int(each.slice(0, rows).null_count) for each in self._columns(columns)]
+
+    def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
+        height = self.height if rows is None else min(rows, self.height)
+        for start in range(0, height, _BATCH):
+            size = min(_BATCH, height - start)
+            yield from zip(
+                *(each.slice(start, size).to_pylist() for each in self._columns(columns)),
+                strict=True,
+            )
+
+    def facts(self, at: int) -> Facts:
+        compute, values = import_module("pyarrow.compute"), self.table.column(at)
+        filled = self.height - int(values.null_count)
+        try:
+            ends = compute.min_max(values).as_py()
+            distinct = int(compute.count_distinct(values, mode="only_valid").as_py())
+            return Facts(filled, distinct, ends["min"], ends["max"])
+        except Exception:  # Arrow has errors of its own for types without an order
+            return Facts(filled, None, None, None)
+
+    def _columns(self, most: int | None) -> list[Any]:
+        return [self.table.column(n) for n in range(self.width)][:most]
+
+
+_BATCH = 10_000
+"""Rows of Arrow that become objects at a time."""
+
+
+class _Plan(_Polars):
+    """A table that polars has not computed: its columns alone."""
+
+    @property
+    def height(self) -> int:
+        return 0
+
+    def columns(self, most: int) -> list[Column]:
+        kinds = islice(self.table.collect_schema().items(), most)
+        return [Column(_plain(name), str(kind)) for name, kind in kinds]
+
+    @property
+    def width(self) -> int:
+        return len(self.table.collect_schema())
+
+
+def frame_of(value: Any) -> Frame | None:
+    """The table, or the one column, that a value is; None where it is none."""
+    if isinstance(value, type):
+        return None
+    root = type(value).__module__.partition(".")[0]
+    return {"polars": _of_polars, "pyarrow": _of_arrow}.get(root, _of_pandas)(value)
+
+
+def _of_polars(value: Any) -> Frame | None:
+    polars = sys.modules["polars"]
+    if isinstance(value, polars.DataFrame):
+        return _Polars(value, "table", value)
+    if isinstance(value, polars.Series):
+        return _Polars(value, "column", value.to_frame())
+    is_plan = isinstance(value, polars.LazyFrame)
+    return _Plan(value, "table that is not computed yet", value) if is_plan else None
+
+
+def _of_arrow(value: Any) -> Frame | None:
+    arrow = sys.modules["pyarrow"]
+    if isinstance(value, arrow.Table | arrow.RecordBatch):
+        return _Arrow(value, "table", value)
+    is_column = isinstance(value, arrow.ChunkedArray | arrow.Array)
+    return _Arrow(value, "column", arrow.table({"value": value})) if is_column else None
+
+
+def _of_pandas(value: Any) -> Frame | None:
+    """Also of what is used like its tables."""
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(value, pandas.Series):
+        return _Pandas(value, "column", value.to_frame())
+    names = ("columns", "itertuples", "dtypes", "iloc", "index")
+    is_table = all(hasattr(type(value), name) for name in names)  # no property of it is read
+    return _Pandas(value, "table", value) if is_table else None
+
+
+def is_plan(frame: Frame) -> bool:
+    """Whether it is a query that somebody has yet to compute."""
+    return isinstance(frame, _Plan)
+
+
+def told(value: Any, rows: int = FEW) -> str | None:
+    """The summary of a table, its name aside: shape, types, missing values, first rows. None where it is none."""
+    frame = frame_of(value)
+    return None if frame is None else summary(frame, rows)
+
+
+def summary(frame: Frame, rows: int = FEW) -> str:
+    """What a model is told of a table: what it is in the first line, then its columns, then its first rows."""
+    columns = [Column(*map(_bounded_name, each)) for each in frame.columns(MAX_COLUMNS)]
+    height, width = frame.height, frame.width
+    if is_plan(frame):
+        lines = [f"{frame.kind} of {width:,} columns", *_described(columns, width, None, "")]
+        return _bounded([*lines, "Its rows are not known: .collect() computes them"])
+    size = (
+        f"{height:,} values"
+        if frame.is_column
+        else f"{height:,} rows \u00d7 {frame.table.shape[1]:,} columns"
+    )
+    rows = rows if height > 2 * rows else height
+    counted = min(height, MAX_COUNTED // max(1, len(columns)))
+    where = "" if counted == height else f" in the first {counted:,} rows"
+    lines = [f"{frame.kind} of {size}"]
+    lines += _described(columns, width, frame.missing(len(columns), counted), where)
+    shown = ["\t".join(cell(value) for value in row) for row in frame.rows(rows, len(columns))]
+    names = "\t".join(column.name for column in columns)
+    begun = f"First {len(shown)} of {height:,} rows:" if height > rows else "All its rows:"
+    return _bounded([*lines, begun, names, *shown] if shown else [*lines, "It has no rows"])
+
+
+def _described(
+    columns: Sequence[Column], width: int, missing: Sequence[int] | None, where: str
+) -> list[str]:
+    """A line for each column."""
+    counts = [0] * len(columns) if missing is None else missing
+    told = [
+        f"  {name}: {kind}" + (f", {count:,} missing{where}" if count else "")
+        for (name, kind), count in zip(columns, counts, strict=True)
+    ]
+    more = [f"  … {width - len(columns):,} more columns"] if width > len(columns) else []
+    none_missing = missing is not None and not any(counts) and bool(columns)
+    head = f"Columns (no value is missing{where}):" if none_missing else "Columns:"
+    return [head, *told, *more]
+
+
+def _bounded(lines: Sequence[str]) -> str:
+    """The lines that fit, with a note of how many do not."""
+    kept: list[str] = []
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line) + 1
+        if size > MAX_SUMMARY:
+            return "\n".join([*kept, f"… {len(lines) - number} more lines are too long to be told"])
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def cell(value: Any, most: int = MAX_CELL) -> str:
+    """A value in one bounded line; nothing where it is missing."""
+    if is_missing(value):
+        return ""
+    if isinstance(value, str):
+        # what nobody would see: an empty text is not a missing one, and "north " is not "north"
+        if not value or value != value.strip():
+            return json.dumps(value[:most], ensure_ascii=False)
+        text = value[: 2 * most]
+    elif isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(value):,} bytes"
+    elif isinstance(value, list | tuple | dict | set | frozenset):
+        text = _SHORT.repr(value)
+    else:
+        try:
+            text = str(value)[: 2 * most]
+        except ValueError:  # an integer of more digits than Python writes
+            text = f"a {type(value).__name__} without a text"
+    line = " ".join(escaped(text).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, MAX_CELL, MAX_CELL
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it stands for no value: None, NaN, NaT, NA."""
+    if value is None:
+        return True
+    if isinstance(value, str | int | list | dict):
+        return False
+    try:
+        return bool(value != value)  # noqa: PLR0124 - what is missing differs from itself
+    except (TypeError, ValueError):  # NA says nothing of itself; an array is no single value
+        return type(value).__name__ == "NAType"
+
+
+def _plain(name: Any) -> str:
+    return "_".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
+def _bounded_name(name: str) -> str:
+    line = " ".join(escaped(name[: 2 * MAX_NAME]).split())
+    return line if len(line) <= MAX_NAME else f"{line[: MAX_NAME - 1]}…"
+
+
+def as_csv(value: Any) -> bytes | None:
+    """All rows of a table, with a line of names; None where it is none.
+
+    Raises:
+        UsageError: it is too large, is not computed yet, or holds what CSV has not.
+    """
+    frame = frame_of(value)
+    if frame is None:
+        return None
+    if is_plan(frame):
+        raise UsageError("a LazyFrame has no rows before it is computed: give its .collect()")
+    if frame.height * frame.width > MAX_VALUES:
+        raise UsageError(
+            f"a table of {frame.height:,} \u00d7 {frame.width:,} values is too large to be sent as CSV: give a part of it, such "
+            "as its first 100 rows, or the agent tools=nb.notebook_tools(df), which query it"
+        )
+    if isinstance(frame, _Pandas):
+        return str(value.to_csv()).encode()
+    try:
+        if isinstance(frame, _Polars):
+            return str(frame.table.write_csv()).encode()
+        sink = import_module("pyarrow").BufferOutputStream()
+        import_module("pyarrow.csv").write_csv(frame.table, sink)
+        return bytes(sink.getvalue())
+    except Exception as error:  # of the library: nested columns have no CSV
+        raise UsageError(f"the table cannot be written as CSV: {error!s:.200}") from error
+
+
+MAX_VALUES = 1_000_000
+"""Values of a table that is sent as CSV."""

@@ -1,0 +1,269 @@
+"""DuckDB: queries over DataFrames, and over connections of a person, by a process that reaches nothing else.
+
+No SQL of others is ever run by the person's own connection: it gives the tables that a query names, as Parquet files in
+a folder that only the person can read, which is gone after the query. A database whose file the person has opened with
+``read_only=True`` is read where it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.tools.tables import Frame
+
+from . import duck_worker
+from .reading import MissingName, QueryError, ran
+from .table import Table
+
+MAX_CELLS = 50_000_000
+"""Values of the tables that one query reads, where they are copied for it."""
+_MAX_SCHEMA = 500
+"""Columns that are told."""
+_COLUMNS = """SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
+WHERE NOT internal AND database_name = current_database() ORDER BY ALL"""
+
+
+def is_there() -> bool:
+    """Whether DuckDB is installed; it is loaded by a query alone."""
+    return "duckdb" in sys.modules or importlib.util.find_spec("duckdb") is not None
+
+
+def query_frames(
+    frames: Mapping[str, Frame],
+    columns: Mapping[str, Sequence[str]],
+    sql: str,
+    *,
+    rows: int,
+    seconds: float,
+) -> Table:
+    """What one SELECT gives over frames.
+
+    Args:
+        frames: those that it names.
+        columns: what their columns are called there.
+        sql: of others.
+        rows: how many are given at most.
+        seconds: how long it may take.
+
+    Raises:
+        QueryError: it is refused, fails, or takes too much.
+    """
+    with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
+        tables = []
+        for number, (name, frame) in enumerate(frames.items()):
+            path = str(Path(folder) / f"{number}.parquet")
+            try:
+                _write(frame, columns[name], path)
+            except Exception as error:  # of the table's own library
+                raise QueryError(
+                    f"{name} cannot be read by DuckDB: {error!s:.300}; describe_data and head_data can"
+                ) from error
+            tables.append(["main", name, path])
+        return _asked(sql, tables, rows=rows, seconds=seconds)
+
+
+def _asked(
+    sql: str,
+    tables: Sequence[Sequence[str]],
+    *,
+    rows: int,
+    seconds: float,
+    database: str | None = None,
+) -> Table:
+    duckdb = importlib.import_module("duckdb")
+    asked = {
+        "site": str(Path(str(duckdb.__file__)).parents[1]),
+        "database": database,
+        "tables": tables,
+        "sql": sql,
+        "rows": rows,
+        "seconds": seconds,
+    }
+    return ran(duck_worker.__file__, asked)
+
+
+def _write(frame: Frame, names: Sequence[str], path: str) -> None:
+    """A table as a Parquet file, by its own library where that writes some."""
+    table = frame.table
+    if type(table).__module__.startswith("polars"):
+        table.rename(dict(zip(table.columns, names, strict=True))).write_parquet(path)
+        return
+    if type(table).__module__.startswith("pyarrow"):
+        arrow, parquet = (importlib.import_module(n) for n in ("pyarrow", "pyarrow.parquet"))
+        columns = [table.column(n) for n in range(table.num_columns)]
+        parquet.write_table(arrow.table(columns, names=list(names)), path)
+        return
+    levels = frame.width - len(table.columns)
+    if levels:
+        pandas = importlib.import_module("pandas")
+        index = table.index.to_frame(index=False)
+        table = pandas.concat([index, table.reset_index(drop=True)], axis=1)
+    table = table.set_axis(list(names), axis=1)
+    duckdb = importlib.import_module("duckdb")
+    with duckdb.connect(":memory:") as own:
+        try:
+            _copy(own, table, path)
+        except (
+            duckdb.Error
+        ):  # values of several types in a column, or of one that DuckDB does not know
+            odd = [
+                name
+                for name, kind in table.dtypes.items()
+                if str(kind) in _ODD or kind.kind not in "biufMmOSU"
+            ]
+            _copy(own, table.assign(**{name: _as_text(table[name]) for name in odd}), path)
+
+
+_ODD = ("object",)
+
+
+def _as_text(column: Any) -> Any:
+    missing = column.isna()
+    return column.map(str).astype("str").mask(missing)
+
+
+def _copy(own: Any, table: Any, path: str) -> None:
+    own.register("frame", table)
+    try:
+        own.execute(f"COPY (SELECT * FROM frame) TO '{_in_quotes(path)}' (FORMAT parquet)")
+    finally:
+        own.unregister("frame")
+
+
+def _in_quotes(text: str) -> str:
+    return text.replace("'", "''")
+
+
+class Duck:
+    """A database of DuckDB.
+
+    Args:
+        connection: the person's; only cursors of it are used.
+        name: what it is called.
+    """
+
+    dialect = "DuckDB"
+
+    def __init__(self, connection: Any, name: str) -> None:
+        self._connection, self._name = connection, name
+
+    def tables(self) -> list[str]:
+        """The names of its tables and views, as SQL writes them."""
+        return [*dict.fromkeys(_written(*row[:2]) for row in self._columns())]
+
+    def described(self) -> Table:
+        """A row for each column of its tables."""
+        found = self._columns()
+        rows = [(_written(schema, table), *rest) for schema, table, *rest in found[:_MAX_SCHEMA]]
+        more = f"the first {_MAX_SCHEMA} columns; there are more"
+        return Table(["table", "column", "type"], rows, more if len(found) > _MAX_SCHEMA else "")
+
+    def head(self, table: str, *, rows: int, seconds: float) -> Table:
+        """The first rows of a table: a database that is copied gives no more of it.
+
+        Raises:
+            MissingName: there is none of this name.
+        """
+        named = {_written(*row[:2]): (str(row[0]), str(row[1])) for row in self._columns()}
+        known = {**{name: each for each in named.values() for name in each[1:]}, **named}
+        if table not in known:
+            raise MissingName(f"no table is called {table!r}", "table", table)
+        schema, name = known[table]
+        sql = f"FROM {_plainly(schema)}.{_plainly(name)}"
+        return self._read(sql, {known[table]: 0}, rows=rows, seconds=seconds, most=rows + 1)
+
+    def query(self, sql: str, *, rows: int, seconds: float) -> Table:
+        """What one SELECT gives over the tables that it names.
+
+        Raises:
+            QueryError: it is refused, fails, or takes too much.
+        """
+        widths: dict[tuple[str, str], int] = {}
+        for schema, table, *_ in self._columns():
+            if table.lower() in sql.lower():
+                widths[schema, table] = widths.get((schema, table), 0) + 1
+        return self._read(sql, widths, rows=rows, seconds=seconds)
+
+    def _read(
+        self,
+        sql: str,
+        widths: Mapping[tuple[str, str], int],
+        *,
+        rows: int,
+        seconds: float,
+        most: int | None = None,
+    ) -> Table:
+        """What a query gives over these tables, of which at most so many rows are copied."""
+        cursor = self._connection.cursor()
+        try:
+            path, read_only = cursor.execute(
+                "SELECT path, readonly FROM duckdb_databases() WHERE database_name = current_database()"
+            ).fetchone()
+            if path and read_only:
+                return _asked(sql, [], rows=rows, seconds=seconds, database=path)
+            with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
+                timer = threading.Timer(seconds, cursor.interrupt)
+                timer.start()
+                try:
+                    tables = self._copied(cursor, widths, folder, most)
+                finally:
+                    timer.cancel()
+                return _asked(sql, tables, rows=rows, seconds=seconds)
+        finally:
+            cursor.close()
+
+    def _copied(
+        self, cursor: Any, widths: Mapping[tuple[str, str], int], folder: str, most: int | None
+    ) -> list[list[str]]:
+        """The tables, each as a file."""
+        errors = importlib.import_module("duckdb").Error
+        room, tables = MAX_CELLS, []
+        for number, ((schema, table), width) in enumerate(widths.items()):
+            name, path = f"{_plainly(schema)}.{_plainly(table)}", Path(folder) / f"{number}.parquet"
+            limit = "" if most is None else f" LIMIT {most}"
+            try:
+                if most is None:
+                    (height,) = cursor.execute(f"SELECT count(*) FROM {name}").fetchone()
+                    room -= height * width
+                if room < 0:
+                    raise QueryError(self._too_large())
+                to = _in_quotes(str(path))
+                cursor.execute(f"COPY (FROM {name}{limit}) TO '{to}' (FORMAT parquet)")
+            except errors as error:
+                first = str(error).partition("\n")[0]
+                raise QueryError(
+                    f"{table} of {self._name} cannot be copied for reading: {first:.300}"
+                ) from error
+            tables.append([schema, table, str(path)])
+        return tables
+
+    def _too_large(self) -> str:
+        return (
+            f"the tables that this query names have over {MAX_CELLS:,} values, which is too much to copy for it: name fewer, "
+            f"or have {self._name} opened with duckdb.connect(path, read_only=True), which is read where it is"
+        )
+
+    def _columns(self) -> list[Any]:
+        cursor = self._connection.cursor()
+        try:
+            found: list[Any] = cursor.execute(_COLUMNS).fetchall()
+            return found
+        finally:
+            cursor.close()
+
+
+def _written(schema: str, table: str) -> str:
+    named = [table] if schema == "main" else [schema, table]
+    return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n) else _plainly(n) for n in named)
+
+
+def _plainly(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

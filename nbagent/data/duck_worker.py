@@ -1,0 +1,178 @@
+"""The process that runs one query of DuckDB: SQL over files that were given to it, which reaches nothing else.
+
+DuckDB's own settings hold it: no access to other files, no extensions, no variables of Python, and no setting can be
+changed any more. The system bounds its time, its memory, and that it writes no file at all.
+
+Run as a script, by its path: it reads a line of JSON from its input, and writes one JSON object. It imports the standard
+library and, from the folder that it is told, duckdb.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import os
+import re
+import signal
+import sys
+import threading
+from typing import Any
+
+SHOWN_COLUMNS = 60
+"""Columns whose values are given."""
+MAX_KEPT = 600
+"""Characters that are given of one value: its beginning, and the last one."""
+MAX_GIVEN = 5_000_000
+"""Characters of all values that are given."""
+MAX_MEMORY = 512_000_000
+"""Bytes that DuckDB may take; what does not fit fails, as there is no disk for it."""
+MAX_PROCESS = 512_000_000
+"""Bytes of the process beside that and what it has when it begins, where the system counts them."""
+MAX_THREADS = 4
+GRACE = 0.5
+"""Seconds after its time in which a query still ends by itself; then the process is ended."""
+_MISSING = (
+    re.compile(r'Referenced (?P<kind>column) "(?P<name>[^"]+)" not found'),
+    re.compile(r'does not have a (?P<kind>column) named "(?P<name>[^"]+)"'),
+    re.compile(r"(?P<kind>Table) with name (?P<name>.+?) does not exist"),
+)
+_CLOSED = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",
+}
+
+
+def main() -> None:
+    """Answer the one question on standard input."""
+    asked = json.loads(sys.stdin.buffer.readline())
+    sys.path.append(asked["site"])
+    given = answer(asked)
+    sys.stdout.buffer.write(json.dumps(given).encode())
+    sys.stdout.buffer.flush()
+    os._exit(0)  # a query that was stopped may still work on its threads
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """What the statement gives: columns, rows and a note; or why not, under ``error``."""
+    import duckdb  # noqa: PLC0415 - known once the folder is
+
+    seconds = asked["seconds"]
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
+    try:
+        connection = _opened(duckdb, asked)
+        _bound()
+        timer = threading.Timer(seconds, connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        return _fetched(connection, asked["sql"], asked["rows"])
+    except duckdb.InterruptException:
+        return {
+            "error": f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+        }
+    except (duckdb.OutOfMemoryException, MemoryError):
+        return {
+            "error": f"the query takes more than {MAX_MEMORY // 10**6} MB of memory: ask for fewer columns or rows, or "
+            "for what it comes to, such as sums"
+        }
+    except (duckdb.Error, ValueError) as error:
+        return _why(str(error))
+
+
+def _opened(duckdb: Any, asked: dict[str, Any]) -> Any:
+    """A connection that has the tables, and can open nothing more."""
+    cores = min(MAX_THREADS, os.cpu_count() or 1)
+    config = {**_CLOSED, "memory_limit": f"{MAX_MEMORY // 10**6}MB", "threads": cores}
+    database = asked.get("database")
+    connection = (
+        duckdb.connect(":memory:", config=config)
+        if database is None
+        else duckdb.connect(database, read_only=True, config=config)
+    )
+    for schema, table, path in asked["tables"]:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)}")
+        file = path.replace("'", "''")
+        name = f"{_quoted(schema)}.{_quoted(table)}"
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{file}')")
+    connection.execute("SET allowed_paths = ?", [[path for *_, path in asked["tables"]]])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _bound() -> None:
+    """Have the system bound the memory of this process, and that it writes no file."""
+    try:
+        import resource  # noqa: PLC0415  Windows has none
+
+        with open("/proc/self/statm", encoding="ascii") as file:
+            size = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        return
+    bounds = {
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_AS: size + MAX_MEMORY + MAX_PROCESS,
+    }
+    for what, bound in bounds.items():
+        _, most = resource.getrlimit(what)
+        resource.setrlimit(
+            what, (bound if most == resource.RLIM_INFINITY else min(most, bound), most)
+        )
+
+
+def _fetched(connection: Any, sql: str, rows: int) -> dict[str, Any]:
+    kinds = [statement.type.name for statement in connection.extract_statements(sql)]
+    if kinds != ["SELECT"]:
+        said = ", ".join(kinds) or "nothing"
+        return {"error": f"only reading is allowed here, by one SELECT, and this is {said}"}
+    result = connection.execute(sql)
+    columns = [name[:MAX_KEPT] for name, *_ in result.description or ()]
+    found: list[list[Any]] = []
+    size = 0
+    while row := result.fetchone():
+        values = [_plain(each) for each in row[:SHOWN_COLUMNS]]
+        size += sum(len(each) for each in values if isinstance(each, str))
+        if len(found) == rows or size > MAX_GIVEN:
+            note = f"the first {len(found):,} rows; there are more"
+            return {"columns": columns, "rows": found, "note": note}
+        found.append(values)
+    return {"columns": columns, "rows": found, "note": ""}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(value):,} bytes"
+    text = value.isoformat(sep=" ") if isinstance(value, dt.datetime) else str(value)
+    return text if len(text) <= MAX_KEPT else text[: MAX_KEPT - 1] + text[-1]
+
+
+def _why(text: str) -> dict[str, Any]:
+    first = text.partition("\n")[0]
+    if first.startswith("Permission Error") or "configuration has been locked" in first:
+        return {"error": f"only the given tables can be read here: {first}"}
+    for pattern in _MISSING:
+        missing = pattern.search(text)
+        if missing is not None:
+            kind = missing["kind"].lower()
+            return {
+                "error": f"the query failed: no such {kind}: {missing['name']}",
+                "missing": [kind, missing["name"]],
+            }
+    return {"error": f"the query failed: {first}"}
+
+
+if __name__ == "__main__":
+    main()

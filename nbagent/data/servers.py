@@ -1,0 +1,288 @@
+"""Databases behind SQLAlchemy: PostgreSQL, which holds a query to reading by its own means, and those that are vouched for.
+
+PostgreSQL runs a query of others as a cursor in a transaction that may only read: a cursor is one statement that gives
+rows, and the server refuses it whatever writes. Time, rows and their size are bounded there, before anything is sent.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from typing import Any
+
+from nbagent.core.base.foreign import TooManyParts, counted
+
+from .reading import MissingName, QueryError
+from .table import Table
+
+MAX_ROW = 1_000_000
+"""Characters of one row, as JSON."""
+MAX_GIVEN = 5_000_000
+"""Characters of all rows that are given."""
+MAX_KEPT = 600
+"""Characters that are given of one value: its beginning, and the last one."""
+_MAX_SCHEMA = 500
+"""Columns that are told."""
+_OPEN = """DO $nbagent$ DECLARE portal refcursor := 'nbagent'; BEGIN
+  OPEN portal NO SCROLL FOR EXECUTE current_setting('nbagent.query');
+END $nbagent$"""
+_FETCH = f"""DO $nbagent$
+DECLARE
+  portal refcursor := 'nbagent';
+  each record; line text; lines text := ''; number int := 0;
+  most int := current_setting('nbagent.rows')::int;
+BEGIN
+  LOOP
+    FETCH portal INTO each;
+    EXIT WHEN NOT FOUND;
+    number := number + 1;
+    EXIT WHEN number > most;
+    line := row_to_json(each)::text;
+    IF length(line) > {MAX_ROW} THEN RAISE EXCEPTION 'nbagent: a row is too large'; END IF;
+    IF length(lines) + length(line) > {MAX_GIVEN} THEN number := most + 1; EXIT; END IF;
+    lines := lines || line || E'\\n';
+  END LOOP;
+  PERFORM set_config('nbagent.lines', lines, true), set_config('nbagent.number', number::text, true);
+END $nbagent$"""
+_MAY_DO_MORE = """SELECT bool_or(pg_has_role(person, role, 'MEMBER'))
+FROM unnest(ARRAY[current_user, session_user]) AS person,
+unnest(ARRAY['pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program']::name[]) AS role"""
+_TABLE = (
+    "CASE WHEN pg_table_is_visible(c.oid) THEN quote_ident(c.relname) "
+    "ELSE quote_ident(n.nspname) || '.' || quote_ident(c.relname) END"
+)
+_COLUMNS = f"""SELECT {_TABLE} AS "table", a.attname AS "column", format_type(a.atttypid, a.atttypmod) AS "type"
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped
+AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
+AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1, a.attnum"""
+_MISSING = re.compile(
+    r'(?P<kind>column|relation) "?(?:[^ ".]*\.)?(?P<name>[^"]+?)"? does not exist'
+)
+
+
+class _Pairs(list[Any]):
+    """An object of JSON: names and values, a name maybe twice."""
+
+
+class Server:
+    """A database of which the person says that its user may only read.
+
+    Args:
+        engine: of SQLAlchemy.
+        name: what it is called.
+    """
+
+    _patience = 1.0
+    """Seconds that an answer is waited for beyond the query's own."""
+
+    def __init__(self, engine: Any, name: str) -> None:
+        self._engine, self._name = engine, name
+        self.dialect = {"mysql": "MySQL", "mariadb": "MariaDB", "mssql": "SQL Server"}.get(
+            engine.dialect.name, engine.dialect.name
+        )
+
+    def tables(self) -> list[str]:
+        """The names of its tables and views."""
+        return [*dict.fromkeys(str(row[0]) for row in self.described().rows)]
+
+    def described(self) -> Table:
+        """A row for each column of its tables."""
+        inspector = importlib.import_module("sqlalchemy").inspect(self._engine)
+        rows: list[tuple[Any, ...]] = []
+        for table in [*inspector.get_table_names(), *inspector.get_view_names()]:
+            rows += [
+                (table, each["name"], str(each["type"])) for each in inspector.get_columns(table)
+            ]
+            if len(rows) > _MAX_SCHEMA:
+                break
+        return _of_columns(rows)
+
+    def head(self, table: str, *, rows: int, seconds: float) -> Table:
+        """The first rows of a table."""
+        quoted = self._engine.dialect.identifier_preparer.quote(table)
+        return self.query(f"SELECT * FROM {quoted}", rows=rows, seconds=seconds)
+
+    def query(self, sql: str, *, rows: int, seconds: float) -> Table:
+        """What one statement gives; what it would change is rolled back.
+
+        Raises:
+            QueryError: it fails, or is not there in time: then nobody waits for it any more.
+        """
+        given: Future[Table] = Future()
+
+        def work() -> None:
+            try:
+                given.set_result(self._queried(sql, rows, seconds))
+            except BaseException as error:
+                given.set_exception(error)
+
+        threading.Thread(target=work, daemon=True, name="nbagent query").start()
+        try:
+            return given.result(seconds + self._patience)
+        except Late:
+            raise QueryError(
+                f"the query took longer than {seconds:g} seconds: ask for less"
+            ) from None
+
+    def _queried(self, sql: str, rows: int, seconds: float) -> Table:
+        del seconds  # its caller waits no longer
+        errors = importlib.import_module("sqlalchemy.exc")
+        try:
+            with self._engine.connect() as connection:
+                streamed = connection.execution_options(
+                    stream_results=True, max_row_buffer=rows + 1, no_parameters=True
+                )
+                result = streamed.exec_driver_sql(sql)
+                with result:
+                    if not result.returns_rows:
+                        raise QueryError("it gives no rows: write one SELECT")
+                    columns, found = [*result.keys()], result.fetchmany(rows + 1)
+        except errors.SQLAlchemyError as error:
+            raise QueryError(f"the query failed: {getattr(error, 'orig', error)!s:.500}") from error
+        return _given(columns, [tuple(map(_kept, row)) for row in found], rows)
+
+
+class Postgres(Server):
+    """A database of PostgreSQL.
+
+    Args:
+        engine: of SQLAlchemy, with any of its drivers.
+        name: what it is called.
+    """
+
+    _patience = (
+        20.0  # the server stops the query itself; it is reached, and asked who its user is, before
+    )
+
+    def __init__(self, engine: Any, name: str) -> None:
+        super().__init__(engine, name)
+        self.dialect = "PostgreSQL"
+
+    def described(self) -> Table:
+        """A row for each column of its tables."""
+        return _of_columns(self._queried(_COLUMNS, _MAX_SCHEMA + 1, 10.0).rows)
+
+    def head(self, table: str, *, rows: int, seconds: float) -> Table:
+        """The first rows of a table, whose name is told as SQL writes it."""
+        return self.query(f"SELECT * FROM {table}", rows=rows, seconds=seconds)
+
+    def _queried(self, sql: str, rows: int, seconds: float) -> Table:
+        if "\0" in sql:
+            raise QueryError("the query failed: it has a null character")
+        sqlalchemy = importlib.import_module("sqlalchemy")
+        try:
+            with self._engine.connect() as connection:
+                try:
+                    return self._read(connection, sqlalchemy.text, sql, rows, seconds)
+                finally:
+                    if not connection.invalidated:
+                        connection.detach()  # what a query may have done to its session goes with it
+        except sqlalchemy.exc.DBAPIError as error:
+            raise self._why(str(error.orig), seconds) from error
+        except sqlalchemy.exc.SQLAlchemyError as error:
+            raise QueryError(f"{self._name} cannot be read: {error!s:.500}") from error
+
+    def _read(self, connection: Any, text: Any, sql: str, rows: int, seconds: float) -> Table:
+        run = connection.exec_driver_sql
+        connection.execution_options(
+            isolation_level="READ COMMITTED"
+        )  # an engine may be on AUTOCOMMIT
+        run("SET TRANSACTION READ ONLY")
+        run(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
+        run("SET LOCAL lock_timeout = 1000")
+        if run("SHOW transaction_read_only").scalar() != "on":
+            raise QueryError(f"{self._name} did not begin a transaction that may only read")
+        if run(_MAY_DO_MORE).scalar():
+            raise QueryError(
+                f"the user of {self._name} may reach files of its server, as a superuser may, in any transaction: give an "
+                "engine of one that only reads, such as CREATE ROLE reader LOGIN PASSWORD '…'; GRANT pg_read_all_data TO reader"
+            )
+        asked = "SELECT set_config('nbagent.query', :sql, true), set_config('nbagent.rows', :rows, true)"
+        connection.execute(text(asked), {"sql": sql, "rows": str(rows)})
+        run(_OPEN)
+        columns = [*run("FETCH 0 FROM nbagent").keys()]
+        run(_FETCH)
+        lines, number = run(
+            "SELECT current_setting('nbagent.lines'), current_setting('nbagent.number')"
+        ).one()
+        try:
+            found = [
+                tuple(_kept(value) for _, value in _row(line)) for line in lines.split("\n")[:-1]
+            ]
+        except TooManyParts as error:
+            raise QueryError(
+                f"a row cannot be read: {error}; leave out its large columns"
+            ) from error
+        more = [()] if int(number) > len(found) else []
+        return _given(columns, [*found, *more], len(found) if more else rows)
+
+    def _why(self, told: str, seconds: float) -> QueryError:
+        first = told.partition("\n")[0]
+        if "nbagent: a row is too large" in first:
+            return QueryError(
+                f"a row has more than {MAX_ROW:,} characters: leave out its large columns"
+            )
+        if "statement timeout" in first:
+            return QueryError(
+                f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+            )
+        if (
+            "read-only transaction" in first
+            or "query as cursor" in first
+            or "plan as cursor" in first
+        ):
+            return QueryError(
+                f"only reading is allowed here, by one SELECT, and this is more: {first}"
+            )
+        missing = _MISSING.match(first)
+        if missing is None:
+            return QueryError(f"the query failed: {first:.500}")
+        kind = "column" if missing["kind"] == "column" else "table"
+        return MissingName(
+            f"the query failed: no such {kind}: {missing['name']}", kind, missing["name"]
+        )
+
+
+def _of_columns(rows: Any) -> Table:
+    note = f"the first {_MAX_SCHEMA} columns; there are more" if len(rows) > _MAX_SCHEMA else ""
+    return Table(["table", "column", "type"], rows[:_MAX_SCHEMA], note)
+
+
+def _given(columns: Any, found: list[Any], rows: int) -> Table:
+    note = f"the first {rows:,} rows; there are more" if len(found) > rows else ""
+    return Table([str(name)[:MAX_KEPT] for name in columns], found[:rows], note)
+
+
+def _kept(value: Any) -> Any:
+    """A value, bounded: what a table shows of it."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(value):,} bytes"
+    text = (
+        value
+        if isinstance(value, str)
+        else _json(value)
+        if isinstance(value, list | dict)
+        else str(value)
+    )
+    return text if len(text) <= MAX_KEPT else text[: MAX_KEPT - 1] + text[-1]
+
+
+def _row(line: str) -> _Pairs:
+    row: _Pairs = json.loads(counted(line), object_pairs_hook=_Pairs, parse_float=str)
+    return row
+
+
+def _json(value: Any) -> str:
+    def plain(inner: Any) -> Any:
+        if isinstance(inner, _Pairs):
+            return {name: plain(each) for name, each in inner}
+        return [plain(each) for each in inner] if isinstance(inner, list) else inner
+
+    return json.dumps(plain(value), ensure_ascii=False)

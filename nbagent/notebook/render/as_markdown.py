@@ -1,0 +1,469 @@
+"""The card as Markdown: what its sanitized HTML shows, as headings, lists, tables and code that any viewer draws.
+
+Text of others is data there too: only what is made here is markup. A formula is LaTeX, as the model wrote it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, assert_never
+
+from nbagent.core.base.controls import without_controls
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import (
+    CallItem,
+    Fact,
+    FormItem,
+    Item,
+    MessageItem,
+    NoticeItem,
+    ReasoningItem,
+    RecordItem,
+    Rich,
+    TextItem,
+)
+
+from . import formulas, sanitize
+from .outline import form_facts
+
+MAX_DEPTH = 40
+"""Levels of elements that are told apart; deeper ones are text."""
+MAX_SPAN = 100
+"""Columns, or rows, over which one cell goes."""
+_MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "✗", "waiting": "?"}
+_TAG = re.compile(r'<(/?)([a-z][a-z0-9]*+)((?:[^>"]|"[^"]*+")*+)>')
+_ATTRIBUTE = re.compile(r'([a-z]+)="([^"]*+)"')
+_VOID = sanitize.names("br col hr img wbr")
+_BLOCKS = sanitize.names(
+    "blockquote caption dd details div dl dt figcaption figure h1 h2 h3 h4 h5 h6 hr li ol p pre "
+    "summary table ul"
+)
+_AROUND = {"strong": "**", "b": "**", "em": "*", "i": "*", "del": "~~", "s": "~~"}
+
+
+class _Node:
+    """An element of sanitized HTML."""
+
+    def __init__(self, tag: str, attributes: dict[str, str], start: int) -> None:
+        self.tag, self.attributes, self.start = tag, attributes, start
+        self.inside: list[_Node | str] = []
+        self.whole = ""
+        """All of it as HTML, of a formula."""
+
+    def text(self) -> str:
+        """All text in it, as it is."""
+        return "".join(each if isinstance(each, str) else each.text() for each in self.inside)
+
+    def number(self, name: str) -> int:
+        """A number among its attributes; 1 where it is none."""
+        value = self.attributes.get(name, "")
+        return min(int(value), MAX_SPAN) if re.fullmatch(r"[1-9]\d{0,3}", value) else 1
+
+
+# --- what a card has
+
+
+def item_markdown(item: Item) -> str:
+    """One item; empty where it has nothing to read."""
+    match item:
+        case TextItem():
+            pieces = [*map(of_html, [*item.blocks, item.tail]), _lines(item.raw)]
+        case ReasoningItem():
+            pieces = []
+        case CallItem():
+            pieces = _call(item)
+        case FormItem():
+            pieces = _form(item)
+        case RecordItem():
+            pieces = [_facts([_record(item)])]
+        case NoticeItem():
+            pieces = [f"**!** {_lines(item.text)}"]
+        case MessageItem():
+            files = (f"[{file.alt or file.data}]" for file in item.files)
+            pieces = [quoted("\n".join([item.text, *files]))]
+        case never:
+            assert_never(never)
+    return "\n\n".join(filter(None, pieces))
+
+
+def quoted(text: str) -> str:
+    """What a person said."""
+    return "\n".join(f"> {_lines(line)}".rstrip() for line in text.strip().splitlines())
+
+
+def _call(item: CallItem) -> list[str]:
+    state = TEXTS[f"state_{item.state}"] if item.state in _MARKS else ""
+    decided = [record.decision for record in item.decisions[-1:]]
+    told = item.state == "done" or (item.decisions and item.decisions[-1].tone != "good")
+    name = f"{item.path} ▸ {item.name}" if item.path else item.name
+    title = f"{_MARKS.get(item.state, '…')} **{escaped(name)}**"
+    head = " · ".join([title, *map(escaped, [*decided, *([] if told or not state else [state])])])
+    facts = [*item.input]
+    for record in item.decisions:
+        facts += [] if record is item.decisions[-1] else [_record(record)]
+        facts += record.details
+    printed = item.printed.rstrip("\n")
+    result = [] if item.result is None else [fenced(item.result)]
+    return [
+        head,
+        _facts(facts),
+        fenced(printed) if printed else "",
+        *map(_rich, item.outputs),
+        *result,
+    ]
+
+
+def _form(item: FormItem) -> list[str]:
+    path = f"{item.path} ▸ " if item.path else ""
+    who = f"{path}{item.tool}: " if item.tool and item.tool not in item.title else path
+    facts = [*item.facts, *(form_facts(item.spec["root"]) if item.spec is not None else [])]
+    waits = escaped(TEXTS["waiting_static"]) if item.actions else ""
+    title = f"{'?' if item.actions else '…'} **{escaped(f'{who}{item.title}')}**"
+    return [title, _lines(item.note or ""), _facts(facts), waits]
+
+
+def _record(item: RecordItem) -> Fact:
+    return Fact(label=item.title, value=item.decision, code=False)
+
+
+def _rich(output: Rich) -> str:
+    match output.kind:
+        case "html" | "links":
+            return of_html(output.data)
+        case "image":
+            return escaped(f"[{output.alt or TEXTS['image']}]")
+        case "text":
+            return fenced(output.data)
+        case never:
+            assert_never(never)
+
+
+def _facts(facts: Sequence[Fact]) -> str:
+    """Named values as a list; one of several lines is a block of code below its name."""
+    lines = []
+    for fact in facts:
+        was = "" if fact.changed_from is None else f"{fact.changed_from} → "
+        value = f"{was}{fact.value}"
+        label = f"{escaped(fact.label)}: " if fact.label else ""
+        remark = f" {escaped(f'({fact.remark})')}" if fact.remark else ""
+        if "\n" in value:
+            lines.append(f"- {label.rstrip()}{remark}\n\n{_indented(fenced(value), '  ')}\n")
+        else:
+            lines.append(f"- {label}{_code(value) if fact.code else escaped(value)}{remark}")
+    return "\n".join(lines).rstrip("\n")
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A block of code between fences that are longer than any in it."""
+    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
+    return f"{fence}{language}\n{without_controls(text)}\n{fence}"
+
+
+def _code(text: str) -> str:
+    """A span of code in a line."""
+    line = " ".join(without_controls(text).split("\n"))
+    if not line.strip():
+        return escaped(line)
+    ticks = "`" * max([1, *(len(ticks) + 1 for ticks in re.findall("`+", line))])
+    room = " " if line.startswith(("`", " ")) or line.endswith(("`", " ")) else ""
+    return f"{ticks}{room}{line}{room}{ticks}"
+
+
+# --- text of others
+
+_SIGNS = re.compile(r"[\\`*\[\]$|~]|(?<![^\W_])_+|_+(?![^\W_])")
+"""What may mark text in a line; inside of a word ``_`` does not."""
+_ENTITIES = {"$": "&#36;", "\\": "&#92;"}
+"""What Jupyter takes for a formula's beginning also behind a backslash."""
+_SPACE = re.compile(r"\s+")
+_BEGINS = re.compile(r"(\s*)(?:([#>+\-=])|(\d{1,9})([.)]))")
+
+
+def escaped(text: str) -> str:
+    """Text in one line, in which Markdown finds nothing to draw, also not at its beginning."""
+    return _prices(_begun(_signs(_SPACE.sub(" ", without_controls(text)).strip())))
+
+
+def _signs(text: str) -> str:
+    def written(found: re.Match[str]) -> str:
+        return "".join(_ENTITIES.get(sign, f"\\{sign}") for sign in found[0])
+
+    plain = re.sub(r"&(?=[#\w])", "&amp;", text).replace("<", "&lt;")
+    return _SIGNS.sub(written, plain)
+
+
+def _prices(line: str) -> str:
+    """A line with dollars that are no formula, as viewers take any two for one, unless each is an element of its own."""
+    line = re.sub(r"&#92;(?=\\?[()\[\]])", "<span>&#92;</span>", line)
+    several = line.count("&#36;") + line.count("$") > 1
+    return line.replace("&#36;", "<span>&#36;</span>") if several else line
+
+
+def _begun(line: str) -> str:
+    """A line that begins no heading, list, quotation or rule."""
+    found = _BEGINS.match(line)
+    if found is None:
+        return line
+    space, sign, number, dot = found.groups()
+    begins = f"\\{sign}" if sign else f"{number}\\{dot}"
+    return f"{space}{begins}{line[found.end() :]}"
+
+
+def _lines(text: str) -> str:
+    """Text whose line breaks stay."""
+    lines = map(escaped, text.strip().splitlines())
+    return "\\\n".join(line or "&nbsp;" for line in lines)
+
+
+def _indented(text: str, by: str) -> str:
+    return "\n".join(f"{by}{line}" if line else "" for line in text.split("\n"))
+
+
+# --- from HTML
+
+
+def of_html(markup: str) -> str:
+    """Sanitized HTML as Markdown."""
+    return "\n\n".join(_blocks(_parsed(without_controls(markup)).inside))
+
+
+def _parsed(markup: str) -> _Node:
+    """The elements of sanitized HTML, which closes what it opens."""
+    root = _Node("div", {}, 0)
+    around, at = [root], 0
+    for tag in _TAG.finditer(markup):
+        if tag.start() > at:
+            around[-1].inside.append(html.unescape(markup[at : tag.start()]))
+        at = tag.end()
+        closes, name, attributes = tag.groups()
+        if closes:
+            if len(around) > 1 and around[-1].tag == name:
+                around[-1].whole = markup[around[-1].start : at] if name == "math" else ""
+                around.pop()
+            continue
+        if len(around) > MAX_DEPTH:
+            continue
+        told = {key: html.unescape(value) for key, value in _ATTRIBUTE.findall(attributes)}
+        node = _Node(name, told, tag.start())
+        around[-1].inside.append(node)
+        if name not in _VOID:
+            around.append(node)
+    around[-1].inside.append(html.unescape(markup[at:]))
+    return root
+
+
+def _blocks(inside: Sequence[_Node | str]) -> list[str]:
+    """Each block, and each line of text between blocks."""
+    found: list[str] = []
+    line: list[_Node | str] = []
+    last = ""
+    for each in [*inside, None]:
+        if each is not None and (isinstance(each, str) or not _has_block(each)):
+            line.append(each)
+            continue
+        text = _paragraph(line)
+        if text:
+            found.append(text)
+            last = ""
+        line = []
+        if isinstance(each, _Node):
+            drawn = _block(each, last)
+            found += [one for one in drawn if one]
+            last = "" if last == each.tag else each.tag  # two lists side by side are marked apart
+    return found
+
+
+def _has_block(node: _Node) -> bool:
+    return node.tag in _BLOCKS or any(
+        isinstance(each, _Node) and _has_block(each) for each in node.inside
+    )
+
+
+def _block(node: _Node, last: str) -> list[str]:
+    match node.tag:
+        case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
+            return [f"{'#' * int(node.tag[1])} {_line(node.inside)}".rstrip()]
+        case "hr":
+            return ["---"]
+        case "pre":
+            return [fenced(node.text().strip("\n"))]
+        case "blockquote":
+            lines = "\n\n".join(_blocks(node.inside)).split("\n")
+            return ["\n".join(f"> {line}".rstrip() for line in lines)]
+        case "ul" | "ol":
+            return [_list(node, again=last == node.tag)]
+        case "table":
+            return _table(node)
+        case "dt" | "summary" | "caption" | "figcaption":
+            text = _line(node.inside)
+            return [f"**{text}**" if text else ""]
+        case _:
+            return _blocks(node.inside)
+
+
+def _list(node: _Node, *, again: bool) -> str:
+    """A list; ``again`` where one of its kind stands right above."""
+    number, items = node.number("start"), []
+    for item in node.inside:
+        if not isinstance(item, _Node):
+            continue
+        mark = (
+            f"{number}{')' if again else '.'} " if node.tag == "ol" else ("* " if again else "- ")
+        )
+        number += 1
+        blocks = _blocks(item.inside if item.tag == "li" else [item])
+        loose = any(isinstance(each, _Node) and each.tag == "p" for each in item.inside)
+        text = _indented(
+            ("\n\n" if loose else "\n").join(blocks if loose else _apart(blocks)), " " * len(mark)
+        )
+        items.append((f"{mark}{text.lstrip(' ')}".rstrip(), loose))
+    return ("\n\n" if any(loose for _, loose in items) else "\n").join(text for text, _ in items)
+
+
+def _apart(blocks: Sequence[str]) -> Iterator[str]:
+    """The blocks of an item, with an empty line before what would go on with the one above."""
+    for number, block in enumerate(blocks):
+        is_list = re.match(r"(?:[-*]|\d+[.)]) ", block) is not None
+        yield block if not number or is_list else f"\n{block}"
+
+
+class _Cell(NamedTuple):
+    text: str = ""
+    align: str = ""
+    head: bool = False
+
+
+def _table(node: _Node) -> list[str]:
+    """A table as Markdown has one: a line of names, and cells of one line; its caption stands above."""
+    captions = [each for each in node.inside if isinstance(each, _Node) and each.tag == "caption"]
+    above = [text for each in captions for text in _block(each, "")]
+    rows = [*_rows(node)]
+    if not rows:
+        return above
+    width = max(map(len, rows))
+    full = [[*row, *[_Cell()] * (width - len(row))] for row in rows]
+    has_head = any(cell.head for cell in full[0])
+    head = full[0] if has_head else [_Cell()] * width
+    body = full[1:] if has_head else full
+    aligned = [
+        next((row[at].align for row in (*body[:1], head) if row[at].align), "")
+        for at in range(width)
+    ]
+    rule = [
+        {"right": "---:", "center": ":---:", "left": ":---"}.get(each, "---") for each in aligned
+    ]
+    lines = [[cell.text for cell in head], rule, *([cell.text for cell in row] for row in body)]
+    return [*above, "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+
+
+def _rows(node: _Node) -> Iterator[list[_Cell]]:
+    """Its rows, with an empty cell wherever one goes over more than its own place."""
+    below: dict[int, int] = {}
+    for row in _each(node, "tr"):
+        cells: list[_Cell] = []
+
+        def skip(cells: list[_Cell] = cells) -> None:
+            while below.get(len(cells), 0):
+                below[len(cells)] -= 1
+                cells.append(_Cell())
+
+        for cell in row.inside:
+            if not isinstance(cell, _Node) or cell.tag not in ("td", "th"):
+                continue
+            skip()
+            text = " ".join(_line(cell.inside).split())
+            first = _Cell(text, cell.attributes.get("align", ""), cell.tag == "th")
+            for at in range(cell.number("colspan")):
+                below[len(cells)] = cell.number("rowspan") - 1
+                cells.append(first if not at else first._replace(text=""))
+        skip()
+        yield cells
+
+
+def _each(node: _Node, tag: str) -> Iterator[_Node]:
+    for each in node.inside:
+        if isinstance(each, _Node):
+            if each.tag == tag:
+                yield each
+            elif each.tag in ("thead", "tbody", "tfoot"):
+                yield from _each(each, tag)
+
+
+def _paragraph(inside: Sequence[_Node | str]) -> str:
+    text = _prices(_inline(inside, breaks="\n").strip())
+    lines = (line.strip() for line in text.split("\n"))
+    return "\\\n".join(map(_begun_unless_marked, filter(None, lines)))
+
+
+def _begun_unless_marked(line: str) -> str:
+    return line if line.startswith("\\") else _begun(line)
+
+
+def _line(inside: Sequence[_Node | str]) -> str:
+    """What stands in a line of its own, such as a cell."""
+    return _prices(_inline(inside, breaks=" ").strip())
+
+
+def _inline(inside: Sequence[_Node | str], *, breaks: str) -> str:
+    return "".join(
+        _SPACE.sub(" ", _signs(each)) if isinstance(each, str) else _span(each, breaks)
+        for each in inside
+    )
+
+
+def _span(node: _Node, breaks: str) -> str:
+    if node.tag in _LEAVES:
+        return _LEAVES[node.tag](node, breaks)
+    inner = _inline(node.inside, breaks=breaks)
+    if node.tag in _AROUND:
+        return _marked(inner, _AROUND[node.tag])
+    if node.tag == "a":
+        url = node.attributes.get("href", "")
+        return _linked(inner, url) if sanitize.link_is_safe(url) else inner
+    if node.tag == "sup":
+        return f"^{inner}"
+    return f" {inner} " if node.tag in _BLOCKS else inner
+
+
+def _code_in(node: _Node, breaks: str) -> str:
+    code = _code(node.text())
+    return code.replace("|", "\\|") if breaks == " " else code  # in a table it would end the cell
+
+
+_TEX = re.compile(r"(?!.*\]\()[^<>`$|&!\n]+")
+"""LaTeX in which a viewer that knows no formulas finds no link, picture or element."""
+
+
+def _formula(node: _Node) -> str:
+    """As LaTeX between dollars, else as the MathML that it was drawn as."""
+    source = formulas.source_of(node.whole)
+    if source is not None and _TEX.fullmatch(source):
+        dollars = "$$" if node.attributes.get("display") == "block" else "$"
+        return f"{dollars}{source}{dollars}"
+    return _SPACE.sub(" ", node.whole).replace("$", "&#36;").replace("|", "&#124;")
+
+
+_LEAVES: dict[str, Callable[[_Node, str], str]] = {
+    "br": lambda _, breaks: breaks,
+    "code": _code_in,
+    "img": lambda node, _: _signs(f"[{node.attributes.get('alt', '')}]"),
+    "math": lambda node, _: _formula(node),
+}
+
+
+def _marked(text: str, mark: str) -> str:
+    """Text between marks, which stand at its words."""
+    words = text.strip()
+    if not words:
+        return text
+    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    return f"{before}{mark}{words}{mark}{after}"
+
+
+def _linked(text: str, url: str) -> str:
+    plain = re.sub(
+        r"[()<>\[\]\\|`$\s]", lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), url
+    )
+    return f"[{text or 'link'}]({plain})"

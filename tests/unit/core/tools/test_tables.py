@@ -1,0 +1,168 @@
+"""A table in a prompt, a chat, a magic or a result is the same bounded summary; all its rows are sent only as a file."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import nbagent as nb
+from nbagent.core.tools import tables
+from nbagent.core.tools.files import said
+from nbagent.notebook import variables
+from nbagent.notebook.magics import _filled
+from nbagent.notebook.view.view import RunView
+
+call = nb.ScriptedModel.call
+MAILS = [f"p{n}@example.org" for n in range(14_000)]
+DATA = {"id": range(14_000), "mail": [None, *MAILS[1:]], "paid": 1.5}
+TABLES = {
+    "pandas": pd.DataFrame(DATA),
+    "polars": pl.DataFrame({**DATA, "paid": [1.5] * 14_000}),
+    "pyarrow": pa.table({**DATA, "id": [*range(14_000)], "paid": [1.5] * 14_000}),
+}
+
+
+def texts_of(parts):
+    """The text of a prompt, and what is told of its tables by name."""
+    text = "".join(p["text"] for p in parts if p["type"] == "text")
+    named = [p for p in parts if p["type"] == "file"]
+    return text, {p["name"]: base64.b64decode(p["data"]).decode() for p in named}
+
+
+@pytest.mark.parametrize("library", TABLES)
+async def test_c415_a_table_is_told_by_the_same_summary_whatever_way_it_is_given(
+    library, monkeypatch
+):
+    """In a prompt's list, the chat's box, %%agent and a tool's result; under its name, its rows stay here."""
+    orders = TABLES[library]
+    monkeypatch.setattr(variables.kernel, "variables", lambda: {"orders": orders})
+    listed = texts_of(said(["look at this", orders]))
+    boxed = texts_of([file.part for file in variables.mentioned("look at @orders")])
+    filled = texts_of(said(_filled("Who owes in {orders}, {orders}?", {"orders": orders})))
+    told = tables.told(orders)
+    assert listed == ("look at this", {"@orders": told})
+    assert boxed == ("", {"@orders": told})
+    assert filled == ("Who owes in @orders, @orders?", {"@orders": told})
+    assert told.startswith(f"table ({library}.")
+    assert "of 14,000 rows \u00d7 3 columns\n" in told
+    assert ", 1 missing" in told
+    assert [line for line in told.splitlines() if "example.org" in line][-1].startswith("4\tp4@")
+    assert len(told) < 600
+
+    def load() -> object:
+        return orders
+
+    model = nb.ScriptedModel([call("load"), "done"])
+    run = nb.Agent(model, tools=[load]).run(["look", orders], show=False)
+    await run
+    result = run.calls["load"][-1].output
+    assert result.splitlines()[0] == told.splitlines()[0]
+    assert "First 60 of 14,000 rows:" in result
+    view = RunView(run.id)
+    for event in run.journal:
+        view.apply(event)
+    view.flush(time.monotonic())
+    assert view.snapshot().head.prompt == "look"  # the summary is no part of the card's heading
+
+
+def test_c415_what_stands_in_a_table_is_bounded_and_shows_itself():
+    """Names and values of others: long, invisible, nested, many; and counting what is missing takes no look at all rows."""
+    hostile = pd.DataFrame(
+        {
+            "a\n\x1b[2J" + "x" * 100_000: ["\u202e" + "y" * 10_000_000, [[["z"] * 10**6]] * 3],
+            "plain": ["", " north"],
+            ("two", "levels"): [pd.NaT, 10**5_000],
+        }
+    )
+    told = tables.told(hostile)
+    assert len(told) < 1_000
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+    assert "plain: str" in told
+    assert '""\t' in told
+    assert '" north"' in told
+    wide = tables.told(pd.DataFrame(np.zeros((3, 50_000))))
+    assert "… 49,940 more columns" in wide
+    assert len(wide) <= tables.MAX_SUMMARY + 100
+    large = pd.DataFrame({"n": np.zeros(30_000_000, "int8")})
+    large.loc[0, "n"] = 1
+    seen = []
+    frame = tables.frame_of(large)
+    missing = frame.missing
+    frame.missing = lambda columns, rows: seen.append(rows) or missing(columns, rows)
+    assert "no value is missing in the first 20,000,000 rows" in tables.summary(frame)
+    assert seen == [tables.MAX_COUNTED]
+
+
+def test_c415_an_index_that_says_something_is_columns_and_a_plan_has_no_rows():
+    """Groups by two keys keep both; a LazyFrame is not computed to be told."""
+    keys = pd.MultiIndex.from_tuples([("n", 1), ("s", 2)], names=["region", None])
+    told = tables.told(pd.DataFrame({"sum": [3, 4]}, index=keys))
+    assert told.endswith("All its rows:\nregion\tlevel_1\tsum\nn\t1\t3\ns\t2\t4")
+
+    def never(_: object) -> object:
+        raise AssertionError("computed")
+
+    plan = pl.LazyFrame({"a": [1]}).map_batches(never, schema={"a": pl.Int64})
+    assert tables.told(plan).endswith("a: Int64\nIts rows are not known: .collect() computes them")
+    assert tables.told(SimpleNamespace(columns=[], itertuples=1)) is None
+
+
+@pytest.mark.parametrize("library", TABLES)
+def test_c416_all_rows_are_sent_only_as_a_file_whose_tokens_are_told_before(library):
+    """Its repr tells them, and a warning at the line that sends it; a small one is not worth a word."""
+    file = nb.File(TABLES[library])
+    tokens = int(re.search(r"about ([\d,]+) tokens", repr(file))[1].replace(",", ""))
+    assert 150_000 < tokens < 260_000
+    assert file.data.count(b"\n") == 14_001
+    agent = nb.Agent(nb.ScriptedModel(["done", "done"]))
+    with pytest.warns(
+        UserWarning, match=rf"about {tokens:,} tokens .*notebook_tools\(df\)"
+    ) as told:
+        agent.run_sync(["look", file])
+    assert [one.filename for one in told] == [__file__]
+    with warnings.catch_warnings(action="error"):
+        agent.run_sync(["look", nb.File(TABLES["pandas"].head())])
+
+
+def test_c416_what_has_no_csv_is_refused_with_what_to_give():
+    """Too many values, nested columns, a plan."""
+    for value, told in (
+        (pd.DataFrame({"a": range(1_000_001)}), "too large .*notebook_tools"),
+        (pl.DataFrame({"a": [[1]]}), "cannot be written as CSV"),
+        (pl.LazyFrame({"a": [1]}), r"give its \.collect\(\)"),
+    ):
+        with pytest.raises(nb.errors.UsageError, match=told):
+            nb.File(value)
+
+
+STAYS = ["x_{df}", r"\frac{df}{2}", "{{df}}", "{nothing}", '{"df": 1}', "{df: 1}", "{pd}", "{ df }"]
+
+
+def test_c417_a_variable_in_braces_of_a_plain_prompt_is_hinted_at(monkeypatch):
+    """It is sent as it stands; the warning is at the person's line. No other prompt is looked at."""
+    df, limit = TABLES["pandas"], 3
+    agent = nb.Agent(nb.ScriptedModel(lambda messages: messages[-1]["content"][0]["text"]))
+    for prompt, told in (
+        ("look at {df}", r"has \{df\} as it stands.*\['…', df\].*%%agent"),
+        ("up to {limit:.2f} of {df.mail}", r"\{limit\}, \{df\}"),
+        ("up to {limit}", r"write f'…'"),
+    ):
+        with pytest.warns(UserWarning, match=told) as seen:
+            assert agent.run_sync(prompt).text == prompt
+        assert [one.filename for one in seen] == [__file__]
+    with warnings.catch_warnings(action="error"):
+        for prompt in (*STAYS, _filled("{{df}} {limit}", {"limit": limit})):
+            agent.run_sync(prompt)
+        monkeypatch.setattr("nbagent.core.tools.files._hint_at_braces", None)
+        agent.run_sync("no braces here")
+    assert (len(df), limit) == (14_000, 3)

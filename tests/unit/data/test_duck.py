@@ -1,0 +1,244 @@
+"""Queries of DuckDB: over tables of any library, and over its own databases; they reach what was given, and no more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import nbagent as nb
+from nbagent.data import duck, reading
+from nbagent.data.reading import QueryError
+from nbagent.data.tools import Query
+
+OTHERS = pd.DataFrame({"mine": ["secret"]})
+DATA = {"month": ["jan", "feb", "mar"], "amount": [3.5, None, 8.0]}
+TABLES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+
+
+@pytest.fixture
+def tables():
+    """Asks over ``sales``, a small table."""
+    return Query({"sales": pd.DataFrame(DATA)}, rows=100, seconds=10.0)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A connection to a file that others may not write to meanwhile, with a table, a view of a file, and a schema."""
+    (tmp_path / "costs.csv").write_text("item,cost\na,7\n")
+    with closing(duckdb.connect(tmp_path / "shop.duckdb")) as con:
+        con.execute(
+            "CREATE TABLE orders AS SELECT range AS id, 'item ' || range AS item FROM range(300)"
+        )
+        con.execute(f"CREATE VIEW costs AS SELECT * FROM '{tmp_path}/costs.csv'")
+        con.execute('CREATE SCHEMA old; CREATE TABLE old."odd one" AS SELECT 1 AS a')
+        yield con
+
+
+async def told(tools, name, /, **arguments):
+    """What the model is told by one call."""
+    model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
+    run = nb.Agent(model, tools=tools).run("go", show=False)
+    await run
+    return run.calls[name][-1].output
+
+
+@pytest.mark.parametrize("library", TABLES)
+async def test_c419_a_table_of_any_library_is_listed_described_and_queried(library):
+    """By one SELECT of DuckDB's dialect, joined with one of another library, as they are at the time."""
+    sales, days = TABLES[library](DATA), pd.DataFrame({"month": ["jan"], "days": [31]})
+    tools = nb.notebook_tools(sales, days)
+    assert "the SQL of DuckDB" in tools[-1].description
+    assert "sales\ttable\tDuckDB\t3 rows\tmonth, amount" in await told(tools, "list_data")
+    described = await told(tools, "describe_data", name="sales")
+    assert "amount\t" in described
+    assert described.splitlines()[2].endswith("\t2\t2\t3.5\t8.0")
+    assert "feb\t\n(the first 2 of 3 rows)" in await told(tools, "head_data", name="sales", rows=2)
+    sql = "SELECT days, amount FROM sales JOIN days USING (month)"
+    assert await told(tools, "query_data", sql=sql) == "days\tamount\n31\t3.5"
+    found = await told(tools, "query_data", sql="FROM sales SELECT median(amount) AS m")
+    assert found == "m\n5.75"
+
+
+def test_c419_odd_tables_are_read_all_the_same():
+    """Doubled names, two levels of columns and of rows, values of several types, types that Parquet has not."""
+    odd = pd.DataFrame(
+        [[1, "x", pd.NaT, 2**70, {"a": 1}, 1 + 2j, pd.Period("2026-01")]] * 2,
+        columns=["a", "A", 'q"uo', ("two", "levels"), 5, "c", "p"],
+        index=pd.MultiIndex.from_tuples([("n", 1), ("s", 2)], names=["region", None]),
+        dtype=object,
+    )
+    odd.iloc[1, 1] = 3
+    found = Query({"odd one": odd}, 5, 9.0).query('SELECT * FROM "odd one"', "")
+    names = ["region", "level_1", "a", "A_2", 'q"uo', "two_levels", "5", "c", "p"]
+    assert found.columns == names
+    assert list(map(str, found.rows[1]))[:5] == ["s", "2", "1", "3", "None"]
+    assert "2026-01" in str(found.rows[0])
+    large = pd.DataFrame(np.zeros((600_000, 100), "int8")).add_prefix("c")
+    with pytest.raises(QueryError, match="50,000,000"):
+        Query({"large": large}, 5, 9.0).query("SELECT count(*) FROM large", "")
+
+
+FILE = "/etc/passwd"
+HOSTILE = [
+    f"SELECT * FROM read_csv('{FILE}')",
+    f"SELECT * FROM '{FILE}'",
+    f"SELECT * FROM read_text('{FILE}')",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM parquet_metadata('/tmp/x.parquet')",
+    "SELECT * FROM sniff_csv('/etc/passwd')",
+    "SELECT * FROM query('SELECT * FROM read_text(''/etc/passwd'')')",
+    "COPY sales TO '@out'",
+    "COPY (SELECT 1) TO '@out'",
+    "EXPORT DATABASE '@out'",
+    "ATTACH '@out' AS evil",
+    "ATTACH ':memory:' AS evil",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SELECT * FROM 'https://example.org/x.csv'",
+    "SELECT * FROM duckdb_secrets()",
+    "CREATE SECRET s (TYPE s3)",
+    "SET enable_external_access = true",
+    "SET allowed_paths = ['/']",
+    "SET memory_limit = '100GB'",
+    "RESET ALL",
+    "PRAGMA enable_profiling",
+    "CALL pragma_version()",
+    "SELECT * FROM OTHERS",
+    "SELECT getenv('HOME')",
+    "CREATE TABLE t (a INT)",
+    "CREATE MACRO f(x) AS x",
+    "INSERT INTO orders VALUES (1, 'x')",
+    "DROP TABLE orders",
+    "WITH x AS (DELETE FROM orders RETURNING 1) SELECT * FROM x",
+    "SELECT 1; SELECT 2",
+    "EXPLAIN ANALYZE SELECT 1",
+    "CHECKPOINT",
+    "",
+    "-- nothing",
+]
+
+
+@pytest.mark.parametrize("kind", ["frames", "connection", "file opened for reading"])
+def test_c420_a_query_of_duckdb_reaches_no_file_setting_extension_or_variable(
+    kind, tables, shop, tmp_path
+):
+    """Each is refused by DuckDB itself, in a process of its own that can write no file; what is there stays as it is."""
+    data, database = (
+        (tables, "") if kind == "frames" else (Query({"shop": shop}, 100, 10.0), "shop")
+    )
+    if kind.startswith("file"):
+        shop.close()
+        con = duckdb.connect(tmp_path / "shop.duckdb", read_only=True)
+        data = Query({"shop": con}, 100, 10.0)
+    out = tmp_path / "out"
+    given = []
+    for sql in HOSTILE:
+        try:
+            given.append((sql, str(data.query(sql.replace("@out", str(out)), database))))
+        except QueryError:
+            continue
+    assert given == []
+    assert not out.exists()
+    if kind == "connection":
+        assert shop.execute("SELECT count(*) FROM orders").fetchall() == [(300,)]
+        settings = "SELECT current_setting('enable_external_access'), current_setting('lock_configuration')"
+        assert shop.execute(settings).fetchall() == [(True, False)]
+
+
+ENDLESS = {
+    "a cross join": "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b",
+    "a recursion": "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT sum(x) FROM n",
+}
+LARGE = {
+    "a giant value": "SELECT repeat('x', 1000000000)",
+    "a giant list": "SELECT list(range) FROM range(500000000)",
+    "a sort": "SELECT * FROM range(500000000) ORDER BY random()",
+}
+
+
+@pytest.mark.parametrize("sql", [*ENDLESS.values(), *LARGE.values()], ids=[*ENDLESS, *LARGE])
+def test_c420_a_query_of_duckdb_is_bounded_in_time_and_memory(sql, monkeypatch):
+    """Its process is ended with it, or says why it ended; the next query works."""
+    begun = []
+
+    class Seen(subprocess.Popen):
+        """A process that is remembered."""
+
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            begun.append(self)
+
+    monkeypatch.setattr(reading.subprocess, "Popen", Seen)
+    data = Query({"sales": pd.DataFrame(DATA)}, 5, 20.0 if sql in LARGE.values() else 0.5)
+    with pytest.raises(QueryError, match=r"took longer|of memory"):
+        data.query(sql, "")
+    assert [process.poll() is not None for process in begun] == [True]
+    assert data.query("SELECT count(*) AS n FROM sales", "").rows == [(3,)]
+
+
+async def test_c420_a_connection_of_duckdb_is_read_through_copies_and_a_file_where_it_is(
+    shop, tmp_path, monkeypatch
+):
+    """Tables, schemas and views of files; what is written meanwhile is seen; too much is not copied; no copy is left."""
+    monkeypatch.setattr(duck.tempfile, "tempdir", str(tmp_path / "copies"))
+    (tmp_path / "copies").mkdir()
+    tools = nb.notebook_tools(shop)
+    assert 'shop\tdatabase\tDuckDB\t3 tables\tcosts, orders, old."odd one"' in await told(
+        tools, "list_data"
+    )
+    assert 'old."odd one"\ta\tINTEGER' in await told(tools, "describe_data", name="shop")
+    assert await told(tools, "query_data", sql="SELECT cost FROM costs") == "cost\n7"
+    assert await told(tools, "head_data", name='shop.old."odd one"') == "a\n1"
+    shop.execute("INSERT INTO orders VALUES (-1, 'new')")
+    count = 'SELECT count(*) AS n, min(item) AS i FROM orders JOIN old."odd one" ON true'
+    assert await told(tools, "query_data", sql=count) == "n\ti\n301\titem 0"
+    wrong = await told(tools, "query_data", sql="SELECT itm FROM orders")
+    assert 'did you mean \'item\'? "orders" has "id", "item"' in wrong
+    assert "did you mean 'orders'?" in await told(tools, "query_data", sql="SELECT * FROM order_s")
+    monkeypatch.setattr(duck, "MAX_CELLS", 500)
+    assert "read_only=True" in await told(tools, "query_data", sql="SELECT id FROM orders")
+    assert "0\titem 0\n" in await told(tools, "head_data", name="shop.orders", rows=2)
+    assert "did you mean 'orders'?" in await told(tools, "head_data", name="shop.order")
+    assert not [*os.scandir(tmp_path / "copies")]
+    shop.close()
+    with closing(duckdb.connect(tmp_path / "shop.duckdb", read_only=True)) as con:
+        tools = nb.notebook_tools(con)
+        assert await told(tools, "query_data", sql="SELECT count(id) AS n FROM orders") == "n\n301"
+
+
+async def test_c420_an_approval_shows_what_a_query_of_duckdb_gives(tables):
+    """The preview is read as any query is."""
+    query = nb.notebook_tools(sales=pd.DataFrame(DATA), approval=True)[-1]
+    shown = query.options.preview(query.parse({"sql": "SELECT month FROM sales"}))
+    assert "<td>jan</td>" in shown._repr_html_()
+    with pytest.raises(QueryError, match="one SELECT"):
+        query.options.preview(query.parse({"sql": "DROP TABLE sales"}))
+
+
+def test_what_is_no_table_of_duckdb_says_what_to_give():
+    """A relation, a plan."""
+    for value, said in (
+        (duckdb.sql("SELECT 1"), r"give the connection, or its \.df\(\)"),
+        (pl.LazyFrame({"a": [1]}), r"give its \.collect\(\)"),
+    ):
+        with pytest.raises(nb.errors.UsageError, match=said):
+            nb.notebook_tools(data=value)
+
+
+def test_duckdb_is_loaded_by_a_query_alone():
+    """A process that makes the tools of a frame does not have it yet."""
+    code = (
+        "import sys, pandas as pd, nbagent as nb; t = nb.notebook_tools(a=pd.DataFrame({'a': [1]})); "
+        "assert 'duckdb' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])

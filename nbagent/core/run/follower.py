@@ -161,7 +161,8 @@ class Follower:
             if self._seen != run.state.position:  # found by who was refused: not all know it yet
                 run.call_soon(partial(self._looked, self.news))
             return
-        self._hears_of_writes()
+        if not self._follows:
+            self._hears_of_writes()
         self.news += 1
         try:
             run.home().call_soon_threadsafe(self._next_look)

@@ -1,6 +1,9 @@
 // @ts-check
 // Listeners, observers and timers that end with the view they belong to. No other file makes any.
 
+/** The part of an element that counts as most of it. */
+const MOST = 0.6;
+
 /**
  * A listener that the signal takes away.
  * @template {keyof (HTMLElementEventMap & DocumentEventMap)} K
@@ -95,6 +98,21 @@ export function onResize(signal, el, act) {
   const sizes = new ResizeObserver(act);
   sizes.observe(el);
   onAbort(signal, () => sizes.disconnect());
+}
+
+/**
+ * Tells whether most of an element is in view, at first and whenever that changes, until the signal is aborted.
+ * @param {AbortSignal} signal
+ * @param {Element} el
+ * @param {(seen: boolean) => void} act
+ */
+export function onSeen(signal, el, act) {
+  const places = new IntersectionObserver(
+    (all) => act((all.at(-1)?.intersectionRatio ?? 0) >= MOST),
+    { threshold: MOST },
+  );
+  places.observe(el);
+  onAbort(signal, () => places.disconnect());
 }
 
 /** @typedef {ReturnType<typeof makeTimer>} Timer */

@@ -27,7 +27,7 @@ export function keepInView(form, acts, signal) {
     const { top, bottom } = boxOf(acts);
     const over = bottom + lift - seenTo(form);
     const room = top + lift - boxOf(form).top - ABOVE;
-    const wanted = acts.parentElement === form ? Math.max(0, Math.min(over, room)) : 0;
+    const wanted = form.contains(acts) ? Math.max(0, Math.min(over, room)) : 0;
     if (Math.abs(wanted - lift) < 1) return;
     lift = wanted;
     acts.style.translate = lift ? `0 ${-lift}px` : "";
@@ -92,4 +92,16 @@ function scrollerOf(el) {
     if (up.scrollHeight > up.clientHeight + 1 && /auto|scroll/.test(getComputedStyle(up).overflowY))
       return up;
   return document.scrollingElement ?? document.documentElement;
+}
+
+/**
+ * The panel of the notebook: the outermost that scrolls, whether it has to or not. None where the page itself does.
+ * @param {Element} el
+ */
+export function panelOf(el) {
+  /** @type {Element|null} */
+  let panel = null;
+  for (let up = el.parentElement; up && up !== document.body; up = up.parentElement)
+    if (/auto|scroll/.test(getComputedStyle(up).overflowY)) panel = up;
+  return panel;
 }

@@ -342,7 +342,7 @@ export class RunView {
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
     }
-    if (head.chat && !this.#scroll) this.#drawChat();
+    if (head.chat) setClass(this.el, "nba-chat");
     else if (head.asks && this.#store.typed) this.#asking = true; // before a reload
     setLabel(
       this.el,
@@ -366,6 +366,10 @@ export class RunView {
     if (!this.#composer) return;
     this.#composer.el.hidden = !open;
     this.#composer.update(head);
+    if (!head.chat || this.#scroll || !this.#frame) return;
+    const tail = [this.#composer.el, this.#frame.footer.el];
+    this.#scroll = stayAtEnd(this.#card, this.el, this.#items, tail);
+    this.#scroll.toEnd();
   }
 
   /** Opens the box below a run that has ended, or closes it. @param {boolean} open */
@@ -398,13 +402,6 @@ export class RunView {
     } finally {
       life.abort(); // also where it did not come: keys go where they went
     }
-  }
-
-  /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
-  #drawChat() {
-    setClass(this.el, "nba-chat");
-    this.#scroll = stayAtEnd(this.#items, this.#card.signal);
-    this.#scroll.toEnd();
   }
 
   /**

@@ -121,6 +121,7 @@ TEXTS: dict[str, str] = {
     "say_attach": "Attach a file",
     "say_edit": "Edit this message",
     "say_edits": "Editing: this takes the place of the earlier message and of what came after it.",
+    "newest": "Newest ↓",
     "say_hint": "Enter sends · Shift+Enter new line · @variable · /tool",
     "say_without": "Leave out {name}",
     "say_nothing": "Write something first.",

@@ -199,7 +199,7 @@ TYPE = """async (box) => {
 }"""
 
 
-def test_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
+def test_c403_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
     """The end is in sight as it grows, unless the person scrolled up."""
     notebook = opened(LONG)
     card = Card(notebook.output(1))
@@ -298,16 +298,22 @@ def test_c401_the_box_of_a_chat_stays_in_view_until_the_person_scrolls_up(opened
     notebook.shot("chat-above")
     newest.click()
     expect(stop).to_be_in_viewport(ratio=1)
+    check_low(notebook, card, box)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def check_low(notebook, card, box):
+    """In a panel of a few hundred pixels the card still is no higher than that."""
+    page = notebook.page
     notebook.dark()
     page.set_viewport_size({"width": 620, "height": 560})
     card.wait_until("completed")
     box.click()
-    items.hover()
+    card.root.locator(".nba-items").hover()
     page.mouse.wheel(0, -300)
-    expect(newest).to_be_visible()
+    expect(card.button("Newest ↓")).to_be_visible()
     expect(card.root.locator(".nba-footer")).to_be_in_viewport(ratio=1)
     notebook.shot("chat-low-dark")
-    assert notebook.errors == [], "\n".join(notebook.errors)
 
 
 def test_c401_who_writes_in_another_cell_is_not_moved_by_a_chat(opened):

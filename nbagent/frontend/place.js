@@ -95,13 +95,7 @@ function scrollerOf(el) {
 }
 
 /**
- * The panel of the notebook: the outermost that scrolls, whether it has to or not. None where the page itself does.
+ * The panel in which JupyterLab and Notebook 7 scroll a notebook; other hosts have none that is known.
  * @param {Element} el
  */
-export function panelOf(el) {
-  /** @type {Element|null} */
-  let panel = null;
-  for (let up = el.parentElement; up && up !== document.body; up = up.parentElement)
-    if (/auto|scroll/.test(getComputedStyle(up).overflowY)) panel = up;
-  return panel;
-}
+export const panelOf = (el) => el.closest(".jp-WindowedPanel-outer");

@@ -63,6 +63,8 @@ export class RunView {
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
   /** @type {Set<string>} Keys that the next frame draws. */ #due = new Set();
+  /** Whether a question has waited here. */ #asked = false;
+  /** @type {Placed[]} What is drawn, in its order. */ #placed = [];
   #items = div("nba-items");
   #live = div({ class: "nba-sr", "aria-live": "polite" });
   #unsent = div("nba-unsents");
@@ -116,6 +118,7 @@ export class RunView {
     const placed = holdPlace(this.#items);
     const tables = this.#tables.size;
     const items = foldStretches(groupAlike(view.items, this.#tables));
+    this.#placed = items;
     // A form that moves into a table is still there until the table takes it over, a row in an open stretch too.
     const kept = new Set(
       items.flatMap((item) =>
@@ -157,6 +160,7 @@ export class RunView {
     placed();
     this.#copies.look();
     this.#scroll?.follow();
+    if (this.#asked || view.head.questions) this.#tellWaiting();
     if (folds || this.#tables.size < tables) glide(this.#items, height, folds);
     if (this.#due.size > 0 && !goesOn) this.#later();
   }
@@ -415,6 +419,27 @@ export class RunView {
     attr(this.el, "data-gone", this.#store.gone);
   }
 
+  /** Tells the page what waits here; the code for that comes with the first question. */
+  async #tellWaiting() {
+    const { signal } = this.#card;
+    const waiter = await this.#store.waiter?.();
+    const { view, gone } = this.#store;
+    if (!waiter || !view) return;
+    if (!this.#asked) onAbort(signal, () => waiter.default(this.el, { ...asking, waits: [] }));
+    this.#asked = true;
+    const { run, agent } = view.head;
+    const waits = this.#placed.flatMap((item) => {
+      const asked = (item.type === "form" ? [item] : forms(item)).filter(isAsked);
+      const drawn = this.#shown.get(item.key)?.drawn;
+      const ids = asked.map(({ interrupt }) => `${run}:${interrupt}`);
+      const enter = () => drawn?.enter?.();
+      return drawn && asked[0] ? [{ el: drawn.el, ids, title: asked[0].title, enter }] : [];
+    });
+    const away = gone || signal.aborted || this.el.closest(".nba-inbox");
+    const asking = { store: this.#store, agent, waits: away ? [] : waits };
+    waiter.default(this.el, asking);
+  }
+
   /** Goes to the next question, round and round. */
   #jump() {
     const forms = [...this.#shown.values()].flatMap(({ drawn }) =>
@@ -454,8 +479,11 @@ function glide(el, height, waits) {
  * @param {Placed} item
  */
 function forms(item) {
-  return item.type === "group" ? item.items.filter(({ type }) => type === "form") : [];
+  return item.type === "group" ? item.items.filter((one) => one.type === "form") : [];
 }
+
+/** Whether a person is asked. @param {import("./wire.js").FormItem} item */
+const isAsked = ({ actions }) => actions.length > 0;
 
 /**
  * Draws an item by its type.

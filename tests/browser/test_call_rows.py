@@ -97,7 +97,9 @@ def test_c402_long_results_are_folded_live_and_saved(server, open_lab):
         all_rows.press("Enter")
         assert rows.evaluate_all(SEEN) == 10
         if kind == "live":
-            expect(all_rows).to_be_in_viewport()  # where a page runs no script, nothing keeps it there
+            expect(
+                all_rows
+            ).to_be_in_viewport()  # where a page runs no script, nothing keeps it there
             card.root.locator(".nba-all > summary").last.click()
             card.root.locator("summary", has_text="text").first.click()
             notebook.turn_to(0)

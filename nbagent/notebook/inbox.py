@@ -6,7 +6,8 @@ import asyncio
 import datetime as dt
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from IPython.display import display
@@ -40,7 +41,7 @@ class Inbox:
         self._waiting = waiting
         self._of = of
         self._shown: Any = None
-        self._counted: int | None = None
+        self._seen: tuple[tuple[str, str], ...] | None = None
 
     @property
     def count(self) -> int:
@@ -56,14 +57,40 @@ class Inbox:
     def __bool__(self) -> bool:
         return True  # an inbox with nothing in it is still one
 
+    def where(
+        self,
+        *tests: Callable[[Asked], object],
+        agent: str | None = None,
+        tool: str | None = None,
+        older_than: float | dt.timedelta | None = None,
+        **inputs: Any,
+    ) -> Inbox:
+        """The questions of it that fit, as an inbox of its own: ``inbox.where(tool="pay", amount=lambda it: it < 100)``.
+
+        Args:
+            tests: functions of an ``Asked``; all must be true.
+            agent: as in ``nb.inbox``.
+            tool: as in ``nb.inbox``.
+            older_than: as in ``nb.inbox``.
+            inputs: by the name of an input of the call: the value that it has, or a function of that value.
+                A question without that input does not fit.
+        """
+        seconds = _seconds(older_than)
+        given = [partial(_has_input, name, wanted) for name, wanted in inputs.items()]
+        waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
+        named = _named(waiting.catalog.store, waiting.agent, waiting.tool, waiting.older_than)
+        some = f" · {TEXTS['inbox_some']}" if waiting.tests else ""
+        return Inbox(waiting, reveal(named + some))
+
     @awaited("inbox.changed")
     async def changed(self) -> int:
-        """Wait until another number of questions waits than when this was asked last; gives the number."""
+        """Wait until other questions wait than when this was asked last; gives how many wait now."""
         while True:
-            count = len(await run_in_thread(self._now))
-            before, self._counted = self._counted, count
-            if before not in (None, count):
-                return count
+            found = await run_in_thread(self._now)
+            keys = tuple(one.key for one in found)
+            before, self._seen = self._seen, keys
+            if before not in (None, keys):
+                return len(found)
             await asyncio.sleep(EVERY)
 
     def to_frame(self) -> Any:
@@ -111,15 +138,7 @@ class Inbox:
         from .cards.inbox_card import InboxCard  # noqa: PLC0415
 
         if self._shown is None:
-            own = self._waiting
-            looked = Waiting(
-                own.catalog.store,
-                agents=own.agents,
-                agent=own.agent,
-                tool=own.tool,
-                older_than=own.older_than,
-            )
-            self._shown = ShownInbox(InboxCard(looked, self._of))
+            self._shown = ShownInbox(InboxCard(self._waiting.where(), self._of))
         self._shown.show()
 
     def _now(self) -> list[Asked]:
@@ -157,10 +176,22 @@ def inbox(
         raise UsageError(
             "agent= is an agent's name; agents= takes the agents that go on with runs here"
         )
-    seconds = older_than.total_seconds() if isinstance(older_than, dt.timedelta) else older_than
+    seconds = _seconds(older_than)
     owners = [agents] if isinstance(agents, Agent | Flow) else list(agents)
     waiting = Waiting(kept, agents=owners, agent=agent, tool=tool, older_than=seconds)
     return Inbox(waiting, reveal(_named(kept, agent, tool, seconds)))
+
+
+def _seconds(age: float | dt.timedelta | None) -> float | None:
+    return age.total_seconds() if isinstance(age, dt.timedelta) else age
+
+
+def _has_input(name: str, wanted: Any, one: Asked) -> bool:
+    """Whether a question's call has this input."""
+    given = one.interrupt.input
+    if name not in given:
+        return False
+    return bool(wanted(given[name]) if callable(wanted) else given[name] == wanted)
 
 
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:

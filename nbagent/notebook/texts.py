@@ -180,6 +180,7 @@ TEXTS: dict[str, str] = {
     "inbox": "Inbox",
     "no_file": "{place} · there is no such file yet",
     "inbox_reads": "reading…",
+    "inbox_some": "filtered",
     "inbox_empty": "nothing waits",
     "inbox_waiting": "{n} waiting",
     "inbox_new": " · {n} new",

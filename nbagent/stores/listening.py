@@ -39,7 +39,10 @@ class Listener:
 
     def __init__(self, engine: Any, token: str, name: str) -> None:
         self._engine, self._token, self._name = engine, token, name
-        self._watchers: weakref.WeakKeyDictionary[Watcher, str] = weakref.WeakKeyDictionary()
+        self._watchers: dict[str, weakref.WeakSet[Watcher]] = {}
+        """By the key of what they watch."""
+        self._swept = 0
+        """How many keys were watched when those that nobody watches were last taken out."""
         self._lock = threading.Lock()
         self._count = 0
         self._is_listening = False
@@ -58,13 +61,17 @@ class Listener:
     def add(self, key: str, watcher: Watcher) -> None:
         """Tell this one of notices with this key, for as long as anybody else holds it."""
         with self._lock:
-            self._watchers[watcher] = key
+            self._watchers.setdefault(key, weakref.WeakSet()).add(watcher)
+            if len(self._watchers) > 2 * self._swept + 100:
+                self._watchers = {key: there for key, there in self._watchers.items() if there}
+                self._swept = len(self._watchers)
 
     def tell(self, key: str | None) -> None:
         """Tell those who watch it; all of them where nobody knows what was written."""
         with self._lock:
             self._count += 1
-            concerned = [w for w, k in self._watchers.items() if key is None or k == key]
+            keys = [*self._watchers] if key is None else [key]
+            concerned = [one for each in keys for one in self._watchers.get(each, ())]
         for watcher in concerned:
             try:
                 watcher.on_append()

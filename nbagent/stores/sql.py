@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
@@ -26,6 +26,7 @@ from nbagent.core.journal.history import LostReference, referred_by, referred_by
 from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
 from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
 
+from .grouped import Groups, Waiting
 from .listening import CHANNEL, Listener
 
 try:
@@ -116,6 +117,30 @@ _MOVE = (
     .values(length=sa.bindparam("after"), seal=sa.bindparam("last"))
 )
 _NOTIFY = sa.text("select pg_notify(:channel, :told)")
+_LOCK_EACH = sa.text(
+    "select id, number, length, seal from nbagent_runs where id = any(cast(:ids as text[])) for update skip locked"
+)
+_ADD_RUNS = sa.text(
+    """
+    insert into nbagent_runs (id, length, seal) select id, 0, '' from unnest(cast(:ids as text[])) as id
+    on conflict (id) do nothing returning id, number
+    """
+)
+_ADD_EVENTS = sa.text(
+    """
+    with moved as (
+      update nbagent_runs set length = new.length, seal = new.seal
+      from unnest(cast(:runs as bigint[]), cast(:lengths as integer[]), cast(:last as text[])) as new (number, length, seal)
+      where nbagent_runs.number = new.number
+    ), added as (
+      insert into nbagent_events (run, position, version, data, seal)
+      select * from unnest(
+        cast(:run as bigint[]), cast(:position as integer[]), cast(:version as integer[]), cast(:data as bytea[]),
+        cast(:seal as text[]))
+    )
+    select pg_notify(:channel, told) from unnest(cast(:told as text[])) as told
+    """
+)
 _LIMIT = sa.text(
     "select set_config('lock_timeout', :wait, true), set_config('statement_timeout', :most, true)"
 )
@@ -137,6 +162,14 @@ _STAMP = sa.select(sa.func.count(), sa.func.sum(_runs.c.length), sa.func.max(_ru
 """No two states have the same one: lengths only grow, and a number is given once."""
 _BUSY = ("55P03", "57014", "40001", "40P01", "53300", 1205, 1213)
 """Codes of PostgreSQL and MySQL: locked, too slow, begin again, deadlock, too many connections."""
+
+
+class _Append(NamedTuple):
+    """What ``append`` was called with, encoded."""
+
+    run_id: str
+    texts: list[str]
+    expected: int
 
 
 class SQLStore:
@@ -175,6 +208,8 @@ class SQLStore:
         self._asked = False
         self._listener: Listener | None = None
         self._lock = threading.RLock()
+        self._groups = self._new_groups()
+        """Appends of this process that go into one transaction, on PostgreSQL."""
         if self._is_own:
             weakref.finalize(self, _dispose, self._engine, self._pid)
 
@@ -187,9 +222,89 @@ class SQLStore:
             ValueError: an event holds what is no JSON; nothing was added.
         """
         texts, before = [dump(event) for event in events], referred_by(run_id, events)
-        self._patiently(lambda: self._append(run_id, texts, expected, before))
+        self._check_process()
+        is_plain = texts and not before and self._is_ready and _is_storable(run_id)
+        if not (is_plain and self._tells and self._groups.write(_Append(run_id, texts, expected))):
+            self._patiently(lambda: self._append(run_id, texts, expected, before))
         if texts:
             self._tell(run_id)
+
+    def _new_groups(self) -> Groups[_Append]:
+        me = weakref.ref(self)
+
+        def append_each(group: Sequence[Waiting[_Append]]) -> None:
+            store = me()
+            assert store is not None  # its ``append`` waits
+            store._append_each(group)  # noqa: SLF001 - its own
+
+        return Groups(append_each, _is_of_another_run)
+
+    def _append_each(self, group: Sequence[Waiting[_Append]]) -> None:
+        """Append what nothing stands against, in one transaction; the rest is refused, and each says why by itself.
+
+        A run that another process holds, or has moved on, holds up none of the others.
+        """
+        stored: list[tuple[Waiting[_Append], int]] = []
+        is_whole = False
+        try:
+            with self._writing() as connection:
+                stored = self._append_in(connection, group)
+                is_whole = True
+        except (_Faster, Busy):  # undone
+            return
+        except BaseException as error:
+            if is_whole:  # the connection may have broken after the commit
+                for one, _ in stored:
+                    one.error = error
+            return
+        for one, number in stored:
+            self._numbers[one.write.run_id] = number
+            one.is_done = True
+
+    def _append_in(
+        self, connection: sa.Connection, group: Sequence[Waiting[_Append]]
+    ) -> list[tuple[Waiting[_Append], int]]:
+        """Append in this transaction; gives what was, with the runs' numbers."""
+        ids = sorted(one.write.run_id for one in group if one.write.expected)
+        begun = sorted(one.write.run_id for one in group if not one.write.expected)
+        there = {
+            run_id: (number, length, seal)
+            for run_id, number, length, seal in (
+                connection.execute(_LOCK_EACH, {"ids": ids}) if ids else ()
+            )
+        }
+        for run_id, number in connection.execute(_ADD_RUNS, {"ids": begun}) if begun else ():
+            there[run_id] = (number, 0, run_id)
+        stored, runs, events = [], [], []
+        for one in group:
+            run_id, texts, expected = one.write
+            number, length, seal = there.get(run_id, (None, -1, ""))
+            known = self._numbers.get(run_id, number) if expected else number
+            if number is None or length != expected or known != number:
+                continue
+            rows = sealed(seal, texts)
+            stored.append((one, number))
+            runs.append((number, expected + len(rows), rows[-1].seal))
+            events += [
+                (number, at, row.version, row.data.encode(errors="surrogatepass"), row.seal)
+                for at, row in enumerate(rows, expected)
+            ]
+        if stored:
+            values = zip(
+                ("runs", "lengths", "last"), map(list, zip(*runs, strict=True)), strict=True
+            )
+            columns = ("run", "position", "version", "data", "seal")
+            told = [f"{self._token}:{_key(one.write.run_id)}" for one, _ in stored]
+            connection.execute(
+                _ADD_EVENTS,
+                {
+                    **dict(values),
+                    **dict(zip(columns, map(list, zip(*events, strict=True)), strict=True)),
+                    "channel": CHANNEL,
+                    "told": told,
+                },
+            )
+        return stored
 
     def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
         with self._writing() as connection:
@@ -574,6 +689,7 @@ class SQLStore:
             )
             self._engine.dispose(close=False)
             self._listener = None
+            self._groups = self._new_groups()
 
     def _failure(self, error: sa.exc.SQLAlchemyError) -> StoreError:
         """The same in our words; what was to be written, and the password, stay out of it."""
@@ -725,6 +841,10 @@ def _reason(code: object) -> str:
 def _key(run_id: str) -> str:
     """A run in a notice: whoever may connect may listen, and is not to learn ids."""
     return hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _is_of_another_run(append: _Append, group: Sequence[Waiting[_Append]]) -> bool:
+    return all(one.write.run_id != append.run_id for one in group)
 
 
 def _is_storable(run_id: str) -> bool:

@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ async def inbox(store: Any) -> None:
     run = await agent.run("Pay.", attended=True, show=False).settled()
     events = store.read(run.id)
     for number in range(999):
-        asked = events[-1].model_copy(update={"id": f"q{number}"})
+        asked = replace(events[-1], id=f"q{number}")
         store.append(f"waits {number}", [*events[:-1], asked], 0)
     start = time.perf_counter()
     found = Waiting(store).look()
@@ -145,12 +146,30 @@ async def inbox(store: Any) -> None:
     print(f"  pruning them: {time.perf_counter() - start:.2f} ms a run")
 
 
+async def rows(store: Any, count: int = 600, at_once: int = 32) -> None:
+    """Many short runs at once, each of three appends, as of the rows of a table."""
+    agent = nb.Agent(Says(), store=store)
+    room = asyncio.Semaphore(at_once)
+
+    async def row(number: int) -> None:
+        async with room:
+            await agent.run(f"Row {number}", show=False, attended=False)
+
+    await asyncio.gather(*(row(number) for number in range(at_once)))
+    start, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(row(number) for number in range(count)))
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    print(
+        f"  {count} runs, {at_once} at a time: {count / wall:.0f} a second, {cpu / count * 1e3:.2f} ms CPU each"
+    )
+
+
 def measure(name: str, store: Any, turns: int) -> None:
     """Print a store's numbers."""
     print(f"{name}:")
     with store:
         appends(store, turns)
-        for what in (opening, chat, inbox):
+        for what in (rows, opening, chat, inbox):
             asyncio.run(what(store))
 
 

@@ -366,7 +366,16 @@ CAPABILITIES = [
     Capability(
         "runs inside calls", ("core/run/nested.py", "core/engine/runs.py"), with_a_run_inside
     ),
-    Capability("queued runs", ("core/run/queued.py",), with_a_queued_run),
+    Capability(
+        "queued runs",
+        (
+            "core/run/queued.py:come_of",
+            "core/run/session.py:Session.look_at_run_before",
+            "core/run/session.py:Session.first_in_line",
+            "core/run/session.py:Session._leave_line",
+        ),
+        with_a_queued_run,
+    ),
     Capability("conversations over runs", ("core/journal/history.py",), with_a_run_before),
     Capability("rules", ("core/tools/policy.py", "core/tools/rules.py"), with_rules),
     Capability(
@@ -377,7 +386,14 @@ CAPABILITIES = [
     Capability("budgets of cost", ("core/tools/spec.py:check_cost",), with_a_budget),
     Capability("made instructions", ("core/tools/instructions.py",), with_made_instructions),
     Capability("middleware", ("core/tools/middleware.py",), with_middleware),
-    Capability("deadlines", ("core/run/deadlines.py",), with_a_deadline),
+    Capability(
+        "deadlines",
+        (
+            "core/run/session.py:Session._watch",
+            "core/run/session.py:Session._apply_deadlines",
+        ),
+        with_a_deadline,
+    ),
     Capability("prepared answers", ("core/run/scripted_answers.py",), with_prepared_answers),
     Capability("forks", ("core/state/fork.py",), with_a_fork),
     Capability("retries", ("core/state/retry.py",), with_a_retry),
@@ -395,7 +411,15 @@ CAPABILITIES = [
     Capability("remembered answers", ("core/base/memory.py",), with_a_remembered_answer),
     Capability("partial answers", ("core/run/growing.py",), with_partial_answers),
     Capability("records of a pause", ("core/state/pause_record.py",), with_a_history),
-    Capability("cancelling", ("core/run/stopping.py",), with_a_cancel),
+    Capability(
+        "cancelling",
+        (
+            "core/run/session.py:Session.stop",
+            "core/run/session.py:Session.stopped_by_keyboard",
+            "core/run/session.py:Session._cancelled",
+        ),
+        with_a_cancel,
+    ),
     Capability("drawing", ("notebook/", "forms/"), with_a_page),
     Capability("data of the notebook", ("data/",), with_data_tools),
 ]

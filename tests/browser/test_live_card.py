@@ -46,7 +46,7 @@ runs.append(agent(first, "Late, but sent.").run("Transfer $200"))
 """
 SLOW = "run = agent([S.call('transfer', amount=200.0)], 'Sent.').run('Transfer $200')"
 ASKS = "waits = agent([S.call('ask')], 'Sent.').run('Send it')"
-LONG_GRACE = "from nbagent.core.run import driving\ndriving.GRACE = 600.0"
+LONG_GRACE = "from nbagent.core.run import session\nsession.GRACE = 600.0"
 KILLER = "import os\nkill = lambda: os._exit(1)"
 EXECUTE = """code => void window.jupyterapp.shell.currentWidget.context.sessionContext
   .session.kernel.requestExecute({ code })"""

@@ -72,6 +72,17 @@ def test_c263_a_run_goes_on_with_none_that_is_gone_and_nothing_is_deleted_behind
     assert kept.run_ids() == []
 
 
+async def test_c447_runs_that_are_queued_at_once_begin_one_after_the_other(store: Any) -> None:
+    """The first event of the run before is on its way, and one behind may refer to no run that is not there."""
+    agent = nb.Agent(nb.ScriptedModel(["one", "two", "three"] * 8), store=store)
+    for _ in range(8):
+        first = agent.run("first", show=False, attended=False)
+        second = agent.run("second", after=first, show=False, attended=False)
+        third = agent.run("third", after=second, show=False, attended=False)
+        assert [(await run).text for run in (first, second, third)] == ["one", "two", "three"]
+        assert len(third.messages) == 6
+
+
 async def test_c263_a_follow_up_that_races_a_deletion_is_whole_whoever_is_first(
     store: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

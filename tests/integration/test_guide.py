@@ -46,6 +46,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "session-1 done",
         "Stella",
         "2 [{'bottles': 6}, {'bottles': 12}]",
+        "1",
         "Coal it is.",
         "Beer.",
         "True",

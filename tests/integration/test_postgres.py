@@ -5,8 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,9 +18,10 @@ import sqlalchemy as sa
 
 import nbagent as nb
 from nbagent.cli import main
+from nbagent.core.base.errors import Busy, Conflict, StoreError
 from nbagent.core.base.events import RunCompleted, RunStarted
 from nbagent.core.base.messages import user
-from nbagent.stores import listening
+from nbagent.stores import grouped, listening
 from tests.postgres import database
 
 PATIENCE = 30
@@ -146,6 +151,127 @@ def test_a_run_that_another_holds_is_busy_in_words_and_works_again_afterwards(
         assert store.read("run") == [said("a")]
     store.append("run", [said("b")], 1)
     assert len(store.read("run")) == 2
+
+
+@contextmanager
+def gathered(store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
+    """The groups of appends by their runs; the first one waits until this block ends, so that all others are in one."""
+    groups: list[list[str]] = []
+    go, append_each = threading.Event(), store._append_each
+
+    def noted(group: Any) -> None:
+        groups.append([one.write.run_id for one in group])
+        if len(groups) == 1:
+            assert go.wait(PATIENCE)
+        append_each(group)
+
+    monkeypatch.setattr(store, "_append_each", noted)
+    yield groups
+    go.set()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_c446_appends_at_once_are_one_transaction_and_each_answers_for_itself(
+    store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has moved on, one that another process holds and one that is not there hold up no neighbour."""
+    for run_id in ("moved", "held", *map(str, range(20))):
+        store.append(run_id, [said("a")], 0)
+    expected = {"moved": 0, "held": 1, "gone": 3, "new": 0, **dict.fromkeys(map(str, range(20)), 1)}
+
+    with (
+        psycopg.connect(url) as other,
+        ThreadPoolExecutor(30) as pool,
+        gathered(store, monkeypatch) as groups,
+    ):
+        other.execute("select * from nbagent_runs where id = 'held' for update")
+        first = pool.submit(store.append, "first", [said("a")], 0)
+        until(lambda: bool(groups))
+        appends = {
+            run_id: pool.submit(store.append, run_id, [said("b")], at)
+            for run_id, at in expected.items()
+        }
+        twice = pool.submit(store.append, "3", [said("c")], 2)
+        until(lambda: len(store._groups._waiting) == len(expected) + 1)
+    assert first.exception() is None
+    errors = {run_id: type(one.exception()) for run_id, one in appends.items() if one.exception()}
+    assert errors == {"moved": Conflict, "held": Busy, "gone": Conflict}
+    assert groups[0] == ["first"]
+    assert [len(store.read(str(number))) for number in range(20) if number != 3] == [2] * 19
+    assert [event.text for event in store.read("3")] == (
+        ["a", "b", "c"] if twice.exception() is None else ["a", "b"]
+    )
+    assert len(store.read("new")) == 1
+    assert len(store.read("held")) == 1
+    assert len(groups[1]) >= 23
+    assert nb.verify_run("3", store=store)
+
+
+def test_c446_a_connection_that_breaks_at_the_commit_of_a_group_is_told_to_each_and_nothing_is_written_twice(
+    store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append("ready", [said("a")], 0)
+    commit = store._engine.dialect.do_commit
+
+    def broken(connection: Any) -> None:
+        commit(connection)
+        raise psycopg.OperationalError("the connection is gone")
+
+    with ThreadPoolExecutor(30) as pool, gathered(store, monkeypatch) as groups:
+        first = pool.submit(store.append, "first", [said("a")], 0)
+        until(lambda: bool(groups))
+        appends = [pool.submit(store.append, str(n), [said("a")], 0) for n in range(12)]
+        until(lambda: len(store._groups._waiting) == 12)
+        monkeypatch.setattr(store._engine.dialect, "do_commit", broken)
+    errors = [type(one.exception()) for one in (first, *appends)]
+    monkeypatch.undo()
+    assert set(errors) == {StoreError}
+    assert [len(store.read(str(n))) for n in range(12)] == [1] * 12
+    assert [len(group) for group in groups] == [1, 12]
+
+
+def test_c446_ctrl_c_in_a_thread_that_waits_for_its_group_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where that thread was about to write the next group."""
+    begun, go = threading.Event(), threading.Event()
+    written: list[str] = []
+
+    def write_all(group: Any) -> None:
+        begun.set()
+        assert go.wait(PATIENCE)
+        for one in group:
+            written.append(one.write)
+            one.is_done = True
+
+    groups: grouped.Groups[str] = grouped.Groups(write_all, lambda _write, _group: False)
+    lead = groups._lead
+
+    def leads(mine: grouped.Waiting[str]) -> None:
+        if mine.write == "interrupted":
+            raise KeyboardInterrupt
+        lead(mine)
+
+    monkeypatch.setattr(groups, "_lead", leads)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(groups.write, "first")
+        assert begun.wait(PATIENCE)
+        waiting = []
+        for count, write in enumerate(("interrupted", "last"), 1):
+            waiting.append(pool.submit(groups.write, write))
+            until(lambda count=count: len(groups._waiting) == count)
+        go.set()
+        interrupted, last = waiting
+        assert isinstance(interrupted.exception(PATIENCE), KeyboardInterrupt)
+        assert first.result(PATIENCE)
+        assert last.result(PATIENCE)
+    assert written == ["first", "last"]
 
 
 def test_who_may_only_read_reads_and_is_told_what_it_may_not(

@@ -99,13 +99,16 @@ def is_secret(schema: Mapping[str, Any]) -> bool:
 
 def holds_secret(schema: Json) -> bool:
     """Whether values of a JSON Schema have a secret somewhere: write-only, or a password."""
-    if isinstance(schema, list | tuple):
-        return any(map(holds_secret, schema))
-    if not isinstance(schema, Mapping):
-        return False
-    if is_secret(schema):
-        return True
-    return any(holds_secret(part) for key, part in schema.items() if key not in _VALUES)
+    left: list[Json] = [schema]
+    while left:
+        part = left.pop()
+        if isinstance(part, list | tuple):
+            left += part
+        elif isinstance(part, Mapping):
+            if is_secret(part):
+                return True
+            left += [value for key, value in part.items() if key not in _VALUES]
+    return False
 
 
 class SecretPlaces:

@@ -244,7 +244,10 @@ class Attempt:
         failure: BaseException | None = None
         value: Any = None
         try:
-            value = await self._through_middleware(tool, typed)
+            if self._setup.spec.middleware and not tool.options.flow:
+                value = await self._through_middleware(tool, typed)
+            else:
+                value = await self._pass(tool, typed, self.call.input)
         except (
             BaseException
         ) as error:  # SystemExit too: past here it would end the loop, and with it all
@@ -328,9 +331,6 @@ class Attempt:
     # --- through the middleware
 
     async def _through_middleware(self, tool: Tool[..., Any], typed: BaseModel) -> Any:
-        middleware = self._setup.spec.middleware
-        if not middleware or tool.options.flow:
-            return await self._pass(tool, typed, self.call.input)
         told = to_json if tool.secrets is None else plain_json
         before = canonical(told(typed))
         # a middleware may call ``next`` twice at once: the second waits, and gets what the first got
@@ -360,7 +360,7 @@ class Attempt:
             still_runs=lambda: self.body_runs,
             may_repeat=partial(self._may_repeat, tool),
         )
-        return await chain(middleware, innermost)(view)
+        return await chain(self._setup.spec.middleware, innermost)(view)
 
     def _may_repeat(self, tool: Tool[..., Any]) -> bool:
         """Whether ``next`` may be called again: no body has begun that is not declared safe."""
@@ -416,13 +416,27 @@ class Attempt:
     # --- the gate, the claim, the body
 
     async def _pass(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        """Let the call pass with this input, and give what came of it; after a success the same again."""
+        """Let the call pass with this input: through the gate to its question, to the run inside, or to the body.
+
+        After a success it gives the same again.
+        """
         self._stop.check()
         if self._success:
             return self._success[0]
         self._input = input_
         try:
-            value = await self._behind_gate(tool, typed, input_)
+            review = await self._gate.stops(tool, partial(_parsed, tool, input_), input_)
+            if review is not None:
+                self._stop.by(Pause("approval", review))
+                raise review
+            if tool.options.inner is not None:
+                value = await self._inside(tool, typed)
+            elif tool.fn is not None:
+                value = await self._run_body(tool, typed)
+            else:
+                question = Interrupt(await _question(tool, typed, input_))
+                self._stop.by(Pause("question", question))
+                raise question
         except (Misuse, SubrunWaits, CallTakenOver, CallDenied) as reason:
             self._stop.by(reason)
             raise
@@ -431,19 +445,6 @@ class Attempt:
             raise
         self._success = [value]
         return value
-
-    async def _behind_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        review = await self._gate.stops(tool, partial(_parsed, tool, input_), input_)
-        if review is not None:
-            self._stop.by(Pause("approval", review))
-            raise review
-        if tool.options.inner is not None:
-            return await self._inside(tool, typed)
-        if tool.fn is None:
-            question = Interrupt(await _question(tool, typed, input_))
-            self._stop.by(Pause("question", question))
-            raise question
-        return await self._execute(tool, typed)
 
     async def _inside(self, tool: Tool[..., Any], typed: Any) -> Any:
         current = self._journal.state.calls.get(self.call.id)
@@ -457,7 +458,8 @@ class Attempt:
             self._stop.by(error)
             raise
 
-    async def _execute(self, tool: Tool[..., Any], typed: Any) -> Any:
+    async def _run_body(self, tool: Tool[..., Any], typed: Any) -> Any:
+        """Claim the call, run the tool's function with what it may start and ask, and give what it returns."""
         try:
             if self._body is not None and self._body.is_given_up:
                 return await self._body.late()
@@ -465,35 +467,29 @@ class Attempt:
             await none_runs(place)
             started = await self._claim()
             self._body = body = Body(tool, self._output, place, self._setup.hooks.on_main)
-            return await self._with_runs(tool, typed, body, started)
+            retries = started.attempt > self.call.attempt + 1
+            runs = self._setup.runs(started, tool, self._stop, retries)
+            inside = current_runs.set(runs)
+            try:
+                if tool.takes_context:
+                    value = await self._in_context(tool, typed, body, started, runs)
+                else:
+                    value = await body.run(tool.arguments(typed, None))
+                await runs.end()
+            finally:
+                current_runs.reset(inside)
+                runs.close()
+            self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
         except BaseException as error:
             pause = found_in(error)
-            if (
-                pause is not None
-            ):  # raised by hand; one of the context's has stopped the call before
+            if pause is not None:  # raised by hand; the context's has stopped the call before
                 self._stop.by(Pause("tool", pause))
             raise
-
-    async def _with_runs(
-        self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted
-    ) -> Any:
-        retries = started.attempt > self.call.attempt + 1
-        runs = self._setup.runs(started, tool, self._stop, retries)
-        inside = current_runs.set(runs)
-        try:
-            value = await self._in_context(tool, typed, body, started, runs)
-            await runs.end()
-        finally:
-            current_runs.reset(inside)
-            runs.close()
-        self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
         return value
 
     async def _in_context(
         self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted, runs: BodyRuns
     ) -> Any:
-        if not tool.takes_context:
-            return await body.run(tool.arguments(typed, None))
         questions = self._questions = Questions(
             self._journal, self._stop, self._setup, self._events, tool, started, runs
         )

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from nbagent.core.base.errors import RunError, StoreError
 from nbagent.core.base.events import (
@@ -26,7 +26,6 @@ from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import RunState, Status
 from nbagent.core.tools.spec import RunSpec
 
-from .driving import Driving, is_driven_here
 from .follow import (
     POLL,
     Lost,
@@ -39,9 +38,9 @@ from .follow import (
     whose_turn,
 )
 from .heartbeat import Others
-from .queued import Line
 from .rounds import Planned, when_written
-from .writes import Writes
+
+T = TypeVar("T")
 
 LONGEST = 10.0
 """Seconds between looks at a store that fails, at most; others may tell that it is back before."""
@@ -52,10 +51,11 @@ class FollowedRun(Protocol):
 
     spec: RunSpec
     journal: Journal
-    line: Line
-    driving: Driving
-    writes: Writes
     error: BaseException | None
+    is_active: bool
+    """Whether a driver is at work here, or on its way to the loop."""
+    is_stopping: bool
+    """Whether it is being cancelled."""
 
     @property
     def state(self) -> RunState:
@@ -70,8 +70,12 @@ class FollowedRun(Protocol):
         """Whether the run's journal outlives this process."""
 
     @property
-    def is_stopping(self) -> bool:
-        """Whether the run is being cancelled."""
+    def is_driven_here(self) -> bool:
+        """Whether any handle of this process drives the run."""
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether something is on its way to the store."""
 
     def home(self) -> asyncio.AbstractEventLoop:
         """The loop the run lives on."""
@@ -92,6 +96,23 @@ class FollowedRun(Protocol):
         failed: Callable[[BaseException], None],
     ) -> Future[None]:
         """Write what a person decides."""
+
+    def attempt(
+        self,
+        submit: Callable[[], Future[T]],
+        go_on: Callable[[T], object],
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """Write, or read, what the run does by itself."""
+
+    def look_at_run_before(self) -> bool:
+        """Begin if the run before has ended, or end with it; whether to look again later."""
+
+    def leave_bodies(self) -> None:
+        """Leave the bodies that wait for answers nobody can give any more."""
+
+    def give_up(self) -> None:
+        """Run nothing more of a run that another process has taken over."""
 
 
 class Follower:
@@ -133,9 +154,7 @@ class Follower:
             if self._seen != run.state.position:  # found by who was refused: not all know it yet
                 run.call_soon(self._looked)
             return
-        with _lock:
-            if not self._follows:
-                self._follows, self._is_told = True, run.journal.watch(self.follow)
+        self._hears_of_writes()
         try:
             run.home().call_soon_threadsafe(self._next_look)
         except RuntimeError:
@@ -150,7 +169,7 @@ class Follower:
             self.follow()
             return
         self.leave()
-        run.writes.attempt(run.journal.look, self._has_looked, self._unread)
+        run.attempt(run.journal.look, self._has_looked, self._unread)
 
     def look_later(self) -> None:
         """The store fails: plan another look, ever later until one succeeds; called on the run's loop."""
@@ -166,9 +185,16 @@ class Follower:
     def watch_on(self) -> None:
         """A driver is at work, and the run may be taken from it; called on the run's loop."""
         run = self._run
-        if run.is_stored and self._timer is None:
+        if run.is_stored and self._timer is None and not self._hears_of_writes():
             look = partial(_look, weakref.ref(self))
             self._timer = when_written(run.journal.store, look, run.home())
+
+    def _hears_of_writes(self) -> bool:
+        """Whether the store calls ``follow`` when others write; it is asked to the first time."""
+        with _lock:
+            if not self._follows:
+                self._follows, self._is_told = True, self._run.journal.watch(self.follow)
+            return self._is_told
 
     def forget(self) -> None:
         """The loop is closed, and what was planned on it is gone."""
@@ -194,7 +220,7 @@ class Follower:
     def is_theirs(self) -> bool:
         """Whether another process, as far as is known a living one, goes on with the run."""
         run, driver = self._run, self._run.journal.driver
-        if driver in ("", this_process()) or run.driving.is_active or run.status != "running":
+        if driver in ("", this_process()) or run.is_active or run.status != "running":
             return False
         return not self.others.has_ended(driver)
 
@@ -247,7 +273,7 @@ class Follower:
         if isinstance(run.error, StoreError) and state.outcome is None:
             run.lost(None)
         self._react(state)
-        if not (run.writes or run.journal.owes or isinstance(run.error, StoreError)):
+        if not (run.is_writing or run.journal.owes or isinstance(run.error, StoreError)):
             self._wait = POLL
 
     def _react(self, state: RunState) -> None:
@@ -257,7 +283,7 @@ class Follower:
         if moved:
             self._seen = state.position
             self.others.moved()
-        if run.driving.is_active or run.is_stopping:
+        if run.is_active or run.is_stopping:
             is_timed, again = self._beside_driver(state, moved=moved)
         else:
             again = self._take_turn(state, moved=moved) or runs_elsewhere(run.state)
@@ -275,11 +301,11 @@ class Follower:
         run, end = self._run, state.outcome
         is_failure_here = isinstance(end, RunFailed) and end.owner == this_process()
         if isinstance(end, RunCancelled | RunFailed) and not (is_failure_here or run.is_stopping):
-            run.driving.leave()  # somebody else ended it: no body is answered any more
+            run.leave_bodies()  # somebody else ended it: no body is answered any more
         elif moved:
             run.go_on()
         if self.was_taken:
-            run.driving.give_up()
+            run.give_up()
         is_theirs = not run.journal.is_driven_here
         can_be_taken = run.is_stored and not self._is_told
         is_timed = runs_elsewhere(state) or is_theirs
@@ -292,7 +318,7 @@ class Follower:
         """Go on with the run where it is this handle's turn; whether to look again later."""
         run = self._run
         if state.status == "queued":
-            return run.line.look() or not self._is_told
+            return run.look_at_run_before() or not self._is_told
         whose = self._whose_turn(state)
         if whose == "ours":
             if run.journal.is_driven_here:
@@ -307,8 +333,7 @@ class Follower:
 
     def _whose_turn(self, state: RunState) -> Turn:
         """Who makes the run go on; what became of calls whose process is gone is asked."""
-        journal = self._run.journal
-        here = is_driven_here(journal.run_id, journal.store)
+        journal, here = self._run.journal, self._run.is_driven_here
         whose = whose_turn(
             *(state, journal.driver, self.others), is_driven_here=here, is_vacant=journal.is_vacant
         )
@@ -329,7 +354,7 @@ class Follower:
                 return []
             return taken_over(state, run.spec, "vacancy" if is_vacant else "silence", driver)
 
-        run.writes.attempt(partial(journal.submit, decide), self._took_over)
+        run.attempt(partial(journal.submit, decide), self._took_over)
 
     def _took_over(self, written: Sequence[StoredEvent]) -> None:
         if written:
@@ -347,7 +372,7 @@ class Follower:
                 run.go_on()
 
         decide = partial(about_lost, lost=lost, spec=run.spec)
-        run.writes.attempt(partial(run.journal.submit, decide), asked)
+        run.attempt(partial(run.journal.submit, decide), asked)
 
 
 def _stuck(run_id: str) -> RunError:

@@ -172,10 +172,10 @@ class _Heard:
         self.beats = beats
 
 
-def begin(store: object) -> Callable[[], None]:
-    """Leave beats in a store, if it takes any, until what is given back is called."""
+def begin(store: object) -> Callable[[], None] | None:
+    """Leave beats in a store until what is given back is called; None where it takes none."""
     if not isinstance(store, Beating):
-        return lambda: None
+        return None
     held = (store,)  # told apart from any other, also of the same store
     with _lock:
         _held.append(held)

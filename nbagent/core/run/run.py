@@ -35,7 +35,6 @@ from nbagent.core.state.state import Status
 from .answers import AnyResolution, id_of, interrupts_of, settles
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
-from .queued import Held
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -156,7 +155,7 @@ class Run:
 
     async def _wait(self) -> Result:
         session = self._session
-        with session.stopping.by_keyboard():
+        with session.stopped_by_keyboard():
             while True:  # an answer may have come as the wait ended
                 await session.host.wait(self, session.when_over())
                 if session.is_over():
@@ -165,7 +164,7 @@ class Run:
     @awaited("run.settled")
     async def settled(self) -> Run:
         """Wait until nothing can go on without an answer, or until the end; gives back the run."""
-        with self._session.stopping.by_keyboard():
+        with self._session.stopped_by_keyboard():
             await self._session.host.wait(self, self._session.when_settled())
         return self
 
@@ -178,7 +177,7 @@ class Run:
         session = self._session
         if not session.leave_loop():
             raise UsageError("this run lives on the loop that runs here: use `await run`")
-        with session.stopping.by_keyboard():
+        with session.stopped_by_keyboard():
             while True:  # an answer may have come as the wait ended
                 session.host.wait_sync(self, session.when_over())
                 if session.is_over():
@@ -450,7 +449,7 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
     return text
 
 
-def _unanswered(asks: Held) -> Exception:
+def _unanswered(asks: Session) -> Exception:
     return unanswered(asks.interrupts, asks.wrong_answers, asks.journal, asks.answers_told)
 
 

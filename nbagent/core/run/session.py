@@ -1,8 +1,8 @@
 """One handle's share in a run: where it lives, who goes on with it, and all that may be done to it.
 
 ``Run`` is what a person holds; the engine and the notebook hold its session. A session drives the run
-on the run's loop when it is its turn, and follows the journal when others drive: another process, or
-another handle here.
+on the run's loop when it is its turn: the driver begins when there is something to do, is woken by answers, and is gone
+at a pause. It follows the journal when others drive: another process, or another handle here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ import atexit
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from nbagent.core.base.controls import escaped
-from nbagent.core.base.errors import Conflict, NotPending, StoreError, UsageError
+from nbagent.core.base.errors import (
+    Conflict,
+    Expired,
+    NotPending,
+    RunError,
+    StoreError,
+    UsageError,
+)
 from nbagent.core.base.events import (
     Interrupted,
     Resolved,
@@ -33,21 +41,27 @@ from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
 from nbagent.core.base.user import this_user, user_behind
-from nbagent.core.call.threads import private_loop, running_loop
+from nbagent.core.call.setup import Hooks
+from nbagent.core.call.threads import interruption, private_loop, running_loop
+from nbagent.core.engine.driver import Driver
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import Decide, Journal, Unsaid
+from nbagent.core.journal.journal import Decide, Journal, Unsaid, finished, under_way
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
 from nbagent.core.state.next_step import CallModel, next_step
+from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
 from nbagent.core.state.state import RunState, Status, running_calls, waits_in_body
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
+from . import heartbeat
 from .answerer import Answerer, AnswerKeeper
 from .answers import (
+    EXPIRY,
+    TIME_IS_OVER,
     AnyResolution,
     TimeIsOver,
     answer,
@@ -56,19 +70,26 @@ from .answers import (
     next_driver,
     remember,
 )
-from .deadlines import Deadlines, expired, expiry_error
-from .driving import Driving
 from .follow import taken_from
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
-from .queued import Before, Line, run_started
+from .queued import come_of, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
-from .stopping import Stopping
-from .waiters import Waiters
-from .writes import Writes
 
+T = TypeVar("T")
 R = TypeVar("R")
+Holds: TypeAlias = Callable[[], bool]
+"""Whether what somebody waits for has come; quick, and from any thread."""
+
+GRACE = 2.0
+"""Seconds that a cancelled tool gets to stop."""
+TICK = 0.02
+"""Seconds between looks at whether it has."""
+LOOK = 60.0
+"""Seconds between looks at the clock while a question has a deadline."""
+AGAIN = 1.0
+"""Seconds until a deadline is applied that could not be, as when the store failed or a sibling runs."""
 
 logger = logging.getLogger("nbagent")
 
@@ -86,22 +107,29 @@ class Session:
 
     __slots__ = (
         "__weakref__",
-        "_deadlines",
+        "_driver",
+        "_drives_again",
+        "_look_at_clock",
         "_scripted",
+        "_stopped",
+        "_task",
+        "_unwritten",
+        "_waiting",
+        "_was_interrupted",
         "attended",
-        "driving",
+        "before",
+        "behind",
         "error",
         "follower",
         "handle",
         "host",
+        "is_active",
+        "is_stopping",
         "journal",
-        "line",
         "loop",
         "spec",
-        "stopping",
         "values",
-        "waiters",
-        "writes",
+        "was_awaited",
     )
 
     def __init__(
@@ -124,18 +152,31 @@ class Session:
         self.error: BaseException | None = None
         """Why the run cannot go on here."""
         self.values = dict(values or {})
-        self._deadlines = Deadlines()
-        self.waiters = Waiters()
-        self.writes = Writes(self)
+        self.is_active = False
+        """Whether a driver is at work, or on its way to the loop."""
+        self._driver: Driver | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._drives_again = False
+        """Whether to drive again once the driver that was stopped has ended."""
+        self._was_interrupted: Callable[[], bool] = bool
+        """Whether Ctrl+C has told the program to end."""
+        self.is_stopping = False
+        """Whether the run is being cancelled: no answer is taken and no driver started any more."""
+        self._stopped: Future[None] | None = None
+        """Done when it is cancelled, while it is being cancelled."""
+        self._unwritten: tuple[Future[Any], ...] = ()
         """What is on its way to the store."""
-        self.driving = Driving(self)
-        """The driver, where one is at work here."""
-        self.line = Line(self)
-        """Where the run stands in line behind another one."""
+        self._waiting: tuple[tuple[Holds, Future[None]], ...] = ()
+        self.was_awaited = False
+        """Whether anybody ever waited for the run."""
+        self._look_at_clock: asyncio.TimerHandle | None = None
+        """The next look whether a question's time is over; touched on the run's loop only."""
+        self.before: Before | None = None
+        """The run before, while this one is queued."""
+        self.behind: tuple[Session, ...] = ()
+        """Runs that are queued behind this one, and told when it moves."""
         self.follower = Follower(self)
         """What others do with the run."""
-        self.stopping = Stopping(self)
-        """How it is cancelled."""
         self._scripted: Answerer | None = None
         kept: KeptAnswers | None = hooks.kept_answers(spec.model)
         if not place.attended and (answers is not None or kept is not None):
@@ -190,11 +231,6 @@ class Session:
         """Whether the run's journal outlives this process."""
         return not isinstance(self.journal.store, MemoryStore)
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the run is being cancelled: no answer is taken and no driver started any more."""
-        return self.stopping.is_under_way
-
     def tool(self, name: str) -> Tool[..., Any] | None:
         """The registered tool of this name, as it is defined now."""
         return self.spec.tools.get(name)
@@ -237,12 +273,12 @@ class Session:
 
         def begun(events: Sequence[StoredEvent]) -> None:
             if events or meanwhile is None:
-                self.begun()
+                self._begun()
             else:
                 meanwhile()
                 self.take_up()
 
-        self.writes.then(self.journal.submit(begin), begun)
+        self.then(self.journal.submit(begin), begun)
 
     def start_behind(self, before: Session, said: Said) -> None:
         """Keep what is asked, and begin with it once the run before has ended.
@@ -262,23 +298,23 @@ class Session:
         )
 
         def queued(_events: Sequence[StoredEvent]) -> None:
-            self.line.join(before)
+            self._queue_behind(before)
             self.follow()
 
-        self.writes.then(self.journal.submit(lambda _state: [event]), queued)
+        begun = before.first_write
+        if begun is None:
+            self.then(self.journal.submit(lambda _state: [event]), queued)
+        else:  # a store takes nothing that refers to a run which is not there yet
+            self.then(begun, lambda _: queued(self.journal.commit(lambda _state: [event])))
 
-    def begun(self) -> None:
-        """The run has begun: let it go on."""
+    @property
+    def first_write(self) -> Future[Any] | None:
+        """Done once its first event is stored, while that is under way."""
+        return None if self.state.position or not self._unwritten else self._unwritten[0]
+
+    def _begun(self) -> None:
         self._watch_pending()
         self.go_on()
-
-    def beside(self, run_id: str) -> Session | None:
-        """The session of another run of this run's store, where this process has one."""
-        return held(run_id, self.journal.store)
-
-    def first_in_line(self) -> Before | None:
-        """The run that all before this one wait for; None where this one is not queued."""
-        return self.line.first()
 
     def take_up(self) -> None:
         """Follow a run that was read from its store, and watch over what waits in it already."""
@@ -288,7 +324,7 @@ class Session:
     def _watch_pending(self) -> None:
         """Watch over what waits without having been asked here."""
         for event in self.state.pending:
-            self.call_soon(partial(self._deadlines.watch, self, event))
+            self.call_soon(partial(self._watch, event))
             if self._scripted is not None:
                 self._scripted.look_at(event.id)
 
@@ -299,7 +335,7 @@ class Session:
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
                 raise UsageError(f"only a failed run is retried; this one is {state.status}")
-            return [event, *self._unwritten(state, state.outcome)]
+            return [event, *self._results_not_stored(state, state.outcome)]
 
         self.submit(decide, lambda _events: self._retried(), self._not_retried)
 
@@ -314,7 +350,7 @@ class Session:
         forget_unwritten(self.run_id)
         self.error = None
         for waiting in self.state.pending:
-            self.call_soon(partial(self._deadlines.watch, self, waiting))
+            self.call_soon(partial(self._watch, waiting))
         self.go_on()
 
     def fork(self, at: str | StoredEvent | None) -> Session:
@@ -322,18 +358,142 @@ class Session:
         spec, state = self.spec, self.state
         events = forked(self.journal.read(), at, spec.new_id, spec.clock())
         if at is None and isinstance(state.outcome, RunFailed):
-            events += self._unwritten(state, state.outcome)
+            events += self._results_not_stored(state, state.outcome)
         journal = Journal(spec.new_id(), self.journal.store)
         place = Place(self.host, self.attended, self.loop)
         made = Session(spec, journal, place, values=self.values)
-        made.writes.then(journal.submit(lambda _state: events), lambda _events: made.take_up())
+        made.then(journal.submit(lambda _state: events), lambda _events: made.take_up())
         return made
 
-    def _unwritten(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
-        """What tools came to that could not be stored; refuses where that cannot be known."""
+    def _results_not_stored(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
+        """What tools returned that could not be stored; refuses where that cannot be known."""
         check_none_ran_elsewhere(state, failed)
         check_known(state, failed)
         return unwritten_of(self.run_id, state)
+
+    # --- in line behind another run
+
+    def _queue_behind(self, before: Session) -> None:
+        self.before = Before(before.journal, before)
+        with _brief:
+            before.behind += (self,)
+
+    def _leave_line(self) -> None:
+        """Forget the run before, once it is not waited for any more; where this one failed, it may be again."""
+        state, before = self.state, self.before
+        if before is None or not state.position:
+            return
+        if state.behind is not None and not isinstance(state.outcome, RunCancelled):
+            return
+        self.before = None
+        if before.held is not None:
+            with _brief:
+                before.held.behind = tuple(one for one in before.held.behind if one is not self)
+
+    def first_in_line(self) -> Before | None:
+        """The run that all before this one wait for; None where this one is not queued."""
+        first: Before | None = None
+        for one in self._line():
+            if one.status != "queued" or one.before is None:
+                break
+            first = one.before
+        return first
+
+    def _line(self) -> Iterator[Session]:
+        """This run, and those before it as far as this process has them, one behind the other."""
+        one: Session | None = self
+        while one is not None:
+            yield one
+            before = one.before if one.status == "queued" else None
+            one = None if before is None else before.held
+
+    def look_at_run_before(self) -> bool:
+        """Begin if the run before has ended, or end with it; whether to look again later. Called on the run's loop."""
+        try:
+            before = self._run_before()
+        except (StoreError, UsageError) as error:
+            self.lost(error)
+            return False
+        if before.held is not None:
+            self._follow_run_before(before)
+            return False
+        follow_it = partial(self.call_soon, partial(self._follow_run_before, before))
+        self.attempt(before.journal.look, lambda _: follow_it())
+        return self.status == "queued" and self.error is None
+
+    def _run_before(self) -> Before:
+        """The run before; one that this process does not hold is known by its journal.
+
+        Raises:
+            UsageError: its store has no such run.
+        """
+        queued = self.state.behind
+        if self.before is None and queued is not None:
+            waited_for = held(queued.after, self.journal.store)
+            if waited_for is not None:
+                self._queue_behind(waited_for)
+            else:
+                self.before = Before(Journal(queued.after, self.journal.store))
+                self.before.journal.watch(self.follow)
+        assert self.before is not None  # whoever asks is queued
+        return self.before
+
+    def _follow_run_before(self, before: Before) -> None:
+        """Begin or end as the run before makes it; of several handles that do, one counts."""
+
+        def written(events: Sequence[StoredEvent]) -> None:
+            if events and self.state.outcome is None:
+                self._begun()
+            self.progressed()
+
+        decide = partial(come_of, before=before.state, spec=self.spec)
+        self.attempt(partial(self.journal.submit, decide), written)
+
+    # --- writing
+
+    def then(
+        self,
+        written: Future[T],
+        go_on: Callable[[T], R],
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> Future[R]:
+        """Call ``go_on`` once this is written: now, or on the thread that writes it.
+
+        Where it fails later, that is the run's ``error``, unless ``failed`` takes it, on the run's loop.
+
+        Raises:
+            Exception: it has failed already.
+        """
+        if written.done():
+            return finished(go_on(written.result()))
+        after: Future[R] = under_way()
+        with _brief:
+            self._unwritten += (after,)
+
+        def settle(done: Future[T]) -> None:
+            try:
+                after.set_result(go_on(done.result()))
+            except BaseException as error:
+                after.set_exception(error)
+                self.call_soon(partial(failed or self.lost, error))
+            with _brief:
+                self._unwritten = tuple(one for one in self._unwritten if one is not after)
+            self.notify()
+
+        written.add_done_callback(settle)
+        return after
+
+    def attempt(
+        self,
+        submit: Callable[[], Future[T]],
+        go_on: Callable[[T], object],
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """``then`` for what the run does by itself, on its loop: it fails alike now and later."""
+        try:
+            self.then(submit(), go_on, failed)
+        except (StoreError, UsageError) as error:
+            (failed or self.lost)(error)
 
     def submit(
         self,
@@ -343,12 +503,17 @@ class Session:
     ) -> Future[R]:
         """Write what a person decides; where that is refused, others may have gone on with the run."""
         try:
-            return self.writes.then(self.journal.submit(decide), go_on, failed)
+            return self.then(self.journal.submit(decide), go_on, failed)
         except Exception:
             self.follow()
             raise
 
-    # --- driving
+    @property
+    def is_writing(self) -> bool:
+        """Whether something is on its way to the store."""
+        return bool(self._unwritten)
+
+    # --- where it lives
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Do something on the run's loop; from any thread."""
@@ -357,25 +522,26 @@ class Session:
     def home(self) -> asyncio.AbstractEventLoop:
         """The loop the run lives on; another one once that is closed."""
         with _lock:
-            if self.loop.is_closed():
-                for part in (self.driving, self.stopping, self.follower, self._deadlines):
-                    part.forget()
-                self._move(running_loop() or private_loop())
+            if self.loop.is_closed():  # and all that was under way on it is gone
+                self._driver = self._task = None
+                self._stopped = self._look_at_clock = None
+                self.follower.forget()
+                self._move_to(running_loop() or private_loop())
             return self.loop
 
-    def _move(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        loop.call_soon_threadsafe(self._deadlines.look, self)
+        loop.call_soon_threadsafe(self._apply_and_watch)
         if self._scripted is not None:
             self._scripted.look_again()
 
     def leave_loop(self) -> bool:
-        """Live elsewhere than on the loop of this thread, which is about to be held up, with all runs before.
+        """Move this run, and those that it waits for, to the private loop: the caller is about to block this thread.
 
-        False where one of them is at work on it.
+        False where one of them is at work on this thread's loop.
         """
         loop = running_loop()
-        here = [one for one in self.line.here() if loop is not None and one.loop is loop]
+        here = [one for one in self._line() if loop is not None and one.loop is loop]
         if here and (loop is private_loop() or any(one.is_at_work for one in here)):
             return False
         for one in here:
@@ -385,29 +551,93 @@ class Session:
     def move(self) -> None:
         """Live on the private loop from now on; called on the loop of before, where nothing of it is at work."""
         self.follower.leave()
-        self._deadlines.leave()
+        if self._look_at_clock is not None:
+            self._look_at_clock.cancel()
+            self._look_at_clock = None
         with _lock:
-            self._move(private_loop())
+            self._move_to(private_loop())
         self.follow()
 
     @property
     def is_at_work(self) -> bool:
         """Whether a driver is, or something waits to be written."""
-        return self.driving.is_active or self.driving.has_begun or bool(self.writes)
+        return self.is_active or self._task is not None or self.is_writing
+
+    # --- driving
 
     def go_on(self) -> None:
         """Let a driver look at the state; from any thread."""
         if self.status == "queued":  # it was retried: nothing is to be driven yet
             self.follow()
             return
-        self.driving.go_on()
+        self.is_active = True
+        while True:
+            loop = self.home()
+            if running_loop() is loop:
+                self._drive()
+                return
+            try:
+                loop.call_soon_threadsafe(self._drive)
+            except RuntimeError:
+                if not loop.is_closed():
+                    raise
+            else:
+                return
 
-    def driven(self) -> None:
-        """A driver is at work from now on; called on the run's loop."""
+    def _drive(self) -> None:
+        """Start a driver, or wake the one at work. Only ever called on the run's loop."""
+        if self._task is not None and not self._task.done() and self._driver is not None:
+            # a retry may come while it is still ending
+            self._drives_again |= self._driver.stopped
+            self.error = None
+            self._driver.wake()
+            return
+        if self.is_stopping:
+            return
+        self.is_active, self.error = True, None
+        hooks = Hooks(self._paused, self.progressed, self.host.present, self.host.on_main)
+        self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
+        self._driver.values = self.values
+        self._task = self.loop.create_task(self._driver.drive(), name=f"nbagent run {self.run_id}")
+        self._was_interrupted = interruption()
+        _at_work.add(self)
+        self._task.add_done_callback(self._driver_ended)
+        end = heartbeat.begin(self.journal.store)
+        if end is not None:
+            self._task.add_done_callback(lambda _: end())
         self.follower.watch_on()
 
-    def undriven(self, error: BaseException | None) -> bool:
-        """It has ended with this error, or well; whether another process has taken the run."""
+    def _driver_ended(self, task: asyncio.Task[None]) -> None:
+        error: BaseException | None = (
+            RunError("the event loop that the run lived on stopped while the run went on")
+            if task.cancelled()
+            else task.exception()
+        )
+        over = self.state.outcome is not None
+        is_end = task.cancelled() and (self.is_stopping or over)
+        was_taken = self._undriven(None if is_end else error)
+        if task is not self._task:  # an answer came as it ended, and another is at work by now
+            return
+        was_interrupted, self._was_interrupted = self._was_interrupted, bool
+        unsaid = self.unsaid
+        self._driver = self._task = None  # a paused run is data
+        self.is_active = False
+        _at_work.discard(self)
+        if task.cancelled() and not self.is_stopping and was_interrupted():
+            self._drives_again, self.error = False, None
+            self._cancelled("keyboard", unsaid=unsaid)
+            return
+        again, self._drives_again = self._drives_again and not over, False
+        if again:
+            self.error = None
+            self._drive()
+            return
+        self.progressed()
+        if error is None or was_taken:
+            self.follow()
+
+    def _undriven(self, error: BaseException | None) -> bool:
+        """Note that the driver has ended with this error, or well; True where another process has taken the run."""
         is_over, taken, was_taken = (
             self.state.outcome is not None,
             self.journal.taken,
@@ -425,22 +655,40 @@ class Session:
                 self.follower.look_later()
         return was_taken
 
-    def cut_off(self, unsaid: Unsaid) -> None:
-        """Ctrl+C has ended the driver with the program's loop, and what it was about to say."""
-        self.stopping.cancelled("keyboard", unsaid=unsaid)
+    @property
+    def unsaid(self) -> Unsaid:
+        """Gives what the model has said of a response that the end of the run cuts off; also once the driver is gone."""
+        return tuple if self._driver is None else partial(self._driver.cut_off, "stopped")
 
-    def paused(self, event: Interrupted) -> None:
+    def give_up(self) -> None:
+        """Run nothing more of a run that another process has taken over."""
+        if self._driver is not None and self._task is not None and not self._driver.stopped:
+            self._driver.stop()
+            self._task.cancel()
+
+    def leave_bodies(self) -> None:
+        """Leave the bodies that wait for answers nobody can give any more: the run has ended."""
+        if self._driver is not None and self._task is not None:
+            self._driver.stop()
+            self._task.cancel()
+        else:
+            self.is_active = False
+
+    def _paused(self, event: Interrupted) -> None:
         """A question waits from now on; called on the run's loop."""
-        self._deadlines.watch(self, event)
+        if event.expires_at is not None:
+            self._watch(event)
         self.progressed()
         self.follow()
 
     def progressed(self) -> None:
-        """The run may have come to a stand: tell who waits."""
+        """Tell those who wait: the run may have come to a stand."""
         if self.journal.owes:
             self.follower.look_later()
-        self.line.leave()
-        self._deadlines.apply(self)
+        if self.before is not None:
+            self._leave_line()
+        if self.state.questions:
+            self._apply_deadlines()
         self.notify()
 
     def lost(self, why: BaseException | None) -> None:
@@ -452,16 +700,14 @@ class Session:
         if isinstance(why, StoreError):
             self.follower.look_later()
         for event in self.state.pending:
-            self._deadlines.watch(self, event)
+            self._watch(event)
         self.progressed()
 
     def _revive(self) -> None:
-        """Go on elsewhere if the run's loop was closed under it."""
-        if not self.loop.is_closed():
-            return
+        """Go on elsewhere: the run's loop was closed under it."""
         stopped = self.error is not None and self.status == "running"
         was_cut_off = stopped and not running_calls(self.state)
-        if self.driving.is_active or was_cut_off:  # it closed before the driver got there
+        if self.is_active or was_cut_off:  # it closed before the driver got there
             self.go_on()
         elif self.error is None or isinstance(self.error, StoreError):
             self.error = None  # the look that was planned is gone with the loop
@@ -470,6 +716,15 @@ class Session:
     def follow(self) -> None:
         """Keep up with what others write, and go on where nobody else does; from any thread."""
         self.follower.follow()
+
+    @property
+    def is_driven_here(self) -> bool:
+        """Whether any handle of this process drives the run."""
+        run_id, store = self.run_id, self.journal.store
+        return any(
+            one.run_id == run_id and is_same_place(one.journal.store, store)
+            for one in set(_at_work)
+        )
 
     # --- answering
 
@@ -482,7 +737,7 @@ class Session:
             The event, once it is stored; what can be refused now raises now.
         """
         if not isinstance(resolution, TimeIsOver):
-            self._deadlines.apply(self)
+            self._apply_deadlines()
         stamp = (by, self.spec.clock())
         asked_in: list[RunState] = []
 
@@ -568,24 +823,81 @@ class Session:
                 return []
             return [*rejected(state, self.spec, stamp), stopped]
 
-        def written(events: Sequence[StoredEvent]) -> None:
-            if events:
-                self._abandon()
+        return self.submit(decide, self._abandon, self.lost)
 
-        return self.submit(decide, written, self.lost)
+    def _abandon(self, ending: Sequence[StoredEvent]) -> None:
+        """The run has ended with these events, where there are any: leave the bodies that wait for answers."""
+        if ending:
+            self.call_soon(self._leave_ended)
 
-    def fail_expired(self, event: Interrupted) -> None:
-        """Fail the run of a question that nobody answered, as soon as nothing runs any more."""
-        error, now = expiry_error(self.state, event), self.spec.clock()
+    def _leave_ended(self) -> None:
+        self.leave_bodies()
+        self.progressed()
+
+    # --- the end of the time that questions wait: applied once each, whoever else does it too
+
+    def _apply_deadlines(self) -> None:
+        """Settle the questions whose time is over; what the store does not take is tried again at the next look.
+
+        It raises nothing of that: whoever moved the run has another failure to report, or none.
+        """
+        if not self.state.questions:
+            return
+        now = self.spec.clock()
+        for event in self.state.open:
+            if not event.is_late(now):
+                continue
+            try:
+                if event.on_expire == "fail":
+                    self._fail_expired(event)
+                else:
+                    with suppress(Conflict, NotPending):
+                        self.resolve(event.id, TIME_IS_OVER, by=EXPIRY)
+            except StoreError as error:
+                logger.warning("the end of the time of %r is not stored yet: %s", event.id, error)
+
+    def _fail_expired(self, event: Interrupted) -> None:
+        """Fail the run of a question that nobody answered, as soon as nothing runs whose result would be lost."""
+        messages: Any = paused_messages(self.state)
+        error = Expired(f"nobody answered {event.tool_name!r} in time", messages=messages)
+        failed = RunFailed(at=self.spec.clock(), error="Expired", message=str(error))
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            waits = state.status == "interrupted" and event in state.pending
+            return [failed] if waits else []
 
         def abandon(written: Sequence[StoredEvent]) -> None:
             if written:
                 self.error = error
-                self._abandon()
+            self._abandon(written)
 
-        decide = partial(expired, event=event, text=str(error), now=now)
-        failed = partial(self._not_resolved, "expiry")
-        self.writes.then(self.journal.submit(decide), abandon, failed)
+        self.then(self.journal.submit(decide), abandon, partial(self._not_resolved, EXPIRY))
+
+    def _watch(self, event: Interrupted, *, if_late: float = 0.0) -> None:
+        """Apply the end of this question's time when it comes; only called on the run's loop.
+
+        The run's clock may be set meanwhile, and the loop's stands still while the machine sleeps: so it is
+        looked at again and again. The run is held only while a timer runs.
+        """
+        if event.expires_at is None:
+            return
+        now = self.spec.clock()
+        left = if_late if event.is_late(now) else event.expires_at - now
+        due = self.loop.time() + min(left, LOOK)
+        if self._look_at_clock is not None:
+            if self._look_at_clock.when() <= due:
+                return
+            self._look_at_clock.cancel()
+        self._look_at_clock = self.loop.call_at(due, self._apply_and_watch)
+
+    def _apply_and_watch(self) -> None:
+        """Apply what is over by now, and look again when the next one is."""
+        self._look_at_clock = None
+        try:
+            self._apply_deadlines()
+        finally:
+            for event in self.state.open:
+                self._watch(event, if_late=AGAIN)
 
     # --- waiting
 
@@ -594,13 +906,13 @@ class Session:
         return self._when(self.is_settled)
 
     def when_over(self) -> Future[None]:
-        """Done when awaiting the run has something to say; for any thread."""
+        """Done when awaiting the run has something to report; for any thread."""
         return self._when(self.is_over)
 
     def is_over(self) -> bool:
-        """Whether awaiting has something to say: the end, or that a person is asked and nobody is there."""
+        """Whether awaiting has something to report: the end, or that a person is asked and nobody is there."""
         if self.status == "queued" and self.error is None:
-            first = self.line.first()
+            first = self.first_in_line()
             return first is not None and first.is_over(attended=self.attended)
         ended = self.state.outcome is not None or self.error is not None
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
@@ -616,13 +928,14 @@ class Session:
         """Whether nothing can go on without an answer or another process, or the run has ended."""
         if self._scripted is not None and self._scripted.undecided:
             return False
-        if self.writes:
+        if self.is_writing:
             return False
-        if self.driving.is_active:  # a body that waits at the line where it asks keeps its driver
+        if self.is_active:  # a body that waits at the line where it asks keeps its driver
             waits = self.status == "interrupted" and waits_in_body(self.state)
-            return waits and not self.driving.decides
+            # what is asked may yet be answered by the body that asks, or is not asked yet
+            return waits and self._driver is not None and not self._driver.decides
         if self.status == "queued" and self.error is None:
-            first = self.line.first()
+            first = self.first_in_line()
             return first is not None and first.stands()
         return self.status != "running" or self.error is not None
 
@@ -636,36 +949,167 @@ class Session:
         """What is to be known of ``answers=`` where one is missing."""
         return "" if self._scripted is None else self._scripted.told()
 
-    def _when(self, holds: Callable[[], bool]) -> Future[None]:
-        """Done once ``holds`` does, which is looked at now and whenever the run has moved."""
-        self._deadlines.apply(self)
-        self._revive()
-        return self.waiters.when(holds)
+    def _when(self, holds: Holds) -> Future[None]:
+        """Done once this holds, which is looked at now and whenever the run has moved."""
+        if self.state.questions:
+            self._apply_deadlines()
+        if self.loop.is_closed():
+            self._revive()
+        self.was_awaited = True
+        future: Future[None] = Future()
+        with _brief:
+            if holds():
+                future.set_result(None)
+                return future
+            self._waiting += ((holds, future),)
+        future.add_done_callback(self._not_waited_for)
+        return future
+
+    def _not_waited_for(self, future: Future[None]) -> None:
+        """It is done, or nobody waits any more."""
+        with _brief:
+            self._waiting = tuple(one for one in self._waiting if one[1] is not future)
 
     def notify(self) -> None:
-        """Look who has waited long enough, and tell the runs behind this one."""
-        self.line.tell()
-        self.waiters.tell()
+        """The run has moved: look who has waited long enough, and let the runs behind this one look."""
+        for one in self.behind:
+            one.follow()
+        if not self._waiting:
+            return
+        with _brief:
+            ready = [one for one in self._waiting if one[0]()]
+            self._waiting = tuple(one for one in self._waiting if one not in ready)
+        for _, future in ready:
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
 
-    # --- stopping
+    # --- stopping: finished results are kept, a body that won't stop is left behind
 
     def stop(self, *, by: str) -> Future[None]:
-        """Stop for good: finished results are kept, a body that won't stop is left behind."""
-        return self.stopping.stop(by)
+        """Stop for good; done once that is stored."""
+        self.is_stopping = True
+        loop = self.home()
+        if self._stopped is not None:
+            return self._stopped
+        if loop is not running_loop() or self._task is not None:
+            self._stopped = asyncio.run_coroutine_threadsafe(self._stop(by), loop)
+            return self._stopped
+        return self._cancelled(by)
 
-    def _abandon(self) -> None:
-        """The run has ended: leave the bodies that wait for answers nobody can give any more."""
-        self.call_soon(self._leave_bodies)
+    @contextmanager
+    def stopped_by_keyboard(self) -> Iterator[None]:
+        """Code that waits for the run: Ctrl+C cancels it, and goes on when that is stored.
 
-    def _leave_bodies(self) -> None:
-        self.driving.leave()
-        self.progressed()
+        A run that another process goes on with is only waited for no more.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.follower.is_theirs:
+                raise
+            try:
+                stopped = self.stop(by="keyboard")
+                if running_loop() is not self.loop:
+                    with suppress(TimeoutError):  # something holds up the loop of the run
+                        stopped.result(2 * GRACE)
+            finally:  # also where it is pressed again
+                self._end_at_once("keyboard")
+            raise
+        except asyncio.CancelledError:
+            # and its loop is about to be closed
+            if interruption()() and not self.follower.is_theirs:
+                self._end_at_once("keyboard")
+            raise
+
+    async def _stop(self, by: str) -> None:
+        still_running: tuple[str, ...] = ()
+        unsaid, driver, task = self.unsaid, self._driver, self._task
+        try:
+            if driver is not None and task is not None:
+                driver.stop()
+                task.cancel()
+                await _bodies_end(driver, task)
+                still_running = driver.left_bodies
+        finally:
+            stored = self._cancelled(by, still_running, unsaid)
+        await asyncio.wrap_future(stored)
+
+    def _cancelled(
+        self, by: str, still_running: tuple[str, ...] = (), unsaid: Unsaid = tuple
+    ) -> Future[None]:
+        """Write that the run was cancelled, after all that waits to be written and what is ``unsaid``."""
+        event = self._cancellation(by, still_running)
+
+        def stopped(_: None) -> None:
+            # one that had failed already may be tried again
+            self.is_active = self.is_stopping = False
+            self._stopped = None
+            self.progressed()
+
+        began = bool(self.state.position or self.is_writing)
+        ended = self.journal.submit_end(event, unsaid) if began else finished(None)
+        return self.then(ended, stopped)
+
+    def _end_at_once(self, by: str) -> None:
+        """Store that the run is cancelled, from any thread, whatever still runs."""
+        if self.state.position == 0:  # its first event was on its way
+            with suppress(UsageError):
+                self.journal.catch_up()
+        if self.state.position and self.state.outcome is None:
+            left = () if self._driver is None else self._driver.left_bodies
+            self.journal.end(self._cancellation(by, left), self.unsaid)
+
+    def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
+        now = self.spec.clock()
+        return RunCancelled(at=now, by=by, still_running=still_running, user=user_behind(by))
+
+
+class Before:
+    """The run before, by its session; or by its journal alone, where another process has the run."""
+
+    __slots__ = ("held", "journal")
+
+    def __init__(self, journal: Journal, held: Session | None = None) -> None:
+        self.journal = journal
+        self.held = held
+
+    @property
+    def state(self) -> RunState:
+        """Where it stands, as far as is known here."""
+        return self.journal.state
+
+    def stands(self) -> bool:
+        """Whether it cannot go on without an answer."""
+        if self.state.outcome is not None:
+            return False
+        return self.state.status == "interrupted" if self.held is None else self.held.is_settled()
+
+    def is_over(self, *, attended: bool) -> bool:
+        """Whether nobody here makes it end: it failed to go on, or asks a person and nobody is there."""
+        if self.state.outcome is not None:
+            return False
+        return self.held.is_over() if self.held is not None else not attended and self.stands()
+
+
+async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:
+    """Wait until a cancelled driver and the bodies it started have ended, or the grace is over."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + GRACE
+    await asyncio.wait([task], timeout=GRACE)
+    for _ in range(int(GRACE / TICK)):  # threads tell nobody that they end
+        if not driver.running_bodies or loop.time() >= until:
+            return
+        await asyncio.sleep(TICK)
 
 
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
 """The sessions that this process holds."""
+_at_work: set[Session] = set()
+"""Those with a driver at work: an event loop alone keeps no task alive."""
 _lock = threading.RLock()
-"""Held for a moment while a session moves to another loop, or begins to follow."""
+"""Held for a moment while a session moves to another loop, or one is made."""
+_brief = threading.RLock()
+"""Held for a moment while one of a session's tuples changes."""
 
 
 def _nobody() -> None:
@@ -692,9 +1136,7 @@ def held(run_id: str, store: object) -> Session | None:
 def _report_unfinished() -> None:
     """Warn that the program ends before runs that it began and never waited for."""
     for one in open_sessions():
-        is_left = (
-            one.status == "running" and not one.waiters.were_any and not one.follower.is_theirs
-        )
+        is_left = one.status == "running" and not one.was_awaited and not one.follower.is_theirs
         if is_left and isinstance(one.host, ScriptHost):
             logger.warning(
                 "nbagent: the program ended before its run of %r, as nothing waited for it. Use agent.run_sync(…), which "

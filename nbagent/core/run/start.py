@@ -125,7 +125,7 @@ def launch_and_wait(
         check_waitable(runs, "run_sync")
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool)).wait()
     run, begin = _prepared(spec, prompt, options, blocking=True)
-    with session_of(run).stopping.by_keyboard():
+    with session_of(run).stopped_by_keyboard():
         begin()
         return run.wait()
 
@@ -273,7 +273,7 @@ def _start_later(
         elif asked is not None and asked.is_nothing:
             session.lost(asked.missing(session.journal))
         elif dismisses and after is not None:
-            session.writes.attempt(session_of(after).dismiss, lambda _: session.call_soon(begin))
+            session.attempt(session_of(after).dismiss, lambda _: session.call_soon(begin))
         else:
             begin()
 
@@ -287,9 +287,9 @@ def _start_later(
         session.call_soon(session.take_up)
 
     if asked is None:
-        session.writes.then(dismissed, lambda _: session.call_soon(begin))
+        session.then(dismissed, lambda _: session.call_soon(begin))
     else:
-        session.writes.attempt(there.look, found, not_there)
+        session.attempt(there.look, found, not_there)
 
 
 def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | None:

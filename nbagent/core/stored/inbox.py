@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from nbagent.core.agent import Agent
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.process import has_ended, this_process
@@ -19,6 +20,7 @@ from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
 from nbagent.core.run.follow import is_at_a_stand
 from nbagent.core.run.heartbeat import Others
+from nbagent.core.run.scripted_answers import as_resolution
 from nbagent.core.run.session import held
 from nbagent.core.tools.tool import Tool
 
@@ -38,6 +40,26 @@ class Asked:
     interrupt: PendingInterrupt
     at: float
     """When it was asked, in Unix seconds."""
+    waiting: Waiting = field(repr=False, compare=False)
+    """Whose question it is."""
+
+    @awaited("asked.answer")
+    async def answer(self, value: Any) -> Resolved:
+        """Answer it from code; its run goes on in the process that it lives in, or here, as by a form.
+
+        Args:
+            value: as in ``answers=``: the answer; for an approval True or False; or ``nb.Respond``, ``nb.Restart``,
+                ``nb.Reject``, which say what becomes of the call.
+
+        Returns:
+            The answer, once it is stored.
+
+        Raises:
+            Conflict: it was answered already, and the message says by whom and when.
+            NotPending, InvalidAnswer: nothing was changed.
+            StoreError: it could not be stored.
+        """
+        return await self.waiting.answer(self, as_resolution(value, self.interrupt), by="code")
 
     @property
     def key(self) -> tuple[str, str]:
@@ -81,6 +103,7 @@ class Waiting:
         agent: only questions of runs of this agent.
         tool: only questions of this tool.
         older_than: only what was asked at least so many seconds ago.
+        tests: only the questions of which each of these is true.
     """
 
     def __init__(
@@ -91,9 +114,10 @@ class Waiting:
         agent: str | None = None,
         tool: str | None = None,
         older_than: float | None = None,
+        tests: Sequence[Callable[[Asked], object]] = (),
     ) -> None:
         self.catalog = Catalog(store)
-        self.agent, self.tool, self.older_than = agent, tool, older_than
+        self.agent, self.tool, self.older_than, self.tests = agent, tool, older_than, tuple(tests)
         self.agents = tuple(agents)
         self._journals: dict[str, Journal] = {}
         """Of the runs that ask, or have asked since the first look."""
@@ -102,6 +126,28 @@ class Waiting:
         """The runs that have not ended and ask nothing."""
         self.all: list[Asked] = []
         """Everything that waits, oldest first, whatever is looked for."""
+
+    def where(
+        self,
+        *tests: Callable[[Asked], object],
+        agent: str | None = None,
+        tool: str | None = None,
+        older_than: float | None = None,
+    ) -> Waiting:
+        """The same questions, with less of them looked for; of what two say, the narrower one counts."""
+        for name, new in (("agent", agent), ("tool", tool)):
+            known = getattr(self, name)
+            if new is not None and known not in (None, new):
+                tests += (lambda _: False,)
+        ages = [age for age in (self.older_than, older_than) if age is not None]
+        return Waiting(
+            self.catalog.store,
+            agents=self.agents,
+            agent=self.agent or agent,
+            tool=self.tool or tool,
+            older_than=max(ages, default=None),
+            tests=(*self.tests, *tests),
+        )
 
     @property
     def is_missing(self) -> bool:
@@ -206,13 +252,14 @@ class Waiting:
         self._journals[entry.id] = journal
         times = {event.id: event.at for event in journal.state.pending}
         for interrupt in entry.asks:
-            yield Asked(entry, interrupt, times.get(interrupt.id, entry.moved))
+            yield Asked(entry, interrupt, times.get(interrupt.id, entry.moved), self)
 
     def _is_looked_for(self, one: Asked) -> bool:
         return (
             self.agent in (None, one.run.agent, *one.interrupt.path[:-1])
             and self.tool in (None, one.interrupt.tool_name)
             and (self.older_than is None or time.time() - one.at >= self.older_than)
+            and all(test(one) for test in self.tests)
         )
 
     def _is_left(self, one: Entry) -> bool:

@@ -29,7 +29,7 @@ def keeping() -> Keeping:
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give cancelled tools little time."""
-    monkeypatch.setattr("nbagent.core.run.driving.GRACE", 0.2)
+    monkeypatch.setattr("nbagent.core.run.session.GRACE", 0.2)
 
 
 @pytest.fixture(scope="session")

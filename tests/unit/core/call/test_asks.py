@@ -18,7 +18,7 @@ from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import SECRET_GONE
 from nbagent.core.base.secrets import holds_secret
 from nbagent.core.call.threads import MAX_THREADS
-from nbagent.core.run import driving as drive_module
+from nbagent.core.run import session as session_module
 from nbagent.core.run.run import session_of
 from tests.until import PATIENCE, turns, until
 
@@ -302,7 +302,7 @@ async def test_a_body_that_swallows_its_question_waits_all_the_same():
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_cancel_reaches_a_waiting_question_at_once(monkeypatch, is_async):
     """No grace period is used up, and a body in a thread cannot go on from there."""
-    monkeypatch.setattr(drive_module, "GRACE", 20.0)
+    monkeypatch.setattr(session_module, "GRACE", 20.0)
     ended: list[Any] = []
     over = threading.Event()
     agent = nb.Agent(nb.ScriptedModel([call("asks")]))

@@ -457,6 +457,6 @@ async def test_a_body_that_waits_hears_of_an_end_that_a_refused_answer_brought_t
     store.append(run.id, [RunCancelled(at=1.0, by="somebody else")], session.state.position)
     session.journal.catch_up()  # as who is refused does
     session.follow()
-    await until(lambda: not session.driving.is_active)
+    await until(lambda: not session.is_active)
     with pytest.raises(nb.errors.RunError, match="somebody else"):
         await run

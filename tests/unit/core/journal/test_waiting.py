@@ -359,5 +359,5 @@ async def test_who_gave_up_waiting_is_kept_in_no_list() -> None:
     for _ in range(3):
         waiting = session_of(run).when_over()
         assert waiting.cancel()
-    assert len(session_of(run).waiters) == 0
+    assert session_of(run)._waiting == ()
     await run.cancel()

@@ -19,7 +19,7 @@ from nbagent.core.base.model import TextDelta
 from nbagent.core.base.process import this_process
 from nbagent.core.call import threads
 from nbagent.core.call.threads import MAX_THREADS, private_loop, run_in_thread
-from nbagent.core.run import driving as drive_module
+from nbagent.core.run import session as session_module
 from nbagent.core.run.host import ScriptHost
 from nbagent.core.run.result import Result
 from nbagent.core.run.run import session_of
@@ -263,7 +263,7 @@ async def test_whoever_waits_is_not_woken_between_an_answer_and_what_it_starts()
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give cancelled tools little time."""
-    monkeypatch.setattr(drive_module, "GRACE", 0.2)
+    monkeypatch.setattr(session_module, "GRACE", 0.2)
 
 
 async def test_whoever_awaits_a_cancelled_run_is_told(short_grace):
@@ -697,7 +697,7 @@ def test_a_keyboard_interrupt_on_the_runs_own_loop_waits_for_nothing_there(monke
         await asking().run("go", attended=True)
 
     monkeypatch.setattr(ScriptHost, "wait", interrupted)
-    monkeypatch.setattr(drive_module, "GRACE", 1000.0)
+    monkeypatch.setattr(session_module, "GRACE", 1000.0)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
     assert (started[0].status, started[0].journal[-1].by) == ("cancelled", "keyboard")
@@ -731,11 +731,11 @@ async def test_ctrl_c_stops_what_is_driven_here_and_no_more_than_the_waiting_els
     model = nb.ScriptedModel([lambda _messages: asyncio.Event().wait()])
     session = session_of(nb.Agent(model).run("go", attended=True))
     if owner == "another":
-        session.driving.is_active, session.journal.driver = False, "elsewhere:1:1:far"
-    with pytest.raises(KeyboardInterrupt), session.stopping.by_keyboard():
+        session.is_active, session.journal.driver = False, "elsewhere:1:1:far"
+    with pytest.raises(KeyboardInterrupt), session.stopped_by_keyboard():
         raise KeyboardInterrupt
     assert session.status == ("running" if owner == "another" else "cancelled")
-    session.driving.is_active, session.journal.driver = True, this_process()
+    session.is_active, session.journal.driver = True, this_process()
     await asyncio.wrap_future(session.stop(by="code"))
 
 

@@ -232,7 +232,7 @@ class Promises(Schedule):
         """All that tells why a run has not ended."""
         handles = [
             f"{seat.run.status} at {seat.position}, next {next_step(seat.journal.state)!r}, waits to be written "
-            f"{len(seat.journal._line)}, drives {session_of(seat.run).driving.is_active}, error {session_of(seat.run).error!r}"
+            f"{len(seat.journal._line)}, drives {session_of(seat.run).is_active}, error {session_of(seat.run).error!r}"
             for seat in branch.seats
         ]
         tail = [f"{e.type} {e.scope} {getattr(e, 'call_id', '')}" for e in branch.journal[-12:]]

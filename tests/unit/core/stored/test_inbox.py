@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 from pathlib import Path
@@ -102,6 +103,54 @@ async def test_c282_quick_answers_leave_a_run_to_the_living_process_that_drives_
     ]
     assert owners == ["", ""]
     assert held(run_id, other) is not None  # it waits whether that one takes it
+
+
+async def test_c448_code_answers_what_fits_of_an_inbox_and_leaves_the_rest() -> None:
+    """Each as ``answers=`` would; what is answered twice, or wrongly, changes nothing."""
+    store = nb.MemoryStore()
+    runs = []
+    for amount in (20, 150, 99):
+        agent = nb.Agent(nb.ScriptedModel([call("pay", amount=amount), "Done."]), store=store)
+
+        @agent.tool(approval=True)
+        def pay(amount: int) -> str:
+            """Pay."""
+            return f"paid {amount}"
+
+        runs.append(await agent.run("Pay", attended=True, show=False).settled())
+    inbox = nb.inbox(store)
+    small = inbox.where(tool="pay", amount=lambda amount: amount < 100)
+    assert (inbox.count, small.count) == (3, 2)
+    assert inbox.where(amount=150).count == 1
+    assert inbox.where(tool="pay").where(tool="menu").count == 0
+    assert inbox.where(lambda one: one.run.id == runs[0].id, colour="red").count == 0
+    assert "filtered" in repr(small)
+    [first, second] = small
+    with pytest.raises(nb.errors.InvalidAnswer, match="True to run it"):
+        await first.answer("yes")
+    answers = [await one.answer(given) for one, given in ((first, True), (second, False))]
+    assert [one.by for one in answers] == ["code", "code"]
+    with pytest.raises(nb.Conflict, match="answered"):
+        await first.answer(True)
+    assert runs[1].status == "interrupted"
+    await runs[0]
+    await runs[2]
+    outputs = [run.calls["pay"][0].output for run in runs if run.status == "completed"]
+    assert outputs[0] == "paid 20"
+    assert "rejected" in outputs[1]
+    assert [one.interrupt.input for one in inbox] == [{"amount": 150}]
+
+
+async def test_c448_an_inbox_tells_of_other_questions_also_where_their_number_is_the_same() -> None:
+    store = nb.MemoryStore()
+    run = await asker(store, "teller").run("Ask", attended=True, show=False).settled()
+    inbox = nb.inbox(store)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(inbox.changed(), 0.3)
+    await run.cancel()
+    again = await asker(store, "teller").run("Ask", attended=True, show=False).settled()
+    assert await asyncio.wait_for(inbox.changed(), 20) == 2
+    await again.cancel()
 
 
 @pytest.mark.parametrize("where", ["there", "here", "kept"])

@@ -1,0 +1,94 @@
+"""Writes of several threads as one: whoever comes while a group is being written is in the next one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST = 64
+"""Writes in one group."""
+
+
+class Waiting(Generic[T]):
+    """One write, and the thread that waits for it."""
+
+    __slots__ = ("error", "is_done", "woken", "write")
+
+    def __init__(self, write: T) -> None:
+        self.write = write
+        self.is_done = False
+        self.error: BaseException | None = None
+        """Why it may or may not be written, where the group failed at its end."""
+        self.woken = threading.Event()
+
+
+class Groups(Generic[T]):
+    """Writes in groups, each by the thread of its first write; nobody waits for a group to fill.
+
+    Args:
+        write_all: writes a group, and sets ``is_done`` or ``error`` of what it has taken.
+        fits: whether a write can be in one group with these.
+    """
+
+    def __init__(
+        self,
+        write_all: Callable[[Sequence[Waiting[T]]], None],
+        fits: Callable[[T, Sequence[Waiting[T]]], bool],
+    ) -> None:
+        self._write_all, self._fits = write_all, fits
+        self._lock = threading.Lock()
+        self._waiting: list[Waiting[T]] = []
+        self._leader: Waiting[T] | None = None
+        """Whose thread writes a group, or was woken to write the next one."""
+
+    def write(self, write: T) -> bool:
+        """Write it with what waits; False where no group took it and nothing was done.
+
+        Raises:
+            Exception: the group failed at its end, and nobody knows whether it is written.
+        """
+        mine = Waiting(write)
+        try:
+            with self._lock:
+                self._waiting.append(mine)
+                if self._leader is None:
+                    self._leader = mine
+            if self._leader is not mine:
+                mine.woken.wait()
+            if self._leader is mine:
+                self._lead(mine)
+        except BaseException:  # Ctrl+C, too: the others are not left waiting for this thread
+            with self._lock:
+                self._waiting = [one for one in self._waiting if one is not mine]
+                if self._leader is mine:
+                    self._hand_over()
+            raise
+        if mine.error is not None:
+            raise mine.error
+        return mine.is_done
+
+    def _lead(self, mine: Waiting[T]) -> None:
+        """Write the group of this one, and let the next one be led."""
+        group = [mine]
+        try:
+            with self._lock:
+                rest: list[Waiting[T]] = []
+                for one in self._waiting:
+                    if one is not mine:
+                        taken = len(group) < MOST and self._fits(one.write, group)
+                        (group if taken else rest).append(one)
+                self._waiting = rest
+            self._write_all(group)
+        finally:
+            with self._lock:
+                self._hand_over()
+            for one in group:
+                one.woken.set()
+
+    def _hand_over(self) -> None:
+        self._leader = self._waiting[0] if self._waiting else None
+        if self._leader is not None:
+            self._leader.woken.set()

@@ -179,6 +179,8 @@ TEXTS: dict[str, str] = {
     # the inbox
     "inbox": "Inbox",
     "no_file": "{place} · there is no such file yet",
+    "inbox_earlier": "Same cell, earlier kernel.",
+    "inbox_earlier_told": "From an earlier kernel: the cell has begun another run since, and answering both may do the work twice.",
     "inbox_reads": "reading…",
     "inbox_some": "filtered",
     "inbox_empty": "nothing waits",

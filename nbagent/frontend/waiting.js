@@ -192,7 +192,7 @@ function drawCorner(panel, signal, lead, again) {
       const below = (/** @type {Waits} */ one) => boxOf(one.el).top >= box.top;
       next = (last && after.find((one) => out.includes(one))) ?? out.find(below) ?? out[0];
       setText(button, `${store.tn("away", n)} ${next && below(next) ? "↓" : "↑"}`);
-      el.style.right = `${innerWidth - box.right + INSIDE}px`;
+      el.style.left = `${box.left + INSIDE}px`; // on the right a card has its buttons
       el.style.bottom = `${innerHeight - box.bottom + INSIDE}px`;
     },
   };

@@ -216,7 +216,7 @@ def _header(head: Head, how: _How) -> Html:
             _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         ),
-        _strip(head) if how.measured and head.spans else None,
+        *((_strip(head), _legend(head)) if how.measured and head.spans else ()),
     )
 
 
@@ -250,6 +250,23 @@ def _strip(head: Head) -> Html:
         for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
     )
     return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
+
+
+def _legend(head: Head) -> Html:
+    """What the colors mean, and how long each was; seen where the pointer is on the strip."""
+    length = max(span.end or span.start for span in head.spans)
+    told = []
+    for lane in ("model", "tool", "wait"):
+        seconds = done = 0.0
+        own = [span for span in head.spans if span.lane == lane]
+        for span in sorted(own, key=lambda span: span.start):
+            until = max(span.start, span.end or length)
+            seconds += max(0.0, until - max(span.start, done))
+            done = max(done, until)
+        if own:
+            text = TEXTS[f"lane_{lane}"].format(t=amounts.duration(seconds))
+            told.append(_el("span", {"data-lane": lane}, text))
+    return _el("div", {"class": "nba-legend", "aria-hidden": "true"}, *told)
 
 
 def _footer(head: Head, how: _How) -> Html:

@@ -124,6 +124,11 @@ def test_what_was_measured_stays_only_where_a_person_saw_it() -> None:
     assert [text for text in told if text not in measured] == []
     assert [text for text in told if text in static.render(view, style=False)] == []
     assert 'data-lane="wait" style="--l:50.00%;--r:0.00%"' in measured
+    spans = [("tool", 5, 9), ("tool", 6, 8), ("tool", 12, None), ("model", 0, 15)]
+    head = HEAD.model_copy(update={"spans": [Span(lane=a, start=b, end=c) for a, b, c in spans]})
+    legend = static.render(View(head=head, items=[]), style=False, measured=True)
+    told = '<span data-lane="model">model 15 s</span><span data-lane="tool">tools 7.0 s</span>'
+    assert told in legend, "what ran at once counts once"
 
 
 @pytest.mark.parametrize(

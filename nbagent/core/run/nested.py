@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias, cast
 
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import RunError, UsageError
-from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, StoredEvent
+from nbagent.core.base.events import Resolved, RunCancelled, StoredEvent
 from nbagent.core.base.files import Said, check_room, outline
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, user
@@ -24,6 +23,7 @@ from nbagent.core.tools.output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
+from .answerer import Answerer
 from .answers import AnyResolution, answer, interrupts_of, remember
 from .describe import result_of
 from .generate import Response, response_of
@@ -140,7 +140,6 @@ class NestedSession:
     """What a ``Run`` is made of where it is inside a call; see ``Session``."""
 
     awaited = ""
-    wrong_answers: Mapping[str, Exception]
 
     def __init__(
         self, runs: StartedRuns, started: Started, spec: RunSpec, answers: Answers
@@ -151,12 +150,14 @@ class NestedSession:
         self.scope = (*runs.scope, started.id)
         self.journal = NestedJournal(runs, self.scope)
         self.loop = runs.loop
-        self.wrong_answers = {}
-        self._answers = AnswerSource(answers)
+        self.call_soon = runs.call_soon
+        self.notify = runs.decided
+        self._scripted = Answerer(AnswerSource(answers), None, self)
         if answers is not None:
+            started.undecided = self._scripted.undecided
             for event in self.state.pending:
-                self._look_at(event)
-            self.journal.subscribe(self._hear)
+                self._scripted.look_at(event.id)
+            self.journal.subscribe(self._scripted.hear)
 
     @property
     def run_id(self) -> str:
@@ -258,32 +259,15 @@ class NestedSession:
         root.submit(decide).add_done_callback(settle)
         return after
 
-    # --- answers that its body gave
+    @property
+    def wrong_answers(self) -> Mapping[str, Exception]:
+        """What was wrong with answers that its body gave, by interrupt id."""
+        return self._scripted.wrong
 
     @property
     def answers_told(self) -> str:
         """What is to be known of them where one is missing."""
-        return self._answers.told()
-
-    def _hear(self, heard: RunEvent) -> None:
-        if isinstance(heard, Interrupted):
-            self._look_at(heard)
-
-    def _look_at(self, event: Interrupted) -> None:
-        self.started.undecided.add(event.id)
-        self.runs.call_soon(partial(self._decide, event.id))
-
-    def _decide(self, interrupt_id: str) -> None:
-        try:
-            for interrupt in self.interrupts:
-                if interrupt.id == interrupt_id:
-                    resolution = self._answers.next(interrupt)
-                    if resolution is not None:
-                        self.resolve(interrupt_id, resolution, by="answers=").result()
-        except Exception as error:
-            self.wrong_answers = {**self.wrong_answers, interrupt_id: error}
-        self.started.undecided.discard(interrupt_id)
-        self.runs.decided()
+        return self._scripted.told()
 
 
 class NestedRun(Run):

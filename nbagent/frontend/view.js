@@ -159,7 +159,7 @@ export class RunView {
     this.#notice(fresh, changed, answered);
     placed();
     this.#copies.look();
-    this.#scroll?.follow();
+    this.#scroll?.follow(!ENDED.has(view.head.status));
     if (this.#asked || view.head.questions) this.#tellWaiting();
     if (folds || this.#tables.size < tables) glide(this.#items, height, folds);
     if (this.#due.size > 0 && !goesOn) this.#later();
@@ -373,7 +373,6 @@ export class RunView {
     if (!head.chat || this.#scroll || !this.#frame) return;
     const tail = [this.#composer.el, this.#frame.footer.el];
     this.#scroll = stayAtEnd(this.#card, this.el, this.#items, tail);
-    this.#scroll.toEnd();
   }
 
   /** Opens the box below a run that has ended, or closes it. @param {boolean} open */

@@ -200,16 +200,18 @@ TYPE = """async (box) => {
 
 
 def test_c403_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
-    """The end is in sight as it grows, unless the person scrolled up."""
+    """The end is in sight as it grows, unless the person scrolled up; opening it moves no page."""
     notebook = opened(LONG)
+    panel = notebook.page.locator(PANEL)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
     items = card.root.locator(".nba-items")
     expect(card.root.locator(".nba-message")).to_have_count(30)
     rest = "el => el.scrollHeight - el.scrollTop - el.clientHeight"
     notebook.page.wait_for_function(f"el => ({rest})(el) < 60", arg=items.element_handle())
-    panel = notebook.page.locator(PANEL).evaluate("el => el.clientHeight")
-    assert card.root.evaluate("el => el.offsetHeight") <= panel
+    assert card.root.evaluate("el => el.offsetHeight") <= panel.evaluate("el => el.clientHeight")
+    assert panel.evaluate("el => el.scrollTop") == 0
+    expect(card.button("Newest ↓")).to_be_hidden()
     box.scroll_into_view_if_needed()
     took = box.evaluate(TYPE)
     print(f"a key takes {took[20]:.1f} ms, at most {took[-1]:.1f} ms")

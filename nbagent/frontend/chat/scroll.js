@@ -23,8 +23,8 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
   const newest = makeButton("nba-button nba-newest", store.t("newest"));
   const place = div("nba-newest-place", newest);
   let there = true;
-  /** Whether the box is in view, of which nothing is known at first. */
-  let seen = false;
+  /** Whether the box is in view; nothing is known of that at first, and a chat that is opened moves no page. @type {boolean|null} */
+  let seen = null;
   /** Whether something came while it was not. */
   let news = false;
   let top = 0;
@@ -32,7 +32,7 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
   let panel = null;
   const lift = keepInView(root, place, signal);
   const draw = () => {
-    const hidden = there && (seen || !news);
+    const hidden = there && !(seen === false && news);
     if (newest.hidden === hidden) return;
     if (hidden && focused() === newest) items.focus({ preventScroll: true });
     newest.hidden = hidden;
@@ -83,9 +83,9 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
   });
   return {
     toEnd,
-    /** Something came. */
-    follow() {
-      news ||= !seen;
+    /** Something was drawn. @param {boolean} works whether the chat is at work, so that it is new */
+    follow(works) {
+      news ||= works && seen === false;
       follow();
       draw();
     },

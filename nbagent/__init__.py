@@ -233,6 +233,20 @@ def load_ipython_extension(shell: _Any) -> None:
     _import_module("nbagent.notebook.magics").register(shell)
 
 
+def _tell_of_magic() -> None:
+    """Where cells run: ``%%agent`` that is not loaded yet says what to type."""
+    shell = _sys.modules["IPython"].get_ipython() if "IPython" in _sys.modules else None
+    if shell is None or "agent" in shell.magics_manager.magics["cell"]:
+        return
+
+    def agent(line: str, cell: str | None = None) -> None:  # noqa: ARG001 - as IPython calls magics
+        raise _import_module("IPython.core.error").UsageError(
+            "%agent and %%agent are not loaded: type  %load_ext nbagent  in a cell, once, and run this one again."
+        )
+
+    shell.register_magic_function(agent, "line_cell", "agent")
+
+
 def __dir__() -> list[str]:
     return __all__
 
@@ -260,6 +274,12 @@ def _error_lines(error: BaseException) -> list[str]:
     """An error of ours, as IPython shows it."""
     found: list[str] = _import_module("nbagent.notebook.tracebacks").rendered(error)
     return found
+
+
+def _makes_form() -> bool:
+    """Whether the schema that is made now is a form's."""
+    hints = _sys.modules.get("nbagent.forms.hints")
+    return hints is not None and bool(hints.making_form.get())
 
 
 def _exported(shown: _Any, form: str) -> str:
@@ -293,6 +313,7 @@ def _store_at(place: str) -> _Any:
     return _import_module("nbagent.stores.sqlite").SQLiteStore(place)
 
 
+_tell_of_magic()
 _hooks.store_at = _store_at
 _hooks.in_place_of = _in_place_of
 _hooks.kept_answers = _kept_answers
@@ -301,6 +322,7 @@ _hooks.model_named = _named_model
 _hooks.price_list = _price_list
 _hooks.error_lines = _error_lines
 _hooks.exported = _exported
+_hooks.makes_form = _makes_form
 
 
 def _schema_errors(schema: _Any, value: _Any, *, formats: bool = False) -> list[dict[str, _Any]]:

@@ -68,6 +68,9 @@ class _OwnTools:
 class Agent:
     """A model with instructions and tools.
 
+    Example:
+            agent = nb.Agent("gpt-5", instructions="Answer with numbers.", tools=nb.notebook_tools(sales))
+
     Args:
         model: a ``Model``, a model name such as ``"gpt-5"``, or ``"demo"`` (needs no key).
         name: what people read; shown on the run card.
@@ -269,6 +272,10 @@ class Agent:
     ) -> Run:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
+        Example:
+                run = agent.run("Which of these is overdue?", after=earlier)
+                result = await run
+
         Args:
             prompt: what to do: a text, or a list of texts and files (figures, images, arrays, paths, tables,
                 ``nb.File``), such as ``["What is odd here?", figure]``; not needed where ``messages`` has something open.
@@ -334,6 +341,9 @@ class Agent:
     ) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
+        Example:
+                print(agent.run_sync("Pay the bill", answers={"pay": True}).text)
+
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
         given = Options(
@@ -386,6 +396,9 @@ class Agent:
         context: Any = None,
     ) -> Chat:
         """A conversation that goes on: one live card over a thread of runs, with a box to write in.
+
+        Example:
+                chat = agent.chat(id="bills", store="runs.db")
 
         Args:
             prompt: what is said first; as in ``run``. A thread that has messages already is not told again.
@@ -445,6 +458,11 @@ class Agent:
         nested: bool = True,
     ) -> Response:
         """Go on until nothing can without an answer: the classic interrupt loop.
+
+        Example:
+                response = await agent.generate("Plan a dinner")
+                replies = [nb.tool_response(asked, "Italian") for asked in response.interrupts]
+                response = await agent.generate(messages=response.messages, tool_responses=replies)
 
         Args:
             prompt: a new user message; as in ``run``.

@@ -247,6 +247,12 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
 ) -> Any:
     """Make a function a flow: ``await clean.run("data.csv")`` runs it with a card, questions and steps.
 
+    Example:
+            @nb.flow
+            async def clean(path: str, ctx: nb.ToolContext) -> str:
+                keep = await ctx.ask(nb.Choose("Keep which?", choices=["name", "age"], multiple=True))
+                return await ctx.step("write", lambda: write(path, keep))
+
     Where its ``ctx`` asks (``ctx.ask``), the question is a form in the cell. After a restart the run is
     taken up with ``nb.open_run(run_id, agent=clean)``: the function is run again from its beginning, with
     its earlier answers and the values of its ``ctx.step`` given at once.

@@ -70,6 +70,7 @@ class Hooks:
         "find_host",
         "in_place_of",
         "kept_answers",
+        "makes_form",
         "model_named",
         "pattern_in",
         "price_list",
@@ -101,6 +102,8 @@ class Hooks:
         """The patterns of a JSON Schema that are not searched for."""
         self.error_lines: Callable[[BaseException], list[str]] = _plainly
         """An error of ours as a notebook shows it."""
+        self.makes_form: Callable[[], bool] = bool
+        """Whether the schema that is made now is a form's, and not what a model is told."""
         self.exported: Callable[[Any, str], str] = _no_export
         """A run, or a chat, as one document: its HTML, Markdown, or notebook as JSON."""
         self.store_at: Callable[[str], Any] = _no_store

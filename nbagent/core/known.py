@@ -17,6 +17,11 @@ def know(one: object) -> None:
     _known[one] = next(_numbers)
 
 
+def all_known() -> list[object]:
+    """Every agent and flow that somebody holds."""
+    return list(_known)
+
+
 def known_named(kind: type[T], name: str) -> T | None:
     """The newest agent, or flow, of this name; None where there is none."""
     named = [

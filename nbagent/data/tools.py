@@ -109,9 +109,17 @@ class Query:
 
 
 def notebook_tools(
-    *values: Any, approval: bool = False, rows: int = 100, seconds: float = 10.0, **named: Any
+    *values: Any,
+    approval: bool = False,
+    rows: int = 100,
+    seconds: float = 10.0,
+    code: bool = False,
+    **named: Any,
 ) -> list[Tool[..., Any]]:
     """Tools that read DataFrames and SQLite databases of this notebook: those given here, by their names.
+
+    Example:
+            agent = nb.Agent("gpt-5", tools=nb.notebook_tools(sales, shop, approval=True))
 
     ``list_data``, ``describe_data``, ``head_data`` and ``query_data``, which takes one SELECT of SQLite's
     dialect over all the DataFrames, or over one database. None of them can write, and none reaches
@@ -123,6 +131,8 @@ def notebook_tools(
         approval: whether a person is asked about each query, sees what it gives, and may change it.
         rows: how many rows a call gives at most.
         seconds: how long a query may take.
+        code: whether the model may also run Python among the notebook's variables, with ``run_python``: each
+            piece of code is asked about, whatever rules allow. It is no sandbox.
         named: the same under names of one's own.
 
     Raises:
@@ -132,9 +142,25 @@ def notebook_tools(
     caller = None if frame is None else frame.f_back
     scope = {} if caller is None else {**caller.f_globals, **caller.f_locals}
     data = Query({**{_name(value, scope): value for value in values}, **named}, rows, seconds)
-    if not data.frames and not data.databases:
+    runs = _running(code)
+    if not data.frames and not data.databases and not runs:
         raise UsageError("notebook_tools needs data: nb.notebook_tools(df, con) or (sales=df)")
-    return [*_looking(data), _querying(data, approval=approval)]
+    if not data.frames and not data.databases:
+        return runs
+    return [*_looking(data), _querying(data, approval=approval), *runs]
+
+
+def _running(code: Any) -> list[Tool[..., Any]]:
+    """The tool that runs code, where it is wanted."""
+    if code is False:
+        return []
+    if code is not True:
+        raise UsageError(
+            f"code is True or False, not a {type(code).__name__}: data of that name needs another here"
+        )
+    from .code import code_tool  # noqa: PLC0415 - for those who want it
+
+    return [code_tool()]
 
 
 def _there(missing: MissingName, columns: Mapping[str, list[str]]) -> str:

@@ -17,6 +17,8 @@ import { makeTimer, on, onClick } from "./lifetime.js";
 
 /** What can be copied; the innermost that the pointer is on is. What a form shows is for its answer. */
 const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
+/** What inputs are called whose text is Python; see ../notebook/render/arguments.py. */
+const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
 /** Milliseconds for which it says that it was done. */
 const DONE = 1600;
 /** How far it stands above the edge, in pixels, and inside of it. */
@@ -115,12 +117,19 @@ function isCopyable(el) {
   return !!el.textContent?.trim();
 }
 
-/** @param {Element} el */
-function kindOf(el) {
+/** How what is copied is called. @param {Element} el */
+export function kindOf(el) {
   if (el.matches("table")) return "table";
+  if (pythonOf(el)) return "cell";
   if (el.matches(".nba-input")) return "input";
   if (el.matches("pre")) return el.closest(".nba-say") ? "code" : "text";
   return el.matches(".nba-rich") ? "text" : "answer";
+}
+
+/** The value that an element shows, or all arguments are, where that is Python. @param {Element} el */
+function pythonOf(el) {
+  const dd = el.closest("dd") ?? el.querySelector(":scope > dl > dd:nth-child(2):last-child");
+  return PYTHON.test(dd?.previousElementSibling?.textContent ?? "") ? dd : null;
 }
 
 /**
@@ -132,6 +141,8 @@ export function textOf(el) {
     return [...el.rows].map((row) => [...row.cells].map(lineOf).join("\t")).join("\n");
   // biome-ignore lint/performance/useDomNodeTextContent: the line breaks between paragraphs are wanted
   if (!el.matches(".nba-input")) return el.innerText.replace(/\n$/, "");
+  const code = pythonOf(el);
+  if (code) return newOf(code);
   const names = [...el.querySelectorAll(":scope > dl > dt")];
   return names.map((dt) => `${lineOf(dt)}: ${newOf(dt.nextElementSibling)}`).join("\n");
 }
@@ -144,6 +155,8 @@ function lineOf(el) {
 /** A value as it is now, where it shows what it was too. @param {Element|null} el */
 function newOf(el) {
   if (el === null) return "";
+  const whole = el.getAttribute("data-whole");
+  if (whole !== null) return whole;
   const copy = /** @type {HTMLElement} */ (el.cloneNode(true));
   for (const old of copy.querySelectorAll("del, small")) old.remove();
   return (copy.textContent ?? "").trim();

@@ -168,7 +168,7 @@ export function growText(el, value) {
 }
 
 /**
- * Nodes from HTML that the kernel sanitized: TextItem.blocks and tail, html of Rich and Fact, nothing else.
+ * Nodes from HTML that the kernel sanitized: TextItem.blocks and tail, html of Rich and Fact, tint of code, nothing else.
  * @param {string} html
  */
 export function sanitized(html) {

@@ -65,6 +65,9 @@ def form(
 ) -> Awaitable[Any]:
     """Show a form in the calling cell, and give the answer once a person has sent a valid one.
 
+    Example:
+            late = await nb.form(int, title="Late from which hour?", value=10)
+
     Args:
         target: a pydantic model or any type pydantic knows, a function (its parameters), or a JSON
             Schema. The answer is typed accordingly; for a JSON Schema it is the document.

@@ -147,7 +147,7 @@ class NotebookHost:
         ShownRuns(listed, reveal(of)).show()
         return True
 
-    async def wait(self, run: Run, future: Future[None]) -> None:
+    async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""
         try:
             await kernel.wait(future, on_kernel_interrupt=partial(self._stop, run))
@@ -155,7 +155,7 @@ class NotebookHost:
             tell(error, TEXTS["kernel_stopped"])
             raise
 
-    def wait_sync(self, run: Run, future: Future[None]) -> None:
+    def wait_sync(self, run: Run, future: Future[Any]) -> None:
         """The same in synchronous code."""
         try:
             kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))

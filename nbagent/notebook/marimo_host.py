@@ -40,7 +40,7 @@ class MarimoHost(ScriptHost):
             card = self._cards[run.id] = RunCard(run)
         return card
 
-    async def wait(self, run: Run, future: Future[None]) -> None:
+    async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait until the run asks a person, who could not answer.
 
         Raises:

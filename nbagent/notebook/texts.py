@@ -87,6 +87,7 @@ TEXTS: dict[str, str] = {
     "not_copied": "Not copied: select the text",
     "copy_answer": "Copy the answer",
     "copy_code": "Copy the code",
+    "copy_cell": "Copy as a cell",
     "copy_input": "Copy the arguments",
     "copy_table": "Copy the table",
     "copy_text": "Copy the text",

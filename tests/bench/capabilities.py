@@ -335,6 +335,12 @@ async def with_a_page() -> None:
     await run.cancel()
 
 
+async def with_code() -> None:
+    """A model that runs Python, once it is let."""
+    agent = agent_of(call("run_python", code="1"), "done", tools=nb.notebook_tools(code=True))
+    await answered(started(agent))
+
+
 async def with_data_tools() -> None:
     """Tools that read what the notebook has."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as sales:
@@ -422,6 +428,7 @@ CAPABILITIES = [
     ),
     Capability("drawing", ("notebook/", "forms/"), with_a_page),
     Capability("data of the notebook", ("data/",), with_data_tools),
+    Capability("code of a model", ("data/code.py",), with_code),
 ]
 
 

@@ -13,7 +13,7 @@ from nbagent.cli.demo import NOTEBOOK, quickstart, without_outputs
 from tests.browser.card import Card
 from tests.browser.notebook_page import App
 
-HELLO, QUESTION, APPROVAL, EDIT, AWAITED, SMALL, NOBODY, LAST = 3, 5, 7, 9, 11, 13, 15, 16
+HELLO, QUESTION, APPROVAL, EDIT, AWAITED, SMALL, NOBODY, LAST = 1, 3, 5, 7, 9, 11, 13, 14
 AFTERWARDS = {
     AWAITED: "you said no (Not before Monday)",
     SMALL: "sent 20.0 to ABC123",

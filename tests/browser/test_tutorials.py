@@ -23,7 +23,7 @@ def place(name: str, cell_id: str) -> int:
 def folder(server):
     """The notebooks as a checkout has them, without what they showed."""
     there = server.root / "tutorials"
-    there.mkdir()
+    there.mkdir(exist_ok=True)
     for path in TUTORIALS:
         (there / path.name).write_bytes(without_outputs(path))
     shutil.copy(INDEX, there)
@@ -62,4 +62,31 @@ def test_a_person_goes_from_the_list_to_a_table_that_was_put_right(folder, open_
     notebook.cell(after).scroll_into_view_if_needed()
     expect(notebook.output(after)).not_to_contain_text("350")
     notebook.shot("tutorial-data-done")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def test_c441_a_person_answers_after_a_restart_in_the_tutorial_on_durable_runs(folder, open_lab):
+    """The kernel restarts in the midst of the question; the card of the opened run waits for the person, and nobody else."""
+    name = "10_durable_runs.ipynb"
+    cells = read(NOTEBOOKS / name).cells
+    code = [n for n, cell in enumerate(cells) if cell.cell_type == "code"]
+    restart = next(n for n in code if "after-restart" in cells[n].metadata.get("tags", ()))
+    opened = next(n for n in code if "nb.open_run" in cells[n].source)
+    notebook = open_lab(f"{folder}/{name}")
+    for index in (n for n in code if n < restart):
+        notebook.run_cell(index)
+    expect(notebook.output(code[code.index(restart) - 1])).to_contain_text("interrupted · pay")
+    notebook.restart_kernel()
+    for index in (n for n in code if restart <= n <= opened):
+        notebook.run_cell(index)
+    card = Card(notebook.output(opened))
+    card.wait_for_question()
+    card.fill("Amount", "90")
+    notebook.shot("tutorial-durable-asks")
+    card.press("Approve with changes")
+    card.wait_until("completed")
+    for index in (n for n in code if n > opened):
+        notebook.run_cell(index)
+    expect(notebook.output(opened)).to_contain_text("90 to Ada")
+    expect(notebook.output(code[-1])).to_contain_text("{'amount': (120, 90)} by form")
     assert notebook.errors == [], "\n".join(notebook.errors)

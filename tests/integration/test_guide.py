@@ -21,6 +21,8 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "[3, 'two parts']",
         "total",
         "8",
+        "16",
+        "Made: double (list of 2).",
         "Rome",
         "1400000",
         "{'to': 'Rome'}",

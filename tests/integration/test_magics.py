@@ -131,6 +131,19 @@ def test_c232_names_are_completed_and_help_is_told(cells):
     assert cells.kernel.must_run("print(said)") == "other here\n"
 
 
+def test_c444_a_magic_that_is_not_loaded_says_what_to_type():
+    """Once nbagent is imported; then it is loaded as always."""
+    with front_end() as kernel:
+        kernel.must_run("import nbagent as nb\necho = nb.Agent(nb.ScriptedModel(['hello']))")
+        for code in ("%%agent\nHi", "%agent Hi"):
+            kernel.seen.clear()
+            assert kernel.run(code).status == "error"
+            assert "type  %load_ext nbagent  in a cell" in f"{kernel.errors()}{kernel.seen}"
+        kernel.must_run("%load_ext nbagent")
+        kernel.must_run("%agent -o said Hi")
+        assert kernel.must_run("print(said)") == "hello\n"
+
+
 def test_c232_where_nobody_is_there_the_cell_shows_the_run_or_fails():
     """As nbclient and nbval run it."""
     with front_end() as kernel:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import subprocess
 import sys
+import textwrap
+import typing
+from collections import abc
 from pathlib import Path
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import nbagent as nb
-from nbagent.core.base import errors
+from nbagent.core.base import errors, interrupts, metadata
+from nbagent.core.base.keywords import SPELLED
+from nbagent.core.journal import default
+from nbagent.core.run import generate, scripted_answers
+from nbagent.core.tools import files, instructions, policy
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
 HEAVY = [
@@ -38,9 +47,9 @@ def test_the_names_are_sorted_and_documented_by_dir():
 
 
 SHOWN = {
-    nb.Confirm: "(message: 'str', /, *, danger: 'bool' = False)",
-    nb.Ask: "(message: 'str', /)",
-    nb.Edit: "(message: 'str', /, *, fields: 'list[str] | None' = None)",
+    nb.Confirm: "(message: str, /, *, danger: bool = False)",
+    nb.Ask: "(message: str, /)",
+    nb.Edit: "(message: str, /, *, fields: list[str] | None = None)",
 }
 
 
@@ -58,6 +67,63 @@ def test_the_inspector_of_jupyter_shows_how_a_name_is_called(name):
     assert "docs.pydantic" not in shown["docstring"]
     if found in SHOWN:
         assert SHOWN[found] in text
+
+
+async def looked_up(name):
+    """What people look up most, by how they write it."""
+    agent = nb.Agent(nb.ScriptedModel([]))
+    first, _, rest = name.partition(".")
+    return getattr(agent if first == "agent" else nb, rest)
+
+
+EXAMPLES = ["Agent", "Ask", "Choose", "Confirm", "Edit", "allow", "deny", "flow", "form"]
+EXAMPLES += ["interrupt_tool", "notebook_tools", "review", "tool"]
+WITH_EXAMPLE = [f"nb.{name}" for name in EXAMPLES] + [
+    f"agent.{name}" for name in ("chat", "generate", "run", "run_sync", "tool")
+]
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLE)
+async def test_c442_what_is_looked_up_most_has_one_example_and_no_name_that_only_the_code_has(name):
+    """Shift+Tab: the example is Python of names that are there, and types are spelled out, without quotes."""
+    shown = InteractiveShell.instance().inspector.info(await looked_up(name))
+    text = f"{shown['definition']} {shown['init_definition']}"
+    assert not set(re.findall(r"\w+", text)) & {*SPELLED, "Said"}, text
+    assert ": '" not in text or name == "nb.notebook_tools", text
+    [example] = re.findall(
+        r"^Example:\n((?: {8}.*\n|\n)+)", f"{shown['docstring']}\n", re.MULTILINE
+    )
+    code = textwrap.dedent(example)
+    assert name.partition(".")[2] in code
+    tree = compile(code, name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    used = [each for each in ast.walk(tree) if isinstance(each, ast.Attribute)]
+    ours = [
+        each.attr for each in used if isinstance(each.value, ast.Name) and each.value.id == "nb"
+    ]
+    assert [each for each in ours if not hasattr(nb, each)] == []
+
+
+REAL = {
+    "Prompt": files.Prompt,
+    "RunPending": generate.RunPending,
+    "Pending": generate.Pending,
+    "Kept": default.Kept,
+    "Answers": scripted_answers.Answers,
+    "Instructions": instructions.Instructions,
+    "Condition": policy.Condition,
+    "Approval": policy.Approval,
+    "Choices": metadata.Choices,
+    "Remember": interrupts.Remember,
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_c443_a_type_is_spelled_as_it_is(name):
+    """Where it changes, what is shown changes with it."""
+    module = {"Instructions": instructions, "Choices": metadata}.get(name, policy)
+    names = {**vars(typing), **vars(abc), **vars(module), "os": os, "Store": default.Store}
+    names |= {one: getattr(nb, one) for one in ("PendingInterrupt", "RunView", "CallView")}
+    assert eval(SPELLED[name], names) == REAL[name]
 
 
 async def test_a_run_says_where_its_text_is():

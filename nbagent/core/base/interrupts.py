@@ -31,7 +31,7 @@ from pydantic import (
 
 from .amounts import amount
 from .errors import InvalidAnswer, suggest
-from .keywords import tells
+from .keywords import spell_out, tells
 from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
 
@@ -50,6 +50,7 @@ def without_init(init: F) -> F:
     overloads = get_overloads(init)
     if overloads:
         init.__dict__["__wrapped__"] = overloads[0]
+    spell_out(overloads[0] if overloads else init)
     return init
 
 

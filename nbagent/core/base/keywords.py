@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -73,9 +74,53 @@ _OURS: dict[str, tuple[str, ...]] = {
 """Words of other libraries, and what they are here: keywords, the first that the call takes, or a sentence."""
 
 
+SPELLED = {
+    "Prompt": "str | Sequence[Any]",
+    "RunPending": "Literal['wait', 'refuse', 'reject', 'queue']",
+    "Pending": "Literal['refuse', 'reject', 'queue']",
+    "Kept": "Store | str | os.PathLike[str]",
+    "Answers": "Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None",
+    "Instructions": "str | Callable[[], Said] | Callable[[RunView], Said] | None",
+    "Condition": "Callable[[Any], Said] | Callable[[Any, CallView], Said]",
+    "Approval": "bool | Condition",
+    "Choices": "Sequence[str | int | float | Option] | Column | Callable[[], Any]",
+    "Remember": "Literal['input_in_run', 'tool_in_run', 'input', 'tool']",
+}
+"""Names of types that only the code has, as whoever looks up a call reads them."""
+_NAME = re.compile(r"[A-Z]\w+|Said")
+_SAID = {"Instructions": "str", "Condition": "bool", "Approval": "bool"}
+"""What a function of such a type says, if it is not to be waited for."""
+
+
+class _Spelled(str):
+    """An annotation that is shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def spell_out(function: Callable[..., Any]) -> None:
+    """Show the types of a function without quotes, and spelled out, to whoever looks it up."""
+    types = function.__annotations__
+    types |= {name: _Spelled(_spelled(t)) for name, t in types.items() if isinstance(t, str)}
+
+
+def _spelled(annotation: str, said: str = "Any") -> str:
+    """A type as it is shown: no name in it that nobody can import."""
+
+    def spell(name: re.Match[str]) -> str:
+        known = said if name[0] == "Said" else SPELLED.get(name[0])
+        return name[0] if known is None else _spelled(known, _SAID.get(name[0], said))
+
+    return _NAME.sub(spell, annotation).replace(" | None | None", " | None")
+
+
 def tells(label: str) -> Callable[[F], F]:
     """A decorator: a call with a keyword that is not known says which one is meant.
 
+    Where it is looked up (``inspect.signature``, Shift+Tab in Jupyter) its types are spelled out.
     Its own line in a traceback is hidden where tracebacks are shown without such lines (IPython, pytest).
 
     Args:
@@ -96,6 +141,7 @@ def tells(label: str) -> Callable[[F], F]:
                     raise
             raise TypeError(f"{label}() {wrong}")
 
+        spell_out(function)
         _told[label] = function
         return called  # type: ignore[return-value]  # it is called as the function is
 

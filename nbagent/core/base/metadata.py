@@ -81,6 +81,9 @@ def _choice(value: Any) -> Any:
 class Choose(Metadata):
     """Ask for one of ``choices``, or for several.
 
+    Example:
+            keep = await ctx.ask(nb.Choose("Keep which?", choices=["name", "age"], multiple=True))
+
     ``choices`` may be given as a function without parameters, or as a column (a pandas ``Series``, a
     numpy array): its values are taken when the question is asked, each once, without missing ones.
     What is stored is that list, so a run that is opened later asks the same.
@@ -134,7 +137,12 @@ class Choose(Metadata):
 
 
 class Confirm(Metadata):
-    """Ask whether to go on, with the exact input shown."""
+    """Ask whether to go on, with the exact input shown.
+
+    Example:
+            if not ctx.resumed:
+                ctx.interrupt(nb.Confirm("Empty the whole folder?", danger=True))
+    """
 
     message: str
     danger: bool = False
@@ -150,7 +158,11 @@ class Confirm(Metadata):
 
 
 class Ask(Metadata):
-    """Ask for a value; its type is the tool's return annotation, or ``reply=``."""
+    """Ask for a value; its type is the tool's return annotation, or ``reply=``.
+
+    Example:
+            day = await ctx.ask(nb.Ask("When does it suit?"), reply=datetime.date)
+    """
 
     message: str
 
@@ -164,7 +176,12 @@ class Ask(Metadata):
 
 
 class Edit(Metadata):
-    """Ask to look over the input, which can be changed before the tool runs."""
+    """Ask to look over the input, which can be changed before the tool runs.
+
+    Example:
+            if not ctx.resumed:
+                ctx.interrupt(nb.Edit("Look it over before it goes out", fields=["subject", "body"]))
+    """
 
     message: str
     fields: list[str] | None = None

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextvars import ContextVar
 from functools import cache
 
 _NOBODY = ("expiry", "external", "idempotent=True", "middleware", "recording")
 """Ways that an answer comes about without a person, or from one whom this process does not know."""
+
+
+code_of_model: ContextVar[bool] = ContextVar("nbagent_code_of_model", default=False)
+"""Whether a model wrote the code that runs now, which then answers in nobody's place."""
 
 
 @cache

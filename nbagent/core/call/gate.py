@@ -110,6 +110,8 @@ class Gate:
         if cleared:  # by a person, or elsewhere: that stands for a review, never for what is denied
             return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
         judgement = await judge(self._spec.policy, (tool.name,), typed, call)
+        if tool.options.always_asked and judgement is not None and judgement.verdict == "allow":
+            judgement = None
         if judgement is None and tool.fn is not None:
             judgement = await own(
                 tool.options.approval, typed, call, editable=tool.options.editable
@@ -120,7 +122,8 @@ class Gate:
 
     def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
         """A review, or what became of it since a person said that such calls need no question."""
-        known = (*self._spec.remembered, *self._journal.remembered)
+        ever = () if tool.options.always_asked else self._spec.remembered
+        known = (*ever, *self._journal.remembered)
         such = [one for one in known if one.covers(tool.name, input_)]
         same = [one for one in such if one.has_schema(tool.input_schema)]
         if same and tool.code in {one.code for one in same}:

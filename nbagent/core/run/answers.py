@@ -13,7 +13,13 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, assert_never
 
 from nbagent.core.base.amounts import amount
-from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
+from nbagent.core.base.errors import (
+    Conflict,
+    InvalidAnswer,
+    NotPending,
+    ToolError,
+    UsageError,
+)
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
@@ -27,7 +33,7 @@ from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.base.secrets import SecretPlaces, cut, has_secret, plain_json
-from nbagent.core.base.user import named, user_behind
+from nbagent.core.base.user import code_of_model, named, user_behind
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
@@ -194,7 +200,10 @@ def answer(
         InvalidAnswer: the answer does not fit, or is none.
         ToolError: the tool is not registered.
         TypeError: ``interrupt`` is neither an interrupt nor an id.
+        UsageError: code that a model wrote gives it.
     """
+    if code_of_model.get() and not isinstance(resolution, TimeIsOver):
+        raise UsageError("code that a model wrote answers no question: a person does")
     if isinstance(resolution, TimeIsOver):
         interrupt_id = id_of(interrupt)
     else:
@@ -416,7 +425,7 @@ def _checked(
         return _checked_unseen(event, resolution)
     checked = tool.check(pending_of(event, {tool.name: tool}, ()), resolution)
     if isinstance(checked, Restart) and checked.remember is not None:
-        _check_memorable(event, checked)
+        _check_memorable(event, checked, tool)
     return checked
 
 
@@ -480,11 +489,16 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
     return sealed
 
 
-def _check_memorable(event: Interrupted, restart: Restart) -> None:
+def _check_memorable(event: Interrupted, restart: Restart, tool: Tool[..., Any]) -> None:
     if event.kind != "approval":
         raise InvalidAnswer(f"{event.tool_name!r} asks by itself: only an approval is remembered")
     if restart.input is not None:
         raise InvalidAnswer("an approval of changed input is not remembered: approve it as shown")
+    if tool.options.always_asked and restart.remember in ("input", "tool"):
+        raise InvalidAnswer(
+            f"an approval of {tool.name!r} is remembered in its own run alone: "
+            f"remember='{restart.remember}_in_run'"
+        )
     if restart.remember in ("input", "input_in_run") and has_secret(event.input):
         raise InvalidAnswer(
             f"this input of {event.tool_name!r} has a secret in it, and no secret is kept: approve it "

@@ -105,6 +105,9 @@ class FollowedRun(Protocol):
     ) -> None:
         """Write, or read, what the run does by itself."""
 
+    def notify(self) -> None:
+        """Let those who wait for the run look again."""
+
     def look_at_run_before(self) -> bool:
         """Begin if the run before has ended, or end with it; whether to look again later."""
 
@@ -125,6 +128,8 @@ class Follower:
         "__weakref__",
         "_follows",
         "_is_told",
+        "_looked_at",
+        "_news",
         "_run",
         "_seen",
         "_timer",
@@ -139,6 +144,8 @@ class Follower:
         self._follows = False
         self._is_told = False
         """Whether the store tells of what others write."""
+        self._news = self._looked_at = 0
+        """How often it was told to look, and what of that it has looked at."""
         self._timer: Planned | None = None
         self._seen = -1
         """How long the journal was when it was last looked at."""
@@ -152,9 +159,10 @@ class Follower:
             return
         if run.state.outcome is not None and not run.journal.owes:
             if self._seen != run.state.position:  # found by who was refused: not all know it yet
-                run.call_soon(self._looked)
+                run.call_soon(partial(self._looked, self._news))
             return
         self._hears_of_writes()
+        self._news += 1
         try:
             run.home().call_soon_threadsafe(self._next_look)
         except RuntimeError:
@@ -169,7 +177,13 @@ class Follower:
             self.follow()
             return
         self.leave()
-        run.attempt(run.journal.look, self._has_looked, self._unread)
+        news = self._news
+        run.attempt(run.journal.look, lambda _: self._has_looked(news), partial(self._unread, news))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it was told to look, and has not looked yet."""
+        return self._news != self._looked_at
 
     def look_later(self) -> None:
         """The store fails: plan another look, ever later until one succeeds; called on the run's loop."""
@@ -254,27 +268,33 @@ class Follower:
         is_due = self._run.journal.is_vacant and self._run.status == "running"
         return self.look if is_due else partial(_look, weakref.ref(self))
 
-    def _unread(self, error: BaseException) -> None:
+    def _unread(self, news: int, error: BaseException) -> None:
         """The store cannot be read; or it has no such run, which never began then, and ``error`` says why."""
+        self._looked_at = max(self._looked_at, news)
         if self._run.state.outcome is not None:
             self.look_later()
         elif isinstance(error, StoreError):
             self._run.lost(error)
 
-    def _has_looked(self, _: None) -> None:
+    def _has_looked(self, news: int) -> None:
         """On the thread that looked."""
         if running_loop() is self._run.home():
-            self._looked()
+            self._looked(news)
         else:
-            self._run.call_soon(self._looked)
+            self._run.call_soon(partial(self._looked, news))
 
-    def _looked(self) -> None:
+    def _looked(self, news: int) -> None:
         run, state = self._run, self._run.state
-        if isinstance(run.error, StoreError) and state.outcome is None:
-            run.lost(None)
-        self._react(state)
-        if not (run.is_writing or run.journal.owes or isinstance(run.error, StoreError)):
-            self._wait = POLL
+        try:
+            if isinstance(run.error, StoreError) and state.outcome is None:
+                run.lost(None)
+            self._react(state)
+            if not (run.is_writing or run.journal.owes or isinstance(run.error, StoreError)):
+                self._wait = POLL
+        finally:
+            if self._looked_at < news:
+                self._looked_at = news
+                run.notify()
 
     def _react(self, state: RunState) -> None:
         """Do what the state asks for, and plan the next look."""

@@ -163,13 +163,13 @@ class _Heard:
         """Hear whether there are new ones; not for an event loop."""
         try:
             beats = store.beats(process)
+            if self.beats not in (None, beats):
+                self.at = time.monotonic()
+            self.beats = beats
         except StoreError:  # no news; whoever reads the journal tells that the store fails
             return
         finally:
             self.is_asked = False
-        if self.beats not in (None, beats):
-            self.at = time.monotonic()
-        self.beats = beats
 
 
 def begin(store: object) -> Callable[[], None] | None:

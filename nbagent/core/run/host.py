@@ -44,10 +44,10 @@ class Host(Protocol):
         False where that cannot be: the list draws itself as it stands.
         """
 
-    async def wait(self, run: Any, future: Future[None]) -> None:
+    async def wait(self, run: Any, future: Future[Any]) -> None:
         """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
 
-    def wait_sync(self, run: Any, future: Future[None]) -> None:
+    def wait_sync(self, run: Any, future: Future[Any]) -> None:
         """Wait in synchronous code; ``Run.wait`` stops the run where Ctrl+C stops the wait."""
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
@@ -116,11 +116,11 @@ class ScriptHost:
         """Nothing is live here."""
         return False
 
-    async def wait(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
+    async def wait(self, run: Any, future: Future[Any]) -> None:  # noqa: ARG002 - Host
         """Just wait."""
         await asyncio.wrap_future(future)
 
-    def wait_sync(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
+    def wait_sync(self, run: Any, future: Future[Any]) -> None:  # noqa: ARG002 - Host
         """Just wait."""
         future.result()
 

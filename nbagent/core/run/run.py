@@ -157,7 +157,9 @@ class Run:
         session = self._session
         with session.stopped_by_keyboard():
             while True:  # an answer may have come as the wait ended
-                await session.host.wait(self, session.when_over())
+                over = session.when_over()
+                await session.host.wait(self, over)
+                self._check_taken(over.result())
                 if session.is_over():
                     return self._outcome()
 
@@ -179,9 +181,16 @@ class Run:
             raise UsageError("this run lives on the loop that runs here: use `await run`")
         with session.stopped_by_keyboard():
             while True:  # an answer may have come as the wait ended
-                session.host.wait_sync(self, session.when_over())
+                over = session.when_over()
+                session.host.wait_sync(self, over)
+                self._check_taken(over.result())
                 if session.is_over():
                     return self._outcome()
+
+    def _check_taken(self, error: BaseException | None) -> None:
+        """Raise why an answer could not be stored: the store may be read again by now."""
+        if error is not None and self._session.state.outcome is None:
+            raise error
 
     def _outcome(self) -> Result:
         session = self._session

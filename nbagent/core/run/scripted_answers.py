@@ -162,6 +162,8 @@ class AnswerSource:
         """The last answer that each call got."""
         self._asked: set[str] = set()
         """The names of the tools that asked."""
+        self._by_name_alone = ""
+        """The last of them that only a dict answers."""
 
     def told(self) -> str:
         """What somebody should know of these answers who wants one that is not there; empty where nothing."""
@@ -171,6 +173,9 @@ class AnswerSource:
             return (
                 odd and f"answers= names {odd[0]!r}, and nothing has asked by that name{near}"
             ) or ""
+        if self._by_name_alone:
+            name = self._by_name_alone
+            return f"answers= lets {name!r} run where it names it: answers={{{name!r}: True}}"
         used = self._used.get("", 0)
         return (
             f"the list of answers= had {used} and is used up: add what is missing at its end"
@@ -205,6 +210,10 @@ class AnswerSource:
             if callable(given):
                 return _or_none(given(interrupt))
             return self._take(interrupt.tool_name, given) if isinstance(given, list) else given
+        tool = interrupt._tool  # noqa: SLF001 - where it is bound in this process
+        if tool is not None and tool.options.always_asked:
+            self._by_name_alone = interrupt.tool_name
+            return _NONE
         if callable(answers):
             return _or_none(answers(interrupt))
         return self._take("", answers)

@@ -81,6 +81,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 Holds: TypeAlias = Callable[[], bool]
 """Whether what somebody waits for has come; quick, and from any thread."""
+Waited: TypeAlias = Future[BaseException | None]
+"""Gives why an answer could not be stored, where the wait is over for that."""
 
 GRACE = 2.0
 """Seconds that a cancelled tool gets to stop."""
@@ -166,7 +168,7 @@ class Session:
         """Done when it is cancelled, while it is being cancelled."""
         self._unwritten: tuple[Future[Any], ...] = ()
         """What is on its way to the store."""
-        self._waiting: tuple[tuple[Holds, Future[None]], ...] = ()
+        self._waiting: tuple[tuple[Holds, Waited], ...] = ()
         self.was_awaited = False
         """Whether anybody ever waited for the run."""
         self._look_at_clock: asyncio.TimerHandle | None = None
@@ -472,15 +474,25 @@ class Session:
         with _brief:
             self._unwritten += (after,)
 
+        def over() -> None:
+            with _brief:
+                self._unwritten = tuple(one for one in self._unwritten if one is not after)
+            self.notify()
+
+        def fail(error: BaseException) -> None:
+            try:
+                (failed or self.lost)(error)
+            finally:
+                over()
+
         def settle(done: Future[T]) -> None:
             try:
                 after.set_result(go_on(done.result()))
             except BaseException as error:
                 after.set_exception(error)
-                self.call_soon(partial(failed or self.lost, error))
-            with _brief:
-                self._unwritten = tuple(one for one in self._unwritten if one is not after)
-            self.notify()
+                self.call_soon(partial(fail, error))  # until then it is not settled
+            else:
+                over()
 
         written.add_done_callback(settle)
         return after
@@ -764,7 +776,10 @@ class Session:
         if by != "expiry":
             logger.warning("an answer to run %s was not taken: %s", self.run_id, error)
         if isinstance(error, StoreError) and by != "expiry":
-            self.lost(error)  # for who waits for the run, and not for the answer
+            with _brief:
+                waiting, self._waiting = self._waiting, ()
+            _release(waiting, error)  # who waits for the run, and not for the answer
+            self.lost(error)
         else:
             self.follow()
 
@@ -903,11 +918,11 @@ class Session:
 
     # --- waiting
 
-    def when_settled(self) -> Future[None]:
+    def when_settled(self) -> Waited:
         """Done when nothing can go on without an answer, or at the end; for any thread."""
         return self._when(self.is_settled)
 
-    def when_over(self) -> Future[None]:
+    def when_over(self) -> Waited:
         """Done when awaiting the run has something to report; for any thread."""
         return self._when(self.is_over)
 
@@ -930,7 +945,7 @@ class Session:
         """Whether nothing can go on without an answer or another process, or the run has ended."""
         if self._scripted is not None and self._scripted.undecided:
             return False
-        if self.is_writing:
+        if self.is_writing or self.follower.has_news:
             return False
         if self.is_active:  # a body that waits at the line where it asks keeps its driver
             waits = self.status == "interrupted" and waits_in_body(self.state)
@@ -951,14 +966,14 @@ class Session:
         """What is to be known of ``answers=`` where one is missing."""
         return "" if self._scripted is None else self._scripted.told()
 
-    def _when(self, holds: Holds) -> Future[None]:
+    def _when(self, holds: Holds) -> Waited:
         """Done once this holds, which is looked at now and whenever the run has moved."""
         if self.state.questions:
             self._apply_deadlines()
         if self.loop.is_closed():
             self._revive()
         self.was_awaited = True
-        future: Future[None] = Future()
+        future: Waited = Future()
         with _brief:
             if holds():
                 future.set_result(None)
@@ -967,7 +982,7 @@ class Session:
         future.add_done_callback(self._not_waited_for)
         return future
 
-    def _not_waited_for(self, future: Future[None]) -> None:
+    def _not_waited_for(self, future: Waited) -> None:
         """It is done, or nobody waits any more."""
         with _brief:
             self._waiting = tuple(one for one in self._waiting if one[1] is not future)
@@ -981,9 +996,7 @@ class Session:
         with _brief:
             ready = [one for one in self._waiting if one[0]()]
             self._waiting = tuple(one for one in self._waiting if one not in ready)
-        for _, future in ready:
-            if future.set_running_or_notify_cancel():
-                future.set_result(None)
+        _release(ready)
 
     # --- stopping: finished results are kept, a body that won't stop is left behind
 
@@ -1064,6 +1077,12 @@ class Session:
     def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
         now = self.spec.clock()
         return RunCancelled(at=now, by=by, still_running=still_running, user=user_behind(by))
+
+
+def _release(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | None = None) -> None:
+    for _, future in waiting:
+        if future.set_running_or_notify_cancel():
+            future.set_result(error)
 
 
 class Before:

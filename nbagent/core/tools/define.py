@@ -32,6 +32,15 @@ class ToolMaker:
     """Makes a function a tool, with or without parentheses; it stays callable.
 
     ``nb.tool`` is one, and each agent has one that adds what it makes.
+
+    Example:
+            @agent.tool(approval=True, editable=["euros"], preview=lambda asked: bills.loc[[asked.bill]])
+            def pay(bill: int, euros: float) -> str:
+                "Pay a bill."
+                return f"paid {euros}"
+
+    ``approval=True`` asks a person before it runs, ``editable`` names what they may change first (True is all of
+    it), and what ``preview`` returns of the input (a table, a figure, a text) stands above the buttons, anew after each edit.
     """
 
     def __init__(self, add: Callable[[Tool[..., Any]], object] | None = None) -> None:
@@ -157,7 +166,8 @@ def _made(
     options: ToolOptions,
     schema: Any = None,
 ) -> Tool[P, R]:
-    is_function = inspect.isroutine(function)
+    # a ``functools.partial`` counts as a routine from Python 3.14 on, and has no name
+    is_function = inspect.isroutine(function) and hasattr(function, "__name__")
     if not is_function:
         raise ToolError(f"{function!r:.100} is no function: a tool is made of one")
     if name is None and function.__name__ == "<lambda>":
@@ -220,6 +230,9 @@ def interrupt_tool(
     final: bool = False,
 ) -> Tool[..., Any]:
     """A tool with no body: each call waits for a person, and the answer is its result.
+
+    Example:
+            agent = nb.Agent("gpt-5", tools=[nb.interrupt_tool("ask_the_boss", output=str)])
 
     Args:
         name: what the model calls it.

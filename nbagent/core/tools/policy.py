@@ -68,6 +68,9 @@ class Judgement(NamedTuple):
 def allow(pattern: str, *, when: Condition | None = None) -> Rule:
     """Let matching tools run without asking.
 
+    Example:
+            agent = nb.Agent("gpt-5", policy=[nb.allow("read_*"), nb.review("*")])
+
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards.
         when: a condition: a function of the typed input, or of that and the call (``nb.CallView``),
@@ -89,6 +92,9 @@ def review(
 ) -> Rule:
     """Ask a person before matching tools run.
 
+    Example:
+            nb.review("pay", when=lambda asked: asked.euros > 100, editable=["euros"], message="A large one")
+
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default.
         when: a condition as in ``nb.allow``; one that raises or says no bool counts as true.
@@ -105,6 +111,9 @@ def review(
 @tells("nb.deny")
 def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | None = None) -> Rule:
     """Never run matching tools, those of inner agents included; the model is told, with the reason.
+
+    Example:
+            nb.deny("drop_*", reason="Tables are dropped by the DBA.")
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; of a tool inside its own name, or its

@@ -125,6 +125,8 @@ class ToolOptions(NamedTuple):
     """Characters that the model is told of a result; None is no limit."""
     origin: Origin | None = None
     """For a tool of a server: which, and what that says of it."""
+    always_asked: bool = False
+    """Whether no rule lets it run unasked, ``answers=`` must name it, and an approval is remembered in its run alone."""
 
 
 _ANYTHING: tuple[Any, ...] = (

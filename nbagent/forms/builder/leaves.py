@@ -80,6 +80,10 @@ def _asks_nothing(args: NodeArgs) -> bool:
     return bool(needed) and not args["nullable"]
 
 
+_LANGUAGES = {"text/x-python": "python", "application/sql": "sql"}
+"""Media types of code, as JSON Schema's ``contentMediaType`` tells them."""
+
+
 def _text(words: Keywords, args: NodeArgs) -> Leaf:
     format_ = words.get("format") if isinstance(words.get("format"), str) else ""
     widget = str(hint_of(words).get("widget", ""))
@@ -88,8 +92,9 @@ def _text(words: Keywords, args: NodeArgs) -> Leaf:
         how = say("timedelta_help" if notes(words).get("timedelta") else "duration_help")
         text = " ".join(filter(None, (args["help"], how)))
         return Leaf(**args.evolve(kind="duration", format=format_, help=text))
-    if widget.startswith("code") or "json" in str(words.get("contentMediaType", "")):
-        language = widget.partition(":")[2] or "json"
+    language = _LANGUAGES.get(str(words.get("contentMediaType", "")), "")
+    if widget.startswith("code") or language or "json" in str(words.get("contentMediaType", "")):
+        language = widget.partition(":")[2] or language or "json"
         hint = {**args["hint"], "code": language}
         return Leaf(**args.evolve(kind="code", hint=hint, multiline=True))
     if format_ in _FILE_FORMATS or encoding == "base64" or widget == "file":

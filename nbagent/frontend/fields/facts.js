@@ -22,7 +22,9 @@ export function factList(facts, ctx) {
   for (const fact of facts) {
     const value = factValue(fact);
     const more = ctx && cutLongText(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
-    list.append(words("dt", "", fact.label), h("dd", {}, value, more));
+    // What shows only where it was changed is copied whole: see ../copy.js.
+    const whole = fact.changed_from === null ? null : fact.value;
+    list.append(words("dt", "", fact.label), h("dd", { "data-whole": whole }, value, more));
   }
   return list;
 }

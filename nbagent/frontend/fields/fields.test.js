@@ -274,6 +274,25 @@ test("code tells its language and where the caret is, and Tab is left alone", ()
   expect(press($("textarea"), "Tab").defaultPrevented).toBe(false);
 });
 
+test("code is in its colors until it is edited, and is read as text all the while", () => {
+  const tint = '<pre class="code"><code><span class="k">pass</span></code></pre>';
+  const { $ } = open([form({ kind: "code", tint, initial: { text: "pass" } })]);
+  const [over, input] = [$(".nba-tint"), /** @type {HTMLTextAreaElement} */ ($("textarea"))];
+  expect([over.textContent, over.getAttribute("aria-hidden"), over.hidden]).toEqual([
+    "pass",
+    "true",
+    false,
+  ]);
+  for (const [value, hidden] of /** @type {[string, boolean][]} */ ([
+    ["pass # x", true],
+    ["pass", false],
+  ])) {
+    input.value = value;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    expect(over.hidden).toBe(hidden);
+  }
+});
+
 test("help shows code in backticks and no markup; the rest of a long one can be opened", () => {
   const long = `Use \`snake_case\` and <b>no</b> tags. ${"More words. ".repeat(40)}`;
   const fields = [{ id: "/a", key: "a", kind: "text", label: "A", help: long }];

@@ -27,6 +27,7 @@ import { isEqual } from "../dom.js";
  * @property {string} [shown] the text of a node that is only shown
  * @property {string} [format]
  * @property {boolean} [multiline]
+ * @property {string} [tint] of code: its prefill in colors, as HTML that the kernel sanitized
  * @property {SpecNode[]} [fields] of an object
  * @property {SpecNode} [more] of an object: names beyond its fields
  * @property {boolean} [provided] whether there is a secret that is not told

@@ -9,6 +9,7 @@ import {
   h,
   makeButton,
   makeInput,
+  sanitized,
   setClass,
   setLabel,
   setText,
@@ -74,19 +75,22 @@ function typed(ctx, node, input, initial) {
   const slide = node.range ? slider(ctx, input, node.range) : null;
   const empty = emptyText(ctx, node, input);
   const caret = block && node.kind === "code" ? caretLine(ctx, input, language(node)) : null;
+  const tint = node.tint ? tintOf(node.tint) : null;
+  const box = tint ? div("nba-tinted", input, tint) : input;
   /** What was shown last, and the value the control made of it: a control may normalize. */
   let last = { draft: /** @type {Draft} */ (null), value: "" };
   const draw = () => {
     if (block) resize(input);
     slide?.draw();
     changes?.draw(input.value);
+    if (tint) tint.hidden = input.value !== start.replace(/\r\n/g, "\n");
   };
   onInput(ctx.signal, input, draw);
   return {
     el: div(
       "nba-control",
-      slide ? div("nba-slider", slide.el, input) : input,
-      block && cutLongText(ctx, input, start),
+      slide ? div("nba-slider", slide.el, input) : box,
+      block && cutLongText(ctx, box, start),
       caret,
       changes?.el,
       empty.el,
@@ -108,6 +112,14 @@ function typed(ctx, node, input, initial) {
     },
     rename: (name) => slide && setLabel(slide.el, name),
   };
+}
+
+/**
+ * Code in its colors, to lie over the text as long as nobody edits it.
+ * @param {string} html
+ */
+function tintOf(html) {
+  return div({ class: "nba-tint", "aria-hidden": "true", dir: "ltr" }, sanitized(html));
 }
 
 /**

@@ -63,6 +63,12 @@ def colored(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
     ]
 
 
+def tint(text: str, language: str) -> str:
+    """Code in its colors, where they change no character of it; else empty."""
+    markup = sanitize.clean_values(highlighted(text, language))
+    return markup if _said(markup) == text.rstrip("\n") else ""
+
+
 def _said(markup: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", markup)).rstrip("\n")
 

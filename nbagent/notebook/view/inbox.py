@@ -384,7 +384,12 @@ def _question(asked: Asked, goes_on: GoesOn, tool: Tool[..., Any] | None) -> Que
     """The question with the form of its own card; away from its agent with what its record says."""
     waiting = asked.interrupt
     if tool is not None:
-        known = Types(form_type(tool.input_type), form_type(tool.output_adapter), tool.secrets)
+        known = Types(
+            form_type(tool.input_type),
+            form_type(tool.output_adapter),
+            tool.secrets,
+            tool.options.always_asked,
+        )
         return Question.of(waiting, known)
     if waiting.expects == "edit" and waiting.input_schema is None:
         waiting = replace(waiting, expects="approval", editable=False)

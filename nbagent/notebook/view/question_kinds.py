@@ -92,6 +92,8 @@ class Types:
     output: Any = None
     secrets: SecretPlaces | None = None
     """Where the input is secret."""
+    always_asked: bool = False
+    """Whether an approval is remembered in its run alone."""
 
     def lost(self, waiting: Waiting) -> list[str]:
         """The inputs whose secrets this process does not have, so that the person gives them again."""

@@ -19,7 +19,7 @@ from nbagent.core.tools.tool import Tool
 from nbagent.forms.form import Form, Submission
 from nbagent.forms.hints import factory_of
 from nbagent.notebook import wire
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import arguments, facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, Instead, RecordItem
@@ -63,6 +63,8 @@ class Question:
     expires_at: float | None = None
     memorable: bool = False
     """Whether approving may be remembered: for what a rule asked, as it is shown."""
+    in_run_alone: bool = False
+    """Whether it is remembered for no other run."""
     labels: tuple[tuple[Any, str], ...] = ()
     """Choices as value and label, for the record."""
 
@@ -94,6 +96,7 @@ class Question:
             "note": None if waiting.note is None else facts.shown(waiting.note, facts.MAX_TEXT),
             "expires_at": waiting.expires_at,
             "memorable": waiting.kind == "approval",
+            "in_run_alone": known.always_asked,
             "asking": metadata.shown,
         }
         expects = waiting.expects
@@ -228,6 +231,7 @@ class Question:
             )
             for id_ in get_args(Remember)
             if id_ not in ("input", "input_in_run") or not has_secret(self.input)
+            if id_.endswith("_in_run") or not self.in_run_alone
         ]
 
     def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:
@@ -340,11 +344,14 @@ class Question:
 
 
 def _without_widgets(spec: dict[str, Any]) -> dict[str, Any]:
-    """A form's spec without the fields that an ipywidget beside the card stands for."""
+    """A form's spec without the fields that an ipywidget beside the card stands for; code has its colors."""
     return {**spec, "root": _drawn(spec["root"])}
 
 
 def _drawn(node: dict[str, Any]) -> dict[str, Any]:
+    if node["kind"] == "code" and "text" in node.get("initial", {}):
+        tint = arguments.tint(node["initial"]["text"], str(node["hint"]["code"]))
+        return {**node, "tint": tint} if tint else node
     if node["kind"] != "object" or "fields" not in node:
         return node
     return {**node, "fields": [_drawn(each) for each in node["fields"] if not _is_widget(each)]}

@@ -104,7 +104,7 @@ def test_what_a_call_raises_itself_is_its_own_error():
 def test_signatures_are_seen_as_they_are():
     """By ``help`` and by editors."""
     assert list(inspect.signature(nb.Agent).parameters)[:3] == ["model", "name", "instructions"]
-    assert str(inspect.signature(nb.allow)).startswith("(pattern: 'str', *, when")
+    assert str(inspect.signature(nb.allow)).startswith("(pattern: str, *, when")
 
 
 class Note(BaseModel):

@@ -29,19 +29,19 @@ class Guarded:
         self.on_loop: list[str] = []
         self.count = 0
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in CALLS:
-            raise AttributeError(name)
 
-        def called(*args: Any, **kwargs: Any) -> Any:
-            self.count += 1
-            if running_loop() is not None:
-                self.on_loop.append(name)
-            if name == "beats":
-                return 1
-            return getattr(self.near, name)(*args, **kwargs)
+def _counted(name: str) -> Any:
+    def called(self: Guarded, *args: Any, **kwargs: Any) -> Any:
+        self.count += 1
+        if running_loop() is not None:
+            self.on_loop.append(name)
+        return 1 if name == "beats" else getattr(self.near, name)(*args, **kwargs)
 
-        return called
+    return called
+
+
+for _name in CALLS:
+    setattr(Guarded, _name, _counted(_name))
 
 
 def office(store: Any) -> nb.Agent:

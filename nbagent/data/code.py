@@ -1,0 +1,503 @@
+"""``run_python``: a tool that runs the Python a model writes in the person's own namespace, once they let it.
+
+It is no sandbox: whatever the person can do here, the code can. What keeps it in bounds is the person, who sees
+and may change each piece of code before it runs. Only the plain ways to get past them are closed: while it runs it
+answers no question, and rules that it changes are put back.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import itertools
+import linecache
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
+from html import escape
+from types import CodeType, FrameType, ModuleType, TracebackType, coroutine
+from typing import Annotated, Any
+
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from nbagent.core.base.errors import NbagentError
+from nbagent.core.base.messages import dumps
+from nbagent.core.base.user import code_of_model
+from nbagent.core.hooks import hooks
+from nbagent.core.known import all_known
+from nbagent.core.tools.define import tool
+from nbagent.core.tools.output import current_call
+from nbagent.core.tools.tool import Tool, ToolResult
+from nbagent.core.tools.values import cut, for_model
+
+MAX_TOLD = 20_000
+"""Characters of what was printed, and of the value, that the model is told."""
+ERROR_LINES = 12
+"""Lines of an error that the model is told."""
+MAX_LINE = 300
+MAX_NAMES = 30
+"""Variables that are named at a time."""
+
+_REACHING = frozenset({"open", "exec", "eval", "compile", "__import__", "input", "breakpoint"})
+"""What Python has without an import that reaches beyond the variables it is given."""
+_RULES = ("policy", "remembered", "middleware", "budget")
+"""What says of an agent, or a flow, what is asked and limited."""
+_SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+"""What has names of its own."""
+_numbers = itertools.count(1)
+
+
+class _InForms:
+    """Draws a text as Python in forms; not every model's server knows the word that says so."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        return {**schema, "contentMediaType": "text/x-python"} if hooks.makes_form() else schema
+
+
+class CodeError(NbagentError):
+    """What the code of a model came to that failed: its own error, as a person reads it, in some lines."""
+
+
+def code_tool() -> Tool[..., Any]:
+    """The tool; each call of it is asked, whatever rules allow."""
+    made: Tool[..., Any] = tool(
+        approval=True, editable=["code"], preview=reach_of, thread=False, max_output=2 * MAX_TOLD
+    )(run_python)
+    made.options = made.options._replace(always_asked=True)
+    return made
+
+
+def run_python(code: Annotated[str, _InForms()]) -> ToolResult | Awaitable[ToolResult]:
+    """Run Python in the person's notebook, where its variables are, once they have approved it.
+
+    You are told what it prints, the value of a last line that is an expression, and the names of the variables
+    that it made or changed, which stay there. Figures and tables the person sees. Lines that begin with % or !
+    do not work. Where it fails you are told the error.
+    """
+    return _Execution(code).run()
+
+
+class Reach:
+    """What code may touch, in words: a sentence, and what there is of each kind."""
+
+    def __init__(self, sentences: str, lists: Mapping[str, Iterable[str]]) -> None:
+        self._sentences = sentences
+        self._lists = {what: _some(of) for what, of in lists.items() if of}
+
+    def __str__(self) -> str:
+        return "\n".join([self._sentences, *(f"{k}: {v}" for k, v in self._lists.items())])
+
+    def _repr_html_(self) -> str:
+        told = (f"<li>{escape(what)}: {escape(of)}</li>" for what, of in self._lists.items())
+        return f"<p>{escape(self._sentences)}</p><ul>{''.join(told)}</ul>"
+
+
+def reach_of(typed: Any) -> Reach:
+    """What the code may touch, for who decides whether it runs."""
+    try:
+        tree = _parsed(typed.code, "<code>")
+    except (SyntaxError, ValueError) as error:
+        return Reach(f"{_NO_PYTHON}: {_syntax(error)}", {})
+    names, found = _names(), _Found(tree)
+    there = {name: names[name] for name in found.used if name in names and name not in found.set}
+    modules = {name for name, value in there.items() if isinstance(value, ModuleType)}
+    replaced = [f"{one} (now {_kind(names[one])})" for one in found.set if one in names]
+    lists = {
+        "Uses": [_named(name, value) for name, value in there.items() if name not in modules],
+        "Sets": [*replaced, *(f"{one} (new)" for one in found.set if one not in names)],
+        "Changes inside": [one for one in found.inside if one in names and one not in found.set],
+        "Deletes": found.deleted,
+        "Modules": sorted({*found.imported, *(names[one].__name__ for one in modules)}),
+        "Calls": [f"{one}()" for one in found.used if one in _REACHING and one not in names],
+    }
+    return Reach(_AS_YOU, lists)
+
+
+_AS_YOU = (
+    "It runs in this notebook as you: nothing keeps it from any variable, file or connection of yours. The model is told "
+    "what it prints, the value of its last line, and which variables it made or changed."
+)
+_NO_PYTHON = "This is no Python that can run"
+
+
+class _Execution:
+    """One piece of code, from its text to what the model is told."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+        self._file = f"{_FILE} {next(_numbers)}>"
+        self._thread = threading.get_ident()
+
+    def run(self) -> ToolResult | Awaitable[ToolResult]:
+        """Run it here; code that awaits, on the loop that awaits what this gives.
+
+        Raises:
+            CodeError: it failed, or cannot run.
+        """
+        lines = self._code.splitlines(keepends=True)
+        linecache.cache[self._file] = (len(self._code), None, lines, self._file)
+        with self._told():
+            tree = _parsed(self._code, self._file)
+            parts = _parts(tree, self._file, shows=not self._code.rstrip().endswith(";"))
+            if any(part.co_flags & inspect.CO_COROUTINE for part in parts):
+                return self._awaiting(tree, parts)
+        before, value = _Before(tree), None
+        with self._told(), _kept_rules(), _by_model(), _Stop(self._file):
+            for part in parts:
+                value = eval(part, _names())
+        return self._result(value, before)
+
+    async def _awaiting(self, tree: ast.Module, parts: list[CodeType]) -> ToolResult:
+        """The same for code that awaits: in a task of its own, which the kernel's stop button can end."""
+        if threading.get_ident() != self._thread:
+            raise CodeError(
+                "await does not work here, where the cell itself waits for the run (agent.run_sync, run.wait, "
+                "%%agent), or nobody is there: write code without await. Nothing of it was run."
+            )
+
+        async def run() -> Any:
+            value = None
+            with self._told(stop), _by_model():  # no loop survives a KeyboardInterrupt of its task
+                for part in parts:
+                    with _kept_rules():
+                        value = eval(part, _names())
+                    if part.co_flags & inspect.CO_COROUTINE:
+                        value = await _step_by_step(value)
+            return value
+
+        before, stop = _Before(tree), _Stop(self._file)
+        with self._told(stop), stop:
+            stop.task = asyncio.ensure_future(run())
+            value = await stop.task
+        return self._result(value, before)
+
+    def _result(self, value: Any, before: _Before) -> ToolResult:
+        """What the model is told, and what the person sees of the value."""
+        output = current_call.get()
+        printed = "" if output is None else output.printed
+        made = before.told()
+        if output is not None and made:
+            output.write("log", f"{made}\n")  # in the row, for the person
+        told = for_model(value, MAX_TOLD)
+        text = "" if value is None else told if isinstance(told, str) else dumps(told)
+        none = "" if printed.strip() or text or made else "It ran, and gave no value."
+        parts = (cut(printed.rstrip("\n"), MAX_TOLD), text, made, none)
+        return ToolResult("\n".join(filter(None, parts)), display=value)
+
+    @contextlib.contextmanager
+    def _told(self, stop: _Stop | None = None) -> Iterator[None]:
+        """Turn what the code raises into a ``CodeError``, however it raises it."""
+        try:
+            yield
+        except CodeError:
+            raise
+        except asyncio.CancelledError:
+            if stop is None or not stop.was_heard:
+                raise  # the run is stopped
+            raise CodeError(_STOPPED) from None
+        except KeyboardInterrupt as error:
+            at = _within(error.__traceback__, self._file)
+            where = "" if at is None else f", in line {at.tb_lineno}"
+            raise CodeError(f"{_STOPPED}{where}.") from None
+        except BaseException as error:  # SystemExit too: it ends the code, and no kernel
+            own = _within(error.__traceback__, self._file)
+            raise CodeError(self._lines(error)) from error.with_traceback(own)
+
+    def _lines(self, error: BaseException) -> str:
+        """The error as a person reads it: what it says, the lines of the code, and the last line of others."""
+        if isinstance(error, SyntaxError) and error.filename == self._file:
+            return f"{_NO_PYTHON}: {_syntax(error)}"
+        at = _within(error.__traceback__, self._file)
+        told = traceback.TracebackException(type(error), error, at)
+        frames = [*told.stack]
+        own = [each for each in frames[:-1] if each.filename.startswith(_FILE)]
+        stack = traceback.StackSummary.from_list([*own, *frames[-1:]]).format()
+        text = "".join([*told.format_exception_only(), *stack]).strip()
+        lines = [line[:MAX_LINE] for line in text.splitlines()]
+        if len(lines) > ERROR_LINES:
+            first = ERROR_LINES // 2
+            lines = [*lines[:first], "  …", *lines[first + 1 - ERROR_LINES :]]
+        return "\n".join(lines)
+
+
+_STOPPED = "A person stopped it"
+_FILE = "<run_python"
+
+
+def _names() -> dict[str, Any]:
+    """The namespace of cells; of a script, that of its main module."""
+    return vars(sys.modules["__main__"])
+
+
+def _parsed(code: str, file: str) -> ast.Module:
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree = compile(code, file, "exec", flags, dont_inherit=True)
+    assert isinstance(tree, ast.Module)  # as the flags say
+    return tree
+
+
+def _parts(tree: ast.Module, file: str, *, shows: bool) -> list[CodeType]:
+    """The code, and apart from it the last expression, whose value is the result."""
+    flags, body = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, tree.body
+    last = body[-1] if body and shows else None
+    if not isinstance(last, ast.Expr):
+        return [compile(tree, file, "exec", flags, dont_inherit=True)]
+    first = ast.Module(body[:-1], tree.type_ignores)
+    return [
+        compile(first, file, "exec", flags, dont_inherit=True),
+        compile(ast.Expression(last.value), file, "eval", flags, dont_inherit=True),
+    ]
+
+
+def _syntax(error: SyntaxError | ValueError) -> str:
+    if not isinstance(error, SyntaxError):  # a null character
+        return str(error)
+    line = (error.text or "").strip()[:MAX_LINE]
+    jupyter = line.startswith(("%", "!"))
+    why = "lines that begin with % or ! are Jupyter's own" if jupyter else error.msg
+    return f"line {error.lineno}, {why}: {line}"
+
+
+def _within(at: TracebackType | None, file: str) -> TracebackType | None:
+    """The traceback from the first line of the code on."""
+    while at is not None and at.tb_frame.f_code.co_filename != file:
+        at = at.tb_next
+    return at
+
+
+@contextlib.contextmanager
+def _by_model() -> Iterator[None]:
+    token = code_of_model.set(True)
+    try:
+        yield
+    finally:
+        code_of_model.reset(token)
+
+
+@contextlib.contextmanager
+def _kept_rules() -> Iterator[None]:
+    """Put back what the code changes in the rules of any agent or flow, and say so."""
+    known = [one for one in all_known() if hasattr(one, "policy")]
+    kept = [_Kept(one) for one in known]
+    try:
+        yield
+    finally:
+        changed = [f"{what} of {one.name}" for one in kept for what in one.put_back()]
+        if changed and not isinstance(sys.exc_info()[1], asyncio.CancelledError):
+            raise CodeError(
+                f"Code of a model changes no rules: {', '.join(changed)} was put back as it was."
+            )
+
+
+@coroutine
+def _step_by_step(awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
+    """Await it with rules kept around each of its steps: what changes while it waits, a person changes."""
+    steps, given, error = awaited.__await__(), None, None
+    while True:
+        try:
+            with _kept_rules():
+                waits_for = steps.send(given) if error is None else steps.throw(error)
+        except StopIteration as done:
+            return done.value
+        try:
+            given, error = (yield waits_for), None
+        except BaseException as thrown:
+            error = thrown
+
+
+class _Kept:
+    """The rules of one agent, or flow, as they were."""
+
+    def __init__(self, one: Any) -> None:
+        self._one = one
+        self.name = repr(one.name)
+        self._values = {what: getattr(one, what) for what in _RULES if hasattr(one, what)}
+        self._items = {w: [*v] for w, v in self._values.items() if isinstance(v, list)}
+        tools = one.tools if isinstance(one.tools, Mapping) else {}
+        self._tools = {name: (each, each.fn, each.options) for name, each in tools.items()}
+
+    def put_back(self) -> list[str]:
+        """What was changed."""
+        changed = []
+        for what, value in self._values.items():
+            items = self._items.get(what, value)
+            if getattr(self._one, what) is value and (value is items or value == items):
+                continue
+            if value is not items:
+                value[:] = items
+            setattr(self._one, what, value)
+            changed.append(what)
+        for name, (each, fn, options) in self._tools.items():
+            if self._one.tools.get(name) is each and (each.fn, each.options) == (fn, options):
+                continue
+            self._one.tools[name], each.fn, each.options = each, fn, options
+            changed.append(f"tool {name}")
+        return changed
+
+
+class _Stop:
+    """Lets Jupyter's stop button, or Ctrl+C, end the code; between cells a kernel hears neither."""
+
+    def __init__(self, file: str) -> None:
+        self.task: asyncio.Future[Any] | None = None
+        """What is cancelled where the code awaits."""
+        self.was_heard = False
+        self._file = file
+        self._before: Any = None
+        self._over = False
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._heard)
+
+    def __exit__(self, *_error: object) -> None:
+        self._over = True
+        if self._before is None:
+            return
+        if (
+            signal.getsignal(signal.SIGINT) == self._heard
+        ):  # else a cell has put its own in this place
+            signal.signal(signal.SIGINT, self._before)
+        if self.was_heard and hooks.find_host() is None and callable(self._before):
+            self._before(signal.SIGINT, None)  # Ctrl+C is for the script too
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if self._over:
+            if callable(self._before):
+                self._before(number, frame)
+            return
+        self.was_heard = True
+        if self.task is None or any(one.f_code.co_filename == self._file for one in _stack(frame)):
+            raise KeyboardInterrupt
+        self.task.cancel()
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+# --- what the code touches
+
+
+class _Found:
+    """The names that code uses, sets, deletes and changes the inside of, as far as its text tells."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.used: dict[str, None] = {}
+        self.set: dict[str, None] = {}
+        self.inside: dict[str, None] = {}
+        self.deleted: dict[str, None] = {}
+        self.imported: dict[str, None] = {}
+        self._look(tree, is_top=True)
+
+    def _look(self, node: ast.AST, *, is_top: bool) -> None:
+        bound: list[str] = []
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                self.used[name] = None
+            case ast.Name(id=name, ctx=ast.Store()):
+                bound = [name]
+            case ast.Name(id=name) if is_top:
+                self.deleted[name] = None
+            case (
+                ast.Attribute(ctx=ast.Store() | ast.Del())
+                | ast.Subscript(ctx=ast.Store() | ast.Del())
+            ):
+                self._change(node)
+            case ast.Call(func=function, keywords=named) if any(k.arg == "inplace" for k in named):
+                self._change(function)
+            case ast.Import(names=names):
+                self.imported |= dict.fromkeys(each.name for each in names)
+                bound = [each.asname or each.name.partition(".")[0] for each in names]
+            case ast.ImportFrom(names=names):
+                self.imported[node.module or "."] = None
+                bound = [each.asname or each.name for each in names]
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                bound = [node.name]
+            case _:
+                pass
+        if is_top:
+            self.set |= dict.fromkeys(bound)
+        for inner in ast.iter_child_nodes(node):
+            self._look(inner, is_top=is_top and not isinstance(node, _SCOPES))
+
+    def _change(self, node: ast.AST) -> None:
+        """Note the name of what holds the place that is assigned to."""
+        while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+            node = node.func if isinstance(node, ast.Call) else node.value
+        if isinstance(node, ast.Name):
+            self.inside[node.id] = None
+
+
+class _Before:
+    """The variables before the code ran, to tell which it made or changed."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._found = _Found(tree)
+        self._names = _shown_names()
+        used = (*self._found.used, *self._found.inside)
+        self._sizes = {name: _kind(self._names[name]) for name in used if name in self._names}
+
+    def told(self) -> str:
+        """In words; empty where there is nothing to tell."""
+        now = _shown_names()
+        gone: Any = object()
+        kept = [name for name in now if now[name] is self._names.get(name, gone)]
+        inside = [
+            name
+            for name in kept
+            if name in self._found.inside or self._sizes.get(name, "") not in ("", _kind(now[name]))
+        ]
+        lines = {
+            "Made": [_named(name, now[name]) for name in now if name not in self._names],
+            "Set anew": [_named(n, now[n]) for n in now if n in self._names and n not in kept],
+            "Changed inside": [_named(name, now[name]) for name in inside],
+            "Deleted": [name for name in self._names if name not in now],
+        }
+        return " ".join(f"{what}: {_some(names)}." for what, names in lines.items() if names)
+
+
+def _shown_names() -> dict[str, Any]:
+    return {name: value for name, value in list(_names().items()) if not name.startswith("_")}
+
+
+def _named(name: str, value: Any) -> str:
+    return f"{name} ({_kind(value)})"
+
+
+def _kind(value: Any) -> str:
+    """What a value is, and how large."""
+    kind = type(value).__name__
+    with contextlib.suppress(Exception):  # attributes of others may do anything
+        shape = getattr(value, "shape", None)
+        if isinstance(shape, tuple) and shape:
+            return f"{kind}, {' by '.join(f'{size:,}' for size in shape)}"
+        if isinstance(value, list | tuple | dict | set):
+            return f"{kind} of {len(value):,}"
+    return kind
+
+
+def _some(names: Iterable[str]) -> str:
+    every = [*names]
+    more = [f"{len(every) - MAX_NAMES} more"] if len(every) > MAX_NAMES else []
+    return ", ".join([*every[:MAX_NAMES], *more])

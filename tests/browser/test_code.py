@@ -1,0 +1,117 @@
+"""Code that a model writes, in real JupyterLab: seen, changed, run among the cells' variables, copied and stopped."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+
+SETUP = """
+import pandas as pd
+import nbagent as nb
+
+sales = pd.DataFrame({"month": ["jan", "feb", "mar"], "amount": [3, 5, 8]})
+S = nb.ScriptedModel
+CODE = '''import matplotlib.pyplot as plt
+
+# what was sold, and how it grew
+sales["growth"] = sales.amount.pct_change().fillna(0)
+fig, ax = plt.subplots(figsize=(4, 2))
+ax.bar(sales.month, sales["growth"])
+print("grew every month:", (sales.growth[1:] > 0).all())
+sales'''
+turns = [S.call("run_python", code=code) for code in (CODE, "sales['growht']", "while True: pass")]
+agent = nb.Agent(S([*turns, "It grew."]), name="analyst", tools=nb.notebook_tools(sales, code=True))
+"""
+COPIED = "() => navigator.clipboard.readText()"
+RUN = "run = agent.run('How did sales grow?')\nrun"
+
+
+def test_code_is_seen_changed_run_copied_and_stopped(server, open_lab):  # noqa: PLR0915 - one journey
+    """All in one card, by pointer and by keyboard."""
+    notebook = open_lab(server.write("code.ipynb", SETUP, RUN))
+    page = notebook.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    notebook.run_cell(0)
+    notebook.run_cell(1)
+    card = Card(notebook.output(1))
+    card.wait_for_question()
+    expect(card.root.locator(".nba-preview li").first).to_be_visible()
+    notebook.shot("code-asked", card.root)
+    notebook.dark()
+    notebook.shot("code-asked-dark", card.root)
+    notebook.light()
+    page.set_viewport_size({"width": 640, "height": 900})
+    notebook.shot("code-asked-narrow", card.root)
+    page.set_viewport_size({"width": 1100, "height": 900})
+    card.press("Approve")
+    expect(card.root.locator(".nba-call")).to_be_visible()
+    card.wait_for_question()
+    expect(card.root.locator(".nba-preview li").first).to_be_visible()
+    notebook.shot("code-ran", card.root)
+    card.root.get_by_label("Code").focus()
+    notebook.shot("code-focus", card.root)
+    page.keyboard.press("Control+A")
+    page.keyboard.type("sales['growth']\nsales['grew']")
+    expect(card.root.locator(".nba-diff")).to_be_visible()
+    notebook.shot("code-changed", card.root)
+    page.keyboard.press("Control+Enter")
+    failed = card.root.locator(".nba-call[data-state=failed]")
+    expect(failed).to_contain_text("KeyError: 'grew'")
+    failed.locator("summary").first.click()
+    copy = card.root.locator(".nba-copy")
+    failed.locator(".nba-input").hover()
+    expect(copy).to_have_accessible_name("Copy as a cell")
+    notebook.shot("code-failed", failed)
+    copy.click()
+    assert page.evaluate(COPIED) == "sales['growth']\nsales['grew']"
+    card.root.locator(".nba-call").first.locator(".nba-input pre").hover()
+    expect(copy).to_have_accessible_name("Copy as a cell")
+    copy.click()
+    assert page.evaluate(COPIED).startswith("import matplotlib.pyplot as plt\n\n# what was")
+    card.button("More ways to approve").click()
+    menu = card.root.get_by_role("menuitem")
+    assert sorted(each.split("\n")[0] for each in menu.all_inner_texts()) == [
+        "Always allow run_python with this input, in this run",
+        "Always allow run_python, in this run",
+        "Answer instead…",
+    ]
+    notebook.shot("code-menu", card.root)
+    page.keyboard.press("Escape")
+    card.press("Approve")
+    expect(card.root).to_have_attribute("data-status", "running")
+    notebook.interrupt_kernel()
+    card.wait_until("completed")
+    expect(card.root).to_contain_text("A person stopped it, in line 1.")
+    notebook.shot("code-stopped", card.root)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+LONG = """
+import nbagent as nb
+code = "\\n".join(f"step_{n} = {n}  # number {n} of forty" for n in range(40))
+model = nb.ScriptedModel([nb.ScriptedModel.call("run_python", code=code), "Done."])
+run = nb.Agent(model, name="analyst", tools=nb.notebook_tools(code=True)).run("Count")
+run
+"""
+WHOLE = "el => el.clientHeight >= el.scrollHeight"
+
+
+def test_long_code_is_seen_whole_before_it_is_approved(server, open_lab):
+    """In its colors; Approve waits until all of it was shown."""
+    notebook = open_lab(server.write("long-code.ipynb", LONG))
+    notebook.run_cell(0)
+    card = Card(notebook.output(0))
+    form = card.wait_for_question()
+    expect(card.button("Approve")).to_be_disabled()
+    notebook.shot("code-long", card.root)
+    card.button("Show all 40 lines").click()
+    text, tint = form.get_by_label("Code"), form.locator(".nba-tint")
+    assert text.evaluate(WHOLE)
+    assert tint.evaluate(WHOLE)
+    assert tint.locator("pre").evaluate(WHOLE)
+    assert tint.inner_text().rstrip() == text.input_value()
+    notebook.shot("code-long-whole", card.root)
+    card.press("Approve")
+    card.wait_until("completed")
+    assert notebook.errors == [], "\n".join(notebook.errors)

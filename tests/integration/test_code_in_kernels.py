@@ -1,0 +1,130 @@
+"""Code of a model in real kernels: on the main thread, in the cells' namespace, and Jupyter's stop button ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.kernels import NEWEST, FrontEnd, front_end
+
+SETUP = """
+import asyncio, threading
+import nbagent as nb
+call = nb.ScriptedModel.call
+before = 20
+
+def going(*codes, **options):
+    turns = [call("run_python", code=code) for code in codes]
+    agent = nb.Agent(nb.ScriptedModel([*turns, "all done"]), tools=nb.notebook_tools(code=True))
+    return agent.run("go", show=False, **options)
+
+def told(run):
+    return [one.output for one in run.calls["run_python"]]
+"""
+CODE = """print("from the code")
+after = before + 1
+after, threading.current_thread() is threading.main_thread(), __name__"""
+COME = '[21,true,"__main__"]'
+NAMED = 'answers={"run_python": True}'
+WAYS = {
+    "between cells": [
+        f"run = going({CODE!r}, attended=True)",
+        "await run.settled(); run.approve(run.interrupts[0]); print('approved')",
+        "while run.status == 'running': await asyncio.sleep(0.01)",
+    ],
+    "a cell awaits": [
+        f"run = going({CODE!r}, attended=True)",
+        "await run.settled(); run.approve(run.interrupts[0]); await run; print('approved')",
+    ],
+    "the cell is lent": [f"run = going({CODE!r}, attended=False, {NAMED}); run.wait()"],
+    "in the background": [
+        f"run = going({CODE!r}, background=True, attended=True)",
+        "await run.settled(); run.approve(run.interrupts[0]); await run",
+    ],
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("6.31.0", False), ("7.0.1", True), (NEWEST, True)],
+    ids=lambda one: one[0],
+)
+def kernel(request: pytest.FixtureRequest) -> Iterator[FrontEnd]:
+    """A kernel with a model that writes code."""
+    version, subshell = request.param
+    with front_end(version, subshell=subshell) as page:
+        page.must_run(SETUP)
+        yield page
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_c438_code_runs_on_the_main_thread_however_its_run_is_waited_for(kernel, way):
+    """In the cells' own namespace; what it prints belongs to its call, and to no cell."""
+    kernel.seen.clear()
+    kernel.must_run("after = 0")
+    for cell in WAYS[way]:
+        kernel.must_run(cell)
+    assert "from the code" not in kernel.printed()
+    assert kernel.must_run("print(*told(run), after)") == (
+        f"from the code\n{COME}\nSet anew: after (int). 21\n"
+    )
+
+
+WATCH = """
+import time
+hits = 0
+def watch():
+    while not hits:
+        time.sleep(0.01)
+    print("it runs")
+"""
+STOPPED = {
+    "between cells": (
+        "while True: hits = hits + 1",
+        "attended=True",
+        "run.approve(run.interrupts[0])",
+    ),
+    "between cells, awaiting": (
+        "while True:\n    hits = hits + 1\n    await asyncio.sleep(0)",
+        "attended=True",
+        "run.approve(run.interrupts[0])",
+    ),
+    "a cell awaits": (
+        "while True: hits = hits + 1",
+        "attended=True",
+        "run.approve(run.interrupts[0]); await run",
+    ),
+    "the cell is lent": ("while True: hits = hits + 1", f"attended=False, {NAMED}", "run.wait()"),
+}
+
+
+@pytest.mark.parametrize("way", STOPPED)
+def test_c439_the_stop_button_of_jupyter_ends_code_without_end_and_the_run_goes_on(kernel, way):
+    """Between cells too, where a kernel hears no such signal by itself; the model is told."""
+    code, options, then = STOPPED[way]
+    kernel.must_run(WATCH)
+    kernel.must_run(f"run = going({code!r}, {options}); threading.Thread(target=watch).start()")
+    if "attended=True" in options:
+        kernel.must_run("await run.settled()")
+    kernel.seen.clear()
+    request = kernel.send(then)
+    kernel.until_printed("it runs")
+    kernel.interrupt()
+    kernel.finish(request)
+    kernel.must_run("if run.status == 'running': await run")
+    told = kernel.must_run("print(run.status, *told(run))")
+    assert "completed The tool run_python failed: CodeError: A person stopped it" in told
+
+
+def test_c440_code_that_awaits_is_refused_where_its_loop_is_not_the_main_threads(kernel):
+    """Nothing of it runs; elsewhere it runs on the kernel's loop, as in a cell."""
+    code = "hits = 7\nawait asyncio.sleep(0)\nasyncio.get_running_loop() is loop"
+    kernel.must_run("hits = 0; loop = asyncio.get_running_loop()")
+    kernel.must_run(f"run = going({code!r}, attended=False, {NAMED}); run.wait()")
+    told = kernel.must_run("print(*told(run), hits)")
+    assert "await does not work here" in told
+    assert told.endswith(" 0\n")
+    kernel.must_run(f"run = going({code!r}, attended=True)")
+    kernel.must_run("await run.settled(); run.approve(run.interrupts[0]); await run")
+    assert kernel.must_run("print(*told(run), hits)") == "true\nSet anew: hits (int). 7\n"

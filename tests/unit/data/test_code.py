@@ -1,0 +1,287 @@
+"""``run_python``: what was approved runs in the person's namespace, and nothing else does; it approves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.interrupts import digest_of
+from nbagent.core.base.memory import Remembered
+from nbagent.core.tools.json_schema import form_type
+from nbagent.data.code import ERROR_LINES, MAX_TOLD, reach_of
+from nbagent.notebook.view.question_kinds import Types
+from nbagent.notebook.view.questions import Question
+
+call = nb.ScriptedModel.call
+NAMED = {"run_python": True}
+
+
+@pytest.fixture
+def main(monkeypatch):
+    """The namespace of a script, or of cells, with a table in it."""
+    module = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    module.sales = pd.DataFrame({"month": ["jan", "feb"], "amount": [3, 5]})
+    return module
+
+
+def agent_of(*codes, **options):
+    """An agent whose model runs these pieces of code, one a turn."""
+    steps = [call("run_python", code=code) for code in codes]
+    model = nb.ScriptedModel([*steps, "done"])
+    return nb.Agent(model, name="analyst", tools=nb.notebook_tools(code=True), **options)
+
+
+async def told(code, answers=NAMED):
+    """What the model is told of one piece of code that is approved."""
+    run = agent_of(code).run("go", answers=answers, show=False)
+    await run
+    return run.calls["run_python"][-1].output
+
+
+async def test_c430_approved_code_runs_among_the_variables_and_its_last_value_is_the_result(main):
+    """Names that it made, set, changed and deleted are told; the value is the object itself, in memory."""
+    main.old = 1
+    code = "sales['double'] = sales.amount * 2\ntotal = int(sales.double.sum())\ndel old\ntotal"
+    made = "Made: total (int). Changed inside: sales (DataFrame, 2 by 3). Deleted: old."
+    assert await told(code) == f"16\n{made}"
+    assert (main.total, hasattr(main, "old")) == (16, False)
+    assert await told("sales = sales[sales.amount > 3]\nsales") == (
+        "  month  amount  double\n1   feb       5      10\nSet anew: sales (DataFrame, 1 by 3)."
+    )
+    assert await told("total;") == "It ran, and gave no value."
+    assert await told("import asyncio\nawait asyncio.sleep(0, total + 1)") == (
+        "17\nMade: asyncio (module)."
+    )
+    long = await told("'x' * 10**6")
+    assert len(long) < MAX_TOLD + 200
+    assert "characters left out" in long
+
+
+async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change_is_what_runs(main):
+    """In words, of the text as it is edited; the edited code runs, and the model is told that it was changed."""
+    agent = agent_of("sales.drop(columns='amount', inplace=True)")
+    run = await agent.run("go", attended=True, show=False).settled()
+    parse = agent.tools["run_python"].parse
+    [asked] = run.interrupts
+    assert (asked.expects, asked.editable) == ("edit", ("code",))
+    words = str(reach_of(parse(asked.input)))
+    assert "nothing keeps it from any variable, file or connection of yours" in words
+    assert "Uses: sales (DataFrame, 2 by 2)\nChanges inside: sales" in words
+    told = agent.tools["run_python"].input_schema["properties"]
+    assert told == {"code": {"title": "Code", "type": "string"}}  # what any server takes
+    types = Types(form_type(agent.tools["run_python"].input_type))
+    [field] = Question.of(asked, types).item("q", "c", "").spec["root"]["fields"]
+    assert (field["kind"], field["hint"]["code"]) == ("code", "python")
+    assert '<span class="s">' in field["tint"]
+    hostile = Question.of(replace(asked, input={"code": "'<img src=x onerror=1>'"}), types)
+    [field] = hostile.item("q", "c", "").spec["root"]["fields"]
+    assert "&lt;img" in field["tint"]
+    assert "<img" not in field["tint"]
+    main.pd, main.total = pd, 3
+    edited = "import os\ntotal = pd.concat([sales for n in open('f')])\nnew: int = 1\ndel sales"
+    assert str(reach_of(parse({"code": edited}))).splitlines()[1:] == [
+        "Uses: sales (DataFrame, 2 by 2)",
+        "Sets: total (now int), os (new), new (new)",
+        "Deletes: sales",
+        "Modules: os, pandas",
+        "Calls: open()",
+    ]
+    assert "This is no Python that can run: line 1" in str(reach_of(parse({"code": "a b"})))
+    run.restart(asked.id, new_input={"code": "shown = len(sales)\nshown"})
+    await run
+    assert "2\nMade: shown (int)." in run.calls["run_python"][-1].output
+    assert list(main.sales.columns) == ["month", "amount"]
+
+
+async def test_c432_no_rule_and_no_list_lets_code_run_unasked(main):
+    """Rules that allow it ask all the same, ``answers=`` must name it, and only its own run remembers."""
+    for answers in (None, [True], lambda _asked: True):
+        agent = agent_of("hit = 1", policy=[nb.allow("run_*"), nb.allow("*")])
+        with pytest.raises(nb.HumanInputRequired, match=r"answers=\{'run_python': True\}"):
+            await agent.run("go", answers=answers, show=False)
+    agent = agent_of("hit = 1", "hit = 2")
+    run = await agent.run("go", attended=True, show=False).settled()
+    for scope in ("input", "tool"):
+        with pytest.raises(nb.errors.InvalidAnswer, match=f"remember='{scope}_in_run'"):
+            run.approve(run.interrupts[0], remember=scope)
+    assert not hasattr(main, "hit")
+    tool = agent.tools["run_python"]
+    parameters = digest_of(tool.name, None, tool.input_schema)
+    other = agent_of("hit = 1")
+    other.remembered.append(Remembered(tool=tool.name, parameters=parameters, code=tool.code))
+    assert (await other.run("go", attended=True, show=False).settled()).status == "interrupted"
+    run.approve(run.interrupts[0], remember="tool_in_run")
+    await run
+    assert main.hit == 2
+    denied = agent_of("hit = 3", policy=[nb.deny("run_python")])
+    await denied.run("go", answers=NAMED, show=False)
+    assert main.hit == 2
+
+
+ANSWERS = {
+    "approve": "run.approve(run.interrupts[0])",
+    "respond": "run.respond(run.interrupts[0], 1)",
+    "resolve": "run.resolve(run.interrupts[0].restart())",
+    "asked": "[asked] = nb.inbox(store, tool='wipe')\nawait asked.answer(True)",
+    "inbox": "[asked] = nb.inbox(store, tool='wipe')\n(await nb.open_run(asked.run.id, store=store)).approve(asked.interrupt)",
+    "task": "import asyncio\nasync def later():\n    run.approve(run.interrupts[0])\nawait asyncio.ensure_future(later())",
+    "thread": "import asyncio\nawait asyncio.to_thread(run.approve, run.interrupts[0])",
+}
+
+
+@pytest.mark.parametrize("way", ANSWERS)
+async def test_c433_code_answers_no_question_of_any_run(main, way):
+    """By any way that a person's code has; the question stays open, and the model is told."""
+    ran = []
+
+    def wipe(path: str) -> str:
+        """Wipe a disk."""
+        ran.append(path)
+        return "gone"
+
+    main.nb, main.store = nb, nb.MemoryStore()
+    turn = [call("run_python", code=ANSWERS[way]), call("wipe", path="/")]
+    main.agent = nb.Agent(
+        nb.ScriptedModel([turn, "done"]),
+        tools=[*nb.notebook_tools(code=True), nb.tool(approval=True)(wipe)],
+        store=main.store,
+    )
+    main.run = run = await main.agent.run("go", attended=True, show=False).settled()
+    code = next(each for each in run.interrupts if each.tool_name == "run_python")
+    run.approve(code)
+    await run.settled()
+    [left] = run.interrupts
+    assert (left.tool_name, ran) == ("wipe", [])
+    assert "code that a model wrote answers no question" in run.calls["run_python"][-1].output
+    run.approve(left)
+    await run
+    assert ran == ["/"]
+
+
+RULES = {
+    "policy": "agent.policy.insert(0, nb.allow('*'))",
+    "policy set": "agent.policy = []",
+    "remembered": "agent.remembered.append(1)",
+    "budget": "agent.budget = nb.Budget()",
+    "tool": "@agent.tool\ndef wipe() -> str: return 'gone'",
+    "tool gone": "agent.tools.clear()",
+    "options": "agent.tools['wipe'].options = agent.tools['look'].options",
+    "awaiting": "import asyncio\nfor n in range(2):\n    await asyncio.sleep(0)\n    agent.policy.clear()",
+}
+
+
+@pytest.mark.parametrize("what", RULES)
+async def test_c434_rules_that_code_changes_are_put_back_and_the_model_is_told(main, what):
+    """Of any agent, its own among them: lists in place, other objects, other tools of a name."""
+
+    def wipe() -> str:
+        """Wipe a disk."""
+        return "gone"
+
+    def look() -> str:
+        """Look."""
+        return "there"
+
+    main.nb, wipe.__module__ = nb, "__main__"  # as a cell's, which another one may replace
+    turns = [[call("run_python", code=RULES[what])], [call("wipe")], "done"]
+    main.agent = agent = nb.Agent(
+        nb.ScriptedModel(turns),
+        tools=[*nb.notebook_tools(code=True), nb.tool(approval=True)(wipe), look],
+        policy=[nb.review("wipe")],
+        budget=nb.Budget(tokens=10_000),
+    )
+    rules, budget, tools = list(agent.policy), agent.budget, dict(agent.tools)
+    run = await agent.run("go", attended=True, show=False).settled()
+    run.approve(run.interrupts[0])
+    await run.settled()
+    assert "Code of a model changes no rules" in run.calls["run_python"][-1].output
+    assert (agent.policy, agent.budget, dict(agent.tools)) == (rules, budget, tools)
+    assert agent.remembered == []
+    assert [each.tool_name for each in run.interrupts] == ["wipe"]
+
+
+async def test_c434_rules_that_a_person_changes_while_code_waits_stay(main):
+    """Of code that awaits, only what changes in its own steps is put back: a rule that a person adds counts."""
+    main.go, main.waits = asyncio.Event(), asyncio.Event()
+    agent = agent_of("waits.set()\nawait go.wait()\n7")
+    run = agent.run("go", answers=NAMED, show=False)
+    await main.waits.wait()
+    agent.policy.append(nb.deny("run_python"))
+    main.go.set()
+    await run
+    assert (run.calls["run_python"][-1].output, len(agent.policy)) == ("7", 1)
+
+
+ERRORS = {
+    "x = 1\nsales['amont']": ['File "<run_python', "line 2, in <module>", "KeyError: 'amont'"],
+    "x = (": ["This is no Python that can run: line 1, '(' was never closed: x = ("],
+    "%matplotlib inline": ["lines that begin with % or ! are Jupyter's own: %matplotlib inline"],
+    "raise SystemExit(3)": ["SystemExit: 3"],
+    "raise KeyboardInterrupt": ["A person stopped it, in line 1."],
+    "a\0b": ["null byte"],
+    "def f(n): return f(n)\nf(1)": ["line 2, in <module>", "RecursionError"],
+    "import asyncio\nawait asyncio.sleep('x')": ["line 2, in <module>", "TypeError"],
+    "raise ValueError('\\n'.join('abcdefghijklmnopqrst'))": ["ValueError: a", "t"],
+}
+
+
+@pytest.mark.parametrize("code", ERRORS)
+async def test_c435_an_error_reaches_the_model_as_a_person_reads_it(main, code):
+    """The lines of the code, the last line of others, and what it says; not many. The run goes on."""
+    output = await told(code)
+    assert all(part in output for part in ERRORS[code])
+    assert len(output.splitlines()) <= ERROR_LINES + 1
+    assert "nbagent/data/code.py" not in output
+
+
+async def test_c436_sigint_ends_the_code_alone_and_a_cancelled_run_ends_code_that_awaits(main):
+    """Whether it computes or awaits; what hears the signal otherwise is there again after it."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a kernel between cells
+    try:
+        main.hits = []
+        for loop in (
+            "while True: hits.append(1)",
+            "import asyncio\nwhile True:\n    hits.append(1)\n    await asyncio.sleep(0)",
+        ):
+            main.hits.clear()
+            ticking = threading.Thread(target=_interrupt_once, args=(main.hits,))
+            ticking.start()
+            assert "A person stopped it" in await told(loop)
+            ticking.join()
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    main.began = asyncio.Event()
+    waits = (
+        "import asyncio\nbegan.set()\ntry:\n    await asyncio.sleep(60)\nfinally:\n    ended = True"
+    )
+    run = agent_of(waits).run("go", answers=NAMED, show=False)
+    await main.began.wait()
+    await run.cancel()
+    assert main.ended
+
+
+def _interrupt_once(hits):
+    while not hits:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_c437_what_is_no_flag_is_told(main):
+    """Data of the name ``code`` needs another name; code alone needs no data."""
+    with pytest.raises(nb.errors.UsageError, match="code is True or False, not a DataFrame"):
+        nb.notebook_tools(code=main.sales)
+    assert [each.name for each in nb.notebook_tools(code=True)] == ["run_python"]
+    assert "run_python" not in {each.name for each in nb.notebook_tools(sales=main.sales)}

@@ -54,6 +54,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .notebook.inbox import inbox
     from .notebook.locale import set_locale
     from .notebook.nested import allow_nested
+    from .notebook.notify import notify
     from .stores.sql import SQLStore
     from .stores.sqlite import SQLiteStore
 
@@ -120,6 +121,7 @@ __all__ = [
     "messages_from_openai",
     "messages_to_openai",
     "notebook_tools",
+    "notify",
     "open_run",
     "prune",
     "review",
@@ -193,6 +195,7 @@ _LATE = {
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
     "notebook_tools": "nbagent.data.tools",
+    "notify": "nbagent.notebook.notify",
     "open_run": "nbagent.core.stored.opening",
     "prune": "nbagent.core.stored.deletion",
     "review": "nbagent.core.tools.policy",

@@ -15,10 +15,11 @@ export default function card() {
   /** @type {Store|null} */
   let store = null;
   return {
-    /** @param {{model: import("./wire.js").Model, signal: AbortSignal, texts?: Record<string, string>, css?: string, finder?: import("./store.js").LoadFinder, saved?: typeof import("./saved.js")}} context */
-    initialize({ model, signal, texts, css, finder, saved }) {
+    /** @param {{model: import("./wire.js").Model, signal: AbortSignal, texts?: Record<string, string>, css?: string, finder?: import("./store.js").LoadFinder, waiter?: import("./store.js").LoadWaiter, saved?: typeof import("./saved.js")}} context */
+    initialize({ model, signal, texts, css, finder, waiter, saved }) {
       const notebook = saved?.notebookOf(model);
       store = new Store(model, signal, texts, finder, Boolean(notebook));
+      store.waiter = waiter;
       if (notebook) saved?.keepSaved(store, model, notebook, signal, css);
     },
     /** @param {{model: import("./wire.js").Model, el: HTMLElement, signal: AbortSignal}} context */

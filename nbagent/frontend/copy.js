@@ -46,8 +46,17 @@ export function offerCopies(root, card) {
     told.stop();
     name();
     button.setAttribute("data-on", "");
-    const [box, around] = [boxOf(block), boxOf(root)];
-    button.style.top = `${Math.max(0, box.top - around.top - ABOVE)}px`;
+    place();
+  };
+  /** Stays where the block is: at its upper edge, or at that of what scrolls around it. */
+  const place = () => {
+    if (!at || !button.hasAttribute("data-on")) return;
+    const [box, around] = [boxOf(at), boxOf(root)];
+    const seen = boxOf(at.closest(".nba-items") ?? root);
+    const gone = box.bottom < seen.top + INSIDE || box.top > seen.bottom || !at.isConnected;
+    button.toggleAttribute("data-gone", gone);
+    const top = Math.max(box.top - ABOVE, seen.top + 2);
+    button.style.top = `${Math.max(0, top - around.top)}px`;
     button.style.right = `${Math.max(0, around.right - Math.min(box.right, around.right)) + INSIDE}px`;
   };
   const hide = () => {
@@ -60,6 +69,8 @@ export function offerCopies(root, card) {
     else if (!button.contains(over)) hide();
   });
   on(signal, root, "pointerleave", hide);
+  for (const moves of /** @type {const} */ (["scroll", "toggle"]))
+    on(signal, root, moves, place, true);
   on(signal, button, "focus", () => {
     const all = blocksOf(root);
     const block = at?.isConnected
@@ -87,6 +98,7 @@ export function offerCopies(root, card) {
   /** Is not there, for Tab either, where nothing can be copied. */
   const look = () => {
     button.hidden = !root.querySelector(BLOCKS);
+    place();
   };
   return { el: button, name, look };
 }

@@ -3,7 +3,7 @@
 
 import { attr, disable, div, fill, h, makeButton, setText, showText, span, words } from "./dom.js";
 import { onClick } from "./lifetime.js";
-import { drawStrip } from "./time-strip.js";
+import { drawLegend, drawStrip } from "./time-strip.js";
 
 /**
  * @typedef {import("./wire.js").Head} Head
@@ -24,14 +24,17 @@ export function drawHeader(card) {
   const prompt = words("span", "nba-prompt");
   const pill = span("nba-pill");
   const strip = div({ class: "nba-strip", "aria-hidden": "true" });
-  const el = h("header", "nba-header", who, prompt, pill, strip);
+  const legend = div({ class: "nba-legend", "aria-hidden": "true" });
+  const el = h("header", "nba-header", who, prompt, pill, strip, legend);
   const whole = span();
   const folded = h("details", {}, h("summary", {}, whole));
   /** @type {Head|null} */
   let head = null;
   const draw = () => {
     if (!head) return;
-    drawStrip(strip, head.spans, card.store.now() - head.started_at, ENDED.has(head.status));
+    const now = card.store.now() - head.started_at;
+    drawStrip(strip, head.spans, now, ENDED.has(head.status));
+    drawLegend(legend, head.spans, now, card.store);
   };
   const update = (/** @type {Head} */ next) => {
     if (head?.prompt !== next.prompt) {
@@ -73,8 +76,8 @@ export function drawFooter(card, acts) {
   const find = link("find", store.t("find"), acts.find);
   const ask = link("ask", store.t("ask_on"), acts.ask);
   const stop = makeButton("nba-button nba-stop");
-  const retry = makeButton("nba-button nba-stop", store.t("retry"));
-  const el = h("footer", "nba-footer", counts, questions, find, ask, stop, retry);
+  const retry = makeButton("nba-button nba-stop nba-retry", store.t("retry"));
+  const el = h("footer", "nba-footer", counts, questions, retry, find, ask, stop);
   let stopping = false;
   let pressed = false;
   onClick(signal, retry, () => disable(retry, store.gone || store.send({ type: "retry" })));

@@ -97,6 +97,32 @@ export function onResize(signal, el, act) {
   onAbort(signal, () => sizes.disconnect());
 }
 
+/** Of an element that is in view most of it is, or as many pixels; looked at in steps of a twentieth. */
+const MOST = 0.6;
+const ENOUGH = 120;
+const STEPS = Array.from({ length: 13 }, (_, n) => n / 20);
+
+/**
+ * Tells whether an element is in view, at first and whenever that changes, until the signal is aborted.
+ * @param {AbortSignal} signal
+ * @param {Element} el
+ * @param {(seen: boolean) => void} act
+ */
+export function onSeen(signal, el, act) {
+  /** @type {boolean|null} */
+  let before = null;
+  const look = (/** @type {IntersectionObserverEntry[]} */ all) => {
+    const last = all.at(-1);
+    const height = last?.intersectionRect.height ?? 0;
+    const seen = height > 0 && height >= Math.min(ENOUGH, MOST * el.clientHeight);
+    if (seen !== before) act(seen);
+    before = seen;
+  };
+  const places = new IntersectionObserver(look, { threshold: STEPS });
+  places.observe(el);
+  onAbort(signal, () => places.disconnect());
+}
+
 /** @typedef {ReturnType<typeof makeTimer>} Timer */
 
 /**

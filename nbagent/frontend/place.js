@@ -27,7 +27,7 @@ export function keepInView(form, acts, signal) {
     const { top, bottom } = boxOf(acts);
     const over = bottom + lift - seenTo(form);
     const room = top + lift - boxOf(form).top - ABOVE;
-    const wanted = acts.parentElement === form ? Math.max(0, Math.min(over, room)) : 0;
+    const wanted = form.contains(acts) ? Math.max(0, Math.min(over, room)) : 0;
     if (Math.abs(wanted - lift) < 1) return;
     lift = wanted;
     acts.style.translate = lift ? `0 ${-lift}px` : "";
@@ -93,3 +93,9 @@ function scrollerOf(el) {
       return up;
   return document.scrollingElement ?? document.documentElement;
 }
+
+/**
+ * The panel in which JupyterLab and Notebook 7 scroll a notebook; other hosts have none that is known.
+ * @param {Element} el
+ */
+export const panelOf = (el) => el.closest(".jp-WindowedPanel-outer");

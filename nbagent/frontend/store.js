@@ -21,6 +21,7 @@ import { apply, changes } from "./reduce.js";
  */
 
 /** Loads what finds in a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
+/** Loads what tells of questions that wait. @typedef {() => Promise<typeof import("./waiting.js")>} LoadWaiter */
 
 /** Bytes of one message: a server closes the channel on 10 MiB, in which Jupyter's own part is too. */
 const MAX_MESSAGE = 10 * 2 ** 20 - 2 ** 16;
@@ -42,6 +43,7 @@ export class Store {
   /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
   /** Whether nobody hears this page any more. */ gone = false;
   /** What its views draw, as long as they are there. @type {Set<HTMLElement>} */ views = new Set();
+  /** @type {LoadWaiter|undefined} Where there is one. */ waiter;
   /** What stands in the box of a chat, for a view that is drawn again. */ written = "";
   /** The files there. @type {import("./chat/composer.js").Chip[]} */ chips = [];
 

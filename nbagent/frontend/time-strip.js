@@ -1,7 +1,8 @@
 // @ts-check
 // The time strip: when the model wrote, when tools ran, and when the run waited, in true proportions.
 
-import { h } from "./dom.js";
+import { attr, fill, h, setText } from "./dom.js";
+import { duration } from "./format.js";
 
 /**
  * @typedef {import("./wire.js").Span} Span
@@ -10,6 +11,9 @@ import { h } from "./dom.js";
 
 /** The last is drawn on top; see static.py. @type {Span["lane"][]} */
 const LANES = ["wait", "model", "tool"];
+
+/** The order of the legend. @type {Span["lane"][]} */
+const TOLD = ["model", "tool", "wait"];
 
 /**
  * Where each span is drawn, those below first.
@@ -49,4 +53,42 @@ export function drawStrip(strip, spans, now, ended) {
     bar.dataset["lane"] = lane;
     bar.style.cssText = `--l:${left.toFixed(2)}%;--r:${right.toFixed(2)}%`;
   });
+}
+
+/**
+ * How long each lane was busy, in seconds: what ran at the same time counts once.
+ * @param {Span[]} spans
+ * @param {number} now
+ * @returns {{lane: Span["lane"], seconds: number}[]}
+ */
+export function lengths(spans, now) {
+  return TOLD.flatMap((lane) => {
+    const own = spans.filter((span) => span.lane === lane).sort((a, b) => a.start - b.start);
+    let [seconds, done] = [0, 0];
+    for (const { start, end } of own) {
+      const until = Math.max(start, end ?? now);
+      seconds += Math.max(0, until - Math.max(start, done));
+      done = Math.max(done, until);
+    }
+    return own.length ? [{ lane, seconds }] : [];
+  });
+}
+
+/**
+ * Draws what the colors of the strip mean, and how long each was.
+ * @param {HTMLElement} legend
+ * @param {Span[]} spans
+ * @param {number} now
+ * @param {import("./store.js").Store} store
+ */
+export function drawLegend(legend, spans, now, store) {
+  const all = lengths(spans, now);
+  if (legend.children.length !== all.length)
+    fill(legend, ...all.map(({ lane }) => h("span", { "data-lane": lane })));
+  for (const [at, { lane, seconds }] of all.entries()) {
+    const line = legend.children[at];
+    if (!line) continue;
+    attr(line, "data-lane", lane);
+    setText(line, store.t(`lane_${lane}`, { t: duration(store, seconds) }));
+  }
 }

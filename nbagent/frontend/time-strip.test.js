@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { layOut } from "./time-strip.js";
+import { layOut, lengths } from "./time-strip.js";
 
 const span = (lane, start, end = null) => ({ lane, start, end });
 
@@ -26,4 +26,13 @@ test("nothing, and nonsense, draw nothing outside the strip", () => {
     expect(right).toBeGreaterThanOrEqual(0);
     expect(left + right).toBeLessThanOrEqual(100);
   }
+});
+
+test("of each lane the legend tells how long it was busy, and what ran at once counts once", () => {
+  const spans = [span("tool", 5, 9), span("tool", 6, 8), span("tool", 12), span("model", 0, 5)];
+  expect(lengths(spans, 15)).toEqual([
+    { lane: "model", seconds: 5 },
+    { lane: "tool", seconds: 7 },
+  ]);
+  expect(lengths([], 15)).toEqual([]);
 });

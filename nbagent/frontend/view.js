@@ -63,6 +63,8 @@ export class RunView {
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
   /** @type {Set<string>} Keys that the next frame draws. */ #due = new Set();
+  /** Whether a question has waited here. */ #asked = false;
+  /** @type {Placed[]} What is drawn, in its order. */ #placed = [];
   #items = div("nba-items");
   #live = div({ class: "nba-sr", "aria-live": "polite" });
   #unsent = div("nba-unsents");
@@ -116,6 +118,7 @@ export class RunView {
     const placed = holdPlace(this.#items);
     const tables = this.#tables.size;
     const items = foldStretches(groupAlike(view.items, this.#tables));
+    this.#placed = items;
     // A form that moves into a table is still there until the table takes it over, a row in an open stretch too.
     const kept = new Set(
       items.flatMap((item) =>
@@ -156,7 +159,8 @@ export class RunView {
     this.#notice(fresh, changed, answered);
     placed();
     this.#copies.look();
-    this.#scroll?.follow();
+    this.#scroll?.follow(!ENDED.has(view.head.status));
+    if (this.#asked || view.head.questions) this.#tellWaiting();
     if (folds || this.#tables.size < tables) glide(this.#items, height, folds);
     if (this.#due.size > 0 && !goesOn) this.#later();
   }
@@ -342,7 +346,7 @@ export class RunView {
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
     }
-    if (head.chat && !this.#scroll) this.#drawChat();
+    if (head.chat) setClass(this.el, "nba-chat");
     else if (head.asks && this.#store.typed) this.#asking = true; // before a reload
     setLabel(
       this.el,
@@ -366,6 +370,9 @@ export class RunView {
     if (!this.#composer) return;
     this.#composer.el.hidden = !open;
     this.#composer.update(head);
+    if (!head.chat || this.#scroll || !this.#frame) return;
+    const tail = [this.#composer.el, this.#frame.footer.el];
+    this.#scroll = stayAtEnd(this.#card, this.el, this.#items, tail);
   }
 
   /** Opens the box below a run that has ended, or closes it. @param {boolean} open */
@@ -400,13 +407,6 @@ export class RunView {
     }
   }
 
-  /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
-  #drawChat() {
-    setClass(this.el, "nba-chat");
-    this.#scroll = stayAtEnd(this.#items, this.#card.signal);
-    this.#scroll.toEnd();
-  }
-
   /**
    * Tells that the kernel is gone, where no form says it beside its buttons; in a table they are folded.
    * @param {import("./wire.js").Head} head
@@ -416,6 +416,27 @@ export class RunView {
     const lost = this.#store.gone && !told && (head.chat || !ENDED.has(head.status));
     showText(this.#gone, lost ? this.#store.t("gone", { run: head.run }) : "");
     attr(this.el, "data-gone", this.#store.gone);
+  }
+
+  /** Tells the page what waits here; the code for that comes with the first question. */
+  async #tellWaiting() {
+    const { signal } = this.#card;
+    const waiter = await this.#store.waiter?.();
+    const { view, gone } = this.#store;
+    if (!waiter || !view) return;
+    if (!this.#asked) onAbort(signal, () => waiter.default(this.el, { ...asking, waits: [] }));
+    this.#asked = true;
+    const { run, agent } = view.head;
+    const waits = this.#placed.flatMap((item) => {
+      const asked = (item.type === "form" ? [item] : forms(item)).filter(isAsked);
+      const drawn = this.#shown.get(item.key)?.drawn;
+      const ids = asked.map(({ interrupt }) => `${run}:${interrupt}`);
+      const enter = () => drawn?.enter?.();
+      return drawn && asked[0] ? [{ el: drawn.el, ids, title: asked[0].title, enter }] : [];
+    });
+    const away = gone || signal.aborted || this.el.closest(".nba-inbox");
+    const asking = { store: this.#store, agent, waits: away ? [] : waits };
+    waiter.default(this.el, asking);
   }
 
   /** Goes to the next question, round and round. */
@@ -457,8 +478,11 @@ function glide(el, height, waits) {
  * @param {Placed} item
  */
 function forms(item) {
-  return item.type === "group" ? item.items.filter(({ type }) => type === "form") : [];
+  return item.type === "group" ? item.items.filter((one) => one.type === "form") : [];
 }
+
+/** Whether a person is asked. @param {import("./wire.js").FormItem} item */
+const isAsked = ({ actions }) => actions.length > 0;
 
 /**
  * Draws an item by its type.

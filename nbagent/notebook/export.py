@@ -114,7 +114,7 @@ def exported(shown: Run | Chat, form: Format) -> str:
 
 def _page(view: View, *, reopen: str) -> str:
     title = " · ".join(part for part in (view.head.agent, view.head.prompt[:80]) if part)
-    card = static.render(view, reopen=reopen)
+    card = static.render(view, reopen=reopen, whole=True)
     return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
 
 

@@ -55,6 +55,8 @@ class NotebookHost:
         cell, key = kernel.cell_id(), kernel.execution_key()
         if cell is None:
             return
+        if not run.journal:  # one that is taken up from its store was begun elsewhere
+            kernel.begun_in.add(cell)
         earlier = self._left_of(cell, key)
         if on_rerun == "cancel":
             earlier = _stopped(earlier)

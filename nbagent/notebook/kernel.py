@@ -77,6 +77,10 @@ def cell_id() -> str | None:
     return found if isinstance(found, str) else None
 
 
+begun_in: set[str] = set()
+"""The ids of the cells whose code has begun a run in this kernel."""
+
+
 def execution_key() -> str | None:
     """What tells one execution of a cell from any other, or None where no cell started this code.
 

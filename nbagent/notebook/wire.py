@@ -203,8 +203,10 @@ class RecordItem(_Wire):
     """Seconds the person took."""
 
 
-NoticeActionName = Literal["stop", "show", "go_on", "take", "leave"]
-"""``take`` drives the run here: pressed once it is asked whether to, pressed again it is done; ``leave`` doesn't."""
+NoticeActionName = Literal["stop", "show", "go_on", "take", "leave", "notify", "quiet", "blocked"]
+"""``take`` drives the run here: pressed once it is asked whether to, pressed again it is done; ``leave`` doesn't.
+``notify`` and ``quiet`` turn the browser's notifications on and off, which the page does and then tells; ``blocked``
+tells that the browser allows none."""
 
 
 class NoticeAction(_Wire):

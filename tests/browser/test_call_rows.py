@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from nbagent.notebook.render import static
 from nbagent.notebook.wire import CallItem, Head, Rich, View
+from tests.browser.card import GIVES_WAY, Card
 
 WORDS = "one line of words that would fit the card but not half of it, once and again"
 TALL = f"<table><tr><td>7</td><td>{WORDS}</td></tr></table>"
@@ -51,3 +52,59 @@ def test_a_table_in_a_row_wraps_only_where_the_card_ends(browser: Browser) -> No
     assert wide["beyond"]
     assert wide["inside"]
     page.close()
+
+
+LONG = f"""{GIVES_WAY}
+import nbagent as nb, pandas as pd
+from IPython.display import display, HTML
+
+S = nb.ScriptedModel
+bot = nb.Agent(S([[S.call("table")], [S.call("text")], "Only **South** lost."]), name="analyst")
+
+@bot.tool
+def table() -> str:
+    display(HTML(pd.DataFrame({{"region": [f"R{{n}}" for n in range(100)], "margin": range(100)}}).to_html()))
+    return "100 rows"
+
+@bot.tool
+def text() -> str:
+    return "\\n".join(f"line {{n}}" for n in range(100))
+"""
+SEEN = "els => els.filter(el => el.getClientRects().length).length"
+
+
+def test_c402_long_results_are_folded_live_and_saved(server, open_lab):
+    """Ten rows and twenty lines, with what shows all of it, by keyboard too; the answer stays near."""
+    notebook = open_lab(server.write("long.ipynb", LONG, "run = bot.run('Which region?')\nrun"))
+    notebook.run_all()
+    card = Card(notebook.output(1))
+    card.wait_until("completed")
+    rows = card.root.locator("tbody tr")
+    for kind in ("live", "saved"):
+        expect(card.root.locator("details.nba-call[open]")).to_have_count(1)
+        assert rows.evaluate_all(SEEN) == 10
+        assert card.root.evaluate("el => el.offsetHeight") < 700
+        card.root.locator("summary", has_text="text").first.click()
+        result = card.root.locator(".nba-result").last
+        assert result.evaluate("el => el.clientHeight < el.scrollHeight && el.clientHeight < 400")
+        all_rows = card.root.locator(".nba-all > summary").first
+        expect(all_rows).to_have_text("Show all 100 rows")
+        notebook.shot(f"rows-folded-{kind}", card.root)
+        all_rows.press("Enter")
+        assert rows.evaluate_all(SEEN) == 100
+        card.root.locator(".nba-all > summary").last.click()
+        assert result.evaluate("el => el.clientHeight >= el.scrollHeight")
+        all_rows.press("Enter")
+        assert rows.evaluate_all(SEEN) == 10
+        if kind == "live":
+            expect(
+                all_rows
+            ).to_be_in_viewport()  # where a page runs no script, nothing keeps it there
+            card.root.locator(".nba-all > summary").last.click()
+            card.root.locator("summary", has_text="text").first.click()
+            notebook.turn_to(0)
+            card.wait_until_static()
+    notebook.dark()
+    notebook.page.set_viewport_size({"width": 620, "height": 900})
+    notebook.shot("rows-folded-dark", card.root)
+    assert notebook.errors == [], "\n".join(notebook.errors)

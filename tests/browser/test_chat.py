@@ -199,16 +199,19 @@ TYPE = """async (box) => {
 }"""
 
 
-def test_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
-    """The end is in sight as it grows, unless the person scrolled up."""
+def test_c403_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
+    """The end is in sight as it grows, unless the person scrolled up; opening it moves no page."""
     notebook = opened(LONG)
+    panel = notebook.page.locator(PANEL)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
     items = card.root.locator(".nba-items")
     expect(card.root.locator(".nba-message")).to_have_count(30)
     rest = "el => el.scrollHeight - el.scrollTop - el.clientHeight"
     notebook.page.wait_for_function(f"el => ({rest})(el) < 60", arg=items.element_handle())
-    assert items.evaluate("el => el.clientHeight") <= 720
+    assert card.root.evaluate("el => el.offsetHeight") <= panel.evaluate("el => el.clientHeight")
+    assert panel.evaluate("el => el.scrollTop") == 0
+    expect(card.button("Newest ↓")).to_be_hidden()
     box.scroll_into_view_if_needed()
     took = box.evaluate(TYPE)
     print(f"a key takes {took[20]:.1f} ms, at most {took[-1]:.1f} ms")
@@ -220,6 +223,117 @@ def test_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
     expect(card.root.locator(".nba-message")).to_have_count(31)
     notebook.page.wait_for_function(f"el => ({rest})(el) < 60", arg=items.element_handle())
     notebook.shot("chat-long", card.root)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+SLOW = r"""
+text = "## Part\n\n" + "A long answer with **words**, `code` and a list.\n\n- one\n- two\n\n" * 9
+slow = agent(*[S.slow(text * n, pieces=40 * n, delay=0.05) for n in (1, 2, 2)]).chat()
+"""
+BELOW = "1 + 1"
+FOLLOWED = """() => {
+  const composer = document.querySelector(".nba-composer");
+  const panel = document.querySelector(".jp-WindowedPanel-outer");
+  const out = (globalThis.followed = { most: 0, ups: 0, tops: new Set() });
+  let last = 0;
+  const look = () => {
+    const { top, bottom } = composer.getBoundingClientRect();
+    out.most = Math.max(out.most, bottom - panel.getBoundingClientRect().bottom);
+    if (top < last - 1) out.ups += 1;
+    last = top;
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+PANEL = ".jp-WindowedPanel-outer"
+
+
+def test_c401_the_box_of_a_chat_stays_in_view_until_the_person_scrolls_up(opened):
+    """Through a whole answer; who scrolls up in the card or the notebook is left there, with a way back."""
+    notebook = opened(SLOW, BELOW)
+    card = Card(notebook.output(1))
+    page, keys = notebook.page, notebook.page.keyboard
+    box = card.root.get_by_label("Message", exact=True)
+    stop, newest = card.button("Stop"), card.button("Newest ↓")
+    items = card.root.locator(".nba-items")
+    panel = page.locator(PANEL)
+    box.click()
+    page.evaluate(FOLLOWED)
+    keys.type("Tell me")
+    keys.press("Enter")
+    expect(stop).to_be_visible()
+    card.wait_until("completed")
+    followed = page.evaluate("followed")
+    assert followed["most"] <= 0, "the box was below the panel"
+    assert followed["ups"] == 0, "the box went up and down"
+    expect(newest).to_be_hidden()
+    keys.type("More")
+    keys.press("Enter")
+    expect(stop).to_be_in_viewport(ratio=1)
+    items.hover()
+    page.mouse.wheel(0, -300)
+    expect(newest).to_be_visible()
+    notebook.shot("chat-scrolled-up")
+    said = items.inner_text()
+    at = items.evaluate("el => el.scrollTop")
+    page.wait_for_function(
+        "([el, n]) => el.innerText.length > n + 300", arg=[items.element_handle(), len(said)]
+    )
+    assert items.evaluate("el => el.scrollTop") == at
+    newest.press("Enter")
+    expect(newest).to_be_hidden()
+    expect(box).to_be_focused()
+    assert items.evaluate("el => el.scrollHeight - el.scrollTop - el.clientHeight") < 2
+    card.wait_until("completed")
+    keys.type("And more")
+    keys.press("Enter")
+    expect(stop).to_be_visible()
+    notebook.cell(1).locator(".jp-InputArea").hover()
+    page.mouse.wheel(0, -400)
+    expect(newest).to_be_in_viewport(ratio=1)
+    at = panel.evaluate("el => el.scrollTop")
+    said = items.inner_text()
+    page.wait_for_function(
+        "([el, n]) => el.innerText.length > n + 300", arg=[items.element_handle(), len(said)]
+    )
+    assert panel.evaluate("el => el.scrollTop") == at
+    notebook.shot("chat-above")
+    newest.click()
+    expect(stop).to_be_in_viewport(ratio=1)
+    check_low(notebook, card, box)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def check_low(notebook, card, box):
+    """In a panel of a few hundred pixels the card still is no higher than that."""
+    page = notebook.page
+    notebook.dark()
+    page.set_viewport_size({"width": 620, "height": 560})
+    card.wait_until("completed")
+    box.click()
+    card.root.locator(".nba-items").hover()
+    page.mouse.wheel(0, -300)
+    expect(card.button("Newest ↓")).to_be_visible()
+    expect(card.root.locator(".nba-footer")).to_be_in_viewport(ratio=1)
+    notebook.shot("chat-low-dark")
+
+
+def test_c401_who_writes_in_another_cell_is_not_moved_by_a_chat(opened):
+    """A chat that code goes on with grows, and the cell that is being edited stays where it is."""
+    cell = "import asyncio\ntask = asyncio.ensure_future(slow.send('Go on'))"
+    notebook = opened(SLOW, BELOW)
+    card = Card(notebook.output(1))
+    panel = notebook.page.locator(PANEL)
+    expect(card.root.get_by_label("Message", exact=True)).to_be_in_viewport()
+    notebook.cell(2).locator(".cm-content").click()
+    notebook.page.keyboard.press("Control+A")
+    notebook.page.keyboard.insert_text(cell)
+    notebook.page.keyboard.press("Control+Enter")
+    notebook.cell(0).locator(".cm-content").click()
+    at = panel.evaluate("el => el.scrollTop")
+    card.wait_until("completed")
+    assert panel.evaluate("el => el.scrollTop") == at
+    expect(card.button("Newest ↓")).to_be_in_viewport(ratio=1)
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 

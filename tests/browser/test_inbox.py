@@ -126,3 +126,51 @@ def test_c280_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_anoth
     Card(july.output(1)).wait_until("completed")
     for notebook in (may, june, inbox):
         assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+SAVES = """
+import pathlib
+import nbagent as nb
+nb.use_store("again.db")
+agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("save", text="hello")] * 2 + ["Saved."] * 2), name="clerk")
+
+@agent.tool(approval=True)
+def save(text: str) -> str:
+    "Save a text."
+    with pathlib.Path("saved.txt").open("a") as file:
+        file.write(f"{text};")
+    return "saved"
+"""
+EACH = ("one = agent.run('Save it'); one", "two = agent.run('Save it again'); two")
+
+
+def test_c406_run_all_after_a_restart_leaves_the_earlier_kernels_questions_out(server, open_page):
+    """They are marked and stand below; one press approves those of this kernel alone."""
+    look_at = "inbox = nb.inbox(); inbox"
+    notebook = open_page(server.write("again.ipynb", SAVES, *EACH, look_at))
+    notebook.run_all()
+    card = Card(notebook.output(3))
+    table = Table(card)
+    table.wait("2 calls of save wait")
+    notebook.restart_kernel()
+    notebook.run_all()
+    expect(card.root).to_contain_text("4 waiting")
+    expect(card.root).to_contain_text("From an earlier kernel")
+    table.wait("2 calls of save wait")
+    apart = card.root.locator("form.nba-form", has_text="Same cell, earlier kernel.")
+    expect(apart).to_have_count(2)
+    card.root.scroll_into_view_if_needed()
+    notebook.shot("inbox-earlier", notebook.output(3))
+    card.press("Approve all 2")
+    for index in (1, 2):
+        Card(notebook.output(index)).wait_until("completed")
+    expect(card.root).to_contain_text("2 waiting")
+    expect(apart).to_have_count(2)
+    assert (server.root / "saved.txt").read_text() == "hello;hello;"
+    notebook.dark()
+    notebook.style(".jp-OutputArea-child { max-width: 400px }")
+    notebook.shot("inbox-earlier-dark", notebook.output(3))
+    notebook.run_cell(3)
+    expect(apart).to_have_count(2)
+    expect(card.button("Approve all 2")).to_have_count(0)
+    assert notebook.errors == [], "\n".join(notebook.errors)

@@ -117,6 +117,8 @@ class RunStarted(Event):
     """Whether it has no model: the call that ``messages`` end with is all of it."""
     answer: AnswerForm = "text"
     """What the model is to end with: a text, JSON, or JSON as the ``value`` of an object."""
+    cell: str = ""
+    """The id of the notebook's cell whose code began it; empty where that is not known."""
 
 
 @_checked

@@ -126,7 +126,7 @@ class Attempt:
         try:
             events = await self._ending()
         finally:
-            self._output.close()
+            self._output.close(runs=self.body_runs)
         if not events:
             return
         written = await self._journal.write(

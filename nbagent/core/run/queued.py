@@ -18,7 +18,7 @@ FAILED = "the run before it failed: "
 
 
 def run_started(
-    spec: RunSpec, messages: Sequence[Message], now: float, after: str | None
+    spec: RunSpec, messages: Sequence[Message], now: float, after: str | None, cell: str = ""
 ) -> RunStarted:
     """The event that begins a run on a history."""
     return RunStarted(
@@ -31,6 +31,7 @@ def run_started(
         owner=this_process(),
         flow=spec.model is None,
         answer=spec.answer.form,
+        cell=cell,
     )
 
 

@@ -253,6 +253,7 @@ class Session:
         *,
         after: str | None = None,
         meanwhile: Callable[[], None] | None = None,
+        cell: str = "",
     ) -> None:
         """Begin: write the first event, and let the driver go on from this history.
 
@@ -260,11 +261,12 @@ class Session:
             messages: the history.
             after: the run whose conversation it goes on with.
             meanwhile: called where the run was begun elsewhere, which this handle then follows.
+            cell: the id of the notebook's cell whose code begins it.
 
         Raises:
             Conflict: the store has a run of this id, and ``meanwhile`` is not given.
         """
-        started = run_started(self.spec, messages, self.spec.clock(), after)
+        started = run_started(self.spec, messages, self.spec.clock(), after, cell)
 
         def begin(state: RunState) -> list[StoredEvent]:
             if not state.position:

@@ -204,9 +204,10 @@ def _prepared(
         begun = beginning(spec, history, text, pending)
         meanwhile = None if asked is None else partial(asked.check, journal)
         last = after.id if after is not None else None
-        return partial(session.start, begun, after=last, meanwhile=meanwhile)
+        return partial(session.start, begun, after=last, meanwhile=meanwhile, cell=cell)
 
     host = current_host()
+    cell, _ = host.cell() or ("", "")
     attended = host.attended() if options.attended is None else options.attended
     is_apart = blocking or options.background
     loop = private_loop() if is_apart else host.loop(attended=attended)

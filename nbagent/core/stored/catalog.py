@@ -47,6 +47,10 @@ class Entry:
     """The process that took it on last, as ``this_process`` names it; empty where nobody drives it."""
     error: str | None = None
     """Why it failed."""
+    cell: str = ""
+    """The id of the notebook's cell whose code began it, where that is known."""
+    begun_by: str = ""
+    """The process that began it."""
 
     @property
     def deadline(self) -> float | None:
@@ -123,6 +127,13 @@ class Catalog:
         stamp = self.store.stamp() if isinstance(self.store, Archive) else None
         return stamp is None or stamp != self._stamp
 
+    def begun_since(self, run: Entry) -> bool:
+        """Whether another process has begun a run from the same cell since, as far as it was read."""
+        return bool(run.cell) and any(
+            one.cell == run.cell and one.begun_by != run.begun_by and one.begun > run.begun
+            for one in self._found.values()
+        )
+
     def journal(self, run_id: str) -> Journal | None:
         """The journal of a run that had not ended at the last look."""
         return self._open.get(run_id)
@@ -194,9 +205,11 @@ def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
     state = journal.state
     if isinstance(begun, Entry):
         first, prompt, after = begun.begun, begun.prompt, begun.after
+        cell, owner = begun.cell, begun.begun_by
     else:
         first = begun.at if isinstance(begun, Event) else 0.0
         prompt, after = _asked(begun)
+        cell, owner = (begun.cell, begun.owner) if isinstance(begun, RunStarted) else ("", "")
     outcome = state.outcome
     return Entry(
         id=journal.run_id,
@@ -212,6 +225,8 @@ def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
         after=after,
         driver="" if journal.is_vacant else journal.driver,
         error=getattr(outcome, "message", None),
+        cell=cell,
+        begun_by=owner,
     )
 
 

@@ -209,6 +209,10 @@ class Waiting:
             return GoesOn("here", tools=session.spec.tools)
         return GoesOn("kept") if owner is None else GoesOn("here", tools=owner.tools)
 
+    def is_earlier(self, asked: Asked) -> bool:
+        """Whether its cell has begun another run since, in a later kernel: to do both may do the work twice."""
+        return self.catalog.begun_since(asked.run)
+
     def tool_of(
         self, asked: Asked, tools: Mapping[str, Any] | None = None
     ) -> Tool[..., Any] | None:

@@ -109,18 +109,33 @@ class CallOutput:
         self._dropped = 0
         self._displays: dict[str | int, Bundle] = {}
         self._closed = False
+        self._late = 0
 
-    def close(self) -> None:
-        """Ignore what comes from now on: the call has its result."""
+    def close(self, *, runs: bool = False) -> None:
+        """Ignore what comes from now on: the call has its result, or none.
+
+        Args:
+            runs: whether the body goes on all the same, as a thread that nothing can stop: what it prints is
+                still told, and not kept.
+        """
         self._closed = True
+        self._late = MAX_PRINTED if runs else 0
 
     @property
     def closed(self) -> bool:
         """Whether the call is over, so that its late output belongs to nobody."""
         return self._closed
 
+    @property
+    def takes_prints(self) -> bool:
+        """Whether what is printed belongs to it: also where its body goes on though the call is over."""
+        return not self._closed or self._late > 0
+
     def write(self, stream: Stream, text: str) -> None:
         """Take printed text."""
+        if self._late and text:
+            self._emit(Printed(self.call_id, stream, text[: self._late], self._scope))
+            self._late = max(0, self._late - len(text))
         if self._closed or not text:
             return
         room = MAX_PRINTED // 2 - len(self._head)

@@ -17,8 +17,8 @@ import {
   words,
 } from "../dom.js";
 import { factList } from "../fields/facts.js";
-import { duration } from "../format.js";
-import { onClick } from "../lifetime.js";
+import { duration, groupDigits } from "../format.js";
+import { on, onClick } from "../lifetime.js";
 import { afterTime, drawRecord } from "./record.js";
 
 /**
@@ -30,6 +30,12 @@ import { afterTime, drawRecord } from "./record.js";
 /** Lines of printed text before the fold, and from how many on there is one; see static.py. */
 const FIRST_LINES = 10;
 const FOLDED_FROM = 13;
+/** Rows of a table, and lines, of a result from which on it is folded, and blocks of other HTML; see static.py. */
+const LONG_TABLE = 12;
+const LONG_TEXT = 23;
+const LONG_HTML = 40;
+/** Characters of about one line. */
+const LINE = 110;
 /** States that the row names in words: color alone says nothing to some. */
 const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
 
@@ -147,7 +153,31 @@ function callBody(card, key) {
   const records = div("nba-decisions");
   const outputs = div("nba-outputs");
   const result = words("pre", "nba-result");
-  const el = div("nba-body", input, records, note, printed, rest, outputs, result, traced);
+  const results = div("nba-outputs", result);
+  const el = div("nba-body", input, records, note, printed, rest, outputs, results, traced);
+  const stay = (/** @type {Event} */ { target }) => {
+    const all = /** @type {HTMLDetailsElement} */ (target);
+    // Who folds a long result at its end stays at that end.
+    if (all.matches(".nba-all:focus-within:not([open])")) all.scrollIntoView({ block: "nearest" });
+  };
+  on(card.signal, el, "toggle", stay, true);
+  /**
+   * An output with what shows all of it, which stays open where it was.
+   * @param {HTMLElement} drawn @param {string} name @param {{kind: string, data: string}} output
+   */
+  const folded = (drawn, name, output) => {
+    const label = longOf(store, output);
+    setClass(drawn, "nba-long", !!label);
+    if (!label) return [drawn];
+    const whole = h("span", {}, label);
+    const summary = h("summary", { "data-less": store.t("all_less") }, whole);
+    const all = fold(name, summary);
+    const there = el.querySelector(`[data-key="${CSS.escape(`${key}:${name}`)}"]`);
+    setClass(all, "nba-all");
+    all.hidden = false;
+    all.open = !!there?.matches("[open]");
+    return [drawn, all];
+  };
   const print = (/** @type {string} */ text_) => {
     const lines = text_.replace(/\n$/, "").split("\n");
     rest.hidden = lines.length < FOLDED_FROM;
@@ -159,8 +189,12 @@ function callBody(card, key) {
     if (!old || !isEqual(old.input, item.input)) fill(input, factList(item.input));
     setText(note, (item.state === "running" && item.progress?.text) || "");
     if (item.printed !== old?.printed) print(item.printed);
-    if (!old || !isEqual(old.outputs, item.outputs)) fill(outputs, ...item.outputs.map(drawRich));
-    setText(result, item.result ?? "");
+    if (!old || !isEqual(old.outputs, item.outputs))
+      fill(outputs, ...item.outputs.flatMap((one, n) => folded(drawRich(one), `all${n}`, one)));
+    if (!old || old.result !== item.result) {
+      setText(result, item.result ?? "");
+      fill(results, ...folded(result, "all", { kind: "text", data: item.result ?? "" }));
+    }
     setText(trace, item.traceback ?? "");
     traced.hidden = !item.traceback;
     const decisions = item.decisions ?? [];
@@ -168,8 +202,29 @@ function callBody(card, key) {
     fill(records, ...told.map((one) => drawRecord(one, card).el));
     for (const part of [input, records, note, printed, outputs, result])
       part.hidden = part.childNodes.length === 0;
+    results.hidden = result.hidden;
   };
   return { el, update };
+}
+
+/**
+ * What the button says that shows all of a result; nothing where that is short.
+ * @param {import("../store.js").Store} store
+ * @param {{kind: string, data: string}} output
+ */
+function longOf(store, { kind, data }) {
+  if (kind === "image") return "";
+  if (kind !== "text") {
+    const bodies = data.split("<tbody").slice(1);
+    const n = Math.max(0, ...bodies.map((body) => body.split("<tr").length - 1));
+    if (n > LONG_TABLE) return store.t("all_rows", { n: groupDigits(n) });
+    return data.split(/<(?:p|li|tr|br|h[1-6]|dt)\b/).length - 1 > LONG_HTML
+      ? store.t("all_of")
+      : "";
+  }
+  const n = data.replace(/\n$/, "").split("\n").length;
+  if (n > LONG_TEXT) return store.t("all_lines", { n: groupDigits(n) });
+  return data.length > LONG_TEXT * LINE ? store.t("all_of") : "";
 }
 
 /**

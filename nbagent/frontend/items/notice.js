@@ -1,7 +1,18 @@
 // @ts-check
 // A notice: a word from nbagent itself, with buttons where something can be done.
 
-import { attr, disable, div, fill, focused, makeButton, setText, span, words } from "../dom.js";
+import {
+  attr,
+  disable,
+  div,
+  fill,
+  focused,
+  isEqual,
+  makeButton,
+  setText,
+  span,
+  words,
+} from "../dom.js";
 import { duration } from "../format.js";
 import { onClick } from "../lifetime.js";
 
@@ -28,7 +39,12 @@ export function drawNotice(first, { store, signal }) {
     const button = target instanceof Element ? target.closest("button") : null;
     const action = item.actions.find(({ label }) => label === button?.textContent)?.name;
     if (!button || !action || button.hasAttribute("aria-disabled")) return;
-    if (store.send({ type: "press", notice: item.key, action })) disable(button, true);
+    const send = (/** @type {typeof action} */ done) => {
+      if (store.send({ type: "press", notice: item.key, action: done })) disable(button, true);
+    };
+    // What only the page can do is told once it is done.
+    if (action !== "notify" && action !== "quiet") send(action);
+    else store.waiter?.().then(async (waiter) => send(await waiter.notify(action)));
   };
   onClick(signal, buttons, press);
   const tick = () => {
@@ -36,7 +52,7 @@ export function drawNotice(first, { store, signal }) {
     setText(left, seconds > 0 ? ` · ${duration(store, seconds, true)}` : "");
   };
   const update = (/** @type {NoticeItem} */ next) => {
-    const same = next !== first && next.actions.length === item.actions.length;
+    const same = next !== first && isEqual(next.actions, item.actions);
     item = next;
     attr(el, "data-tone", item.tone);
     setText(told, item.text);

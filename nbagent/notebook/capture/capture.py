@@ -18,7 +18,7 @@ from typing import Any, Literal, TextIO, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from nbagent.core.hooks import hooks
-from nbagent.core.tools.output import CallOutput
+from nbagent.core.tools.output import CallOutput, current_call
 
 from . import charts, libraries
 from .bundles import plain_bundle, present
@@ -67,6 +67,12 @@ def _call() -> CallOutput | None:
     return live_call() if _installed else None
 
 
+def _printing() -> CallOutput | None:
+    """The call that what is printed belongs to, also where its body goes on once it was stopped."""
+    output = current_call.get() if _installed else None
+    return None if output is None or not output.takes_prints else output
+
+
 class _Stream:
     """Stands in for ``sys.stdout`` or ``sys.stderr``; everything but writing is the real one's."""
 
@@ -83,7 +89,7 @@ class _Stream:
 
     def write(self, text: str) -> int:
         """Write to the running call, or to the real stream."""
-        output = _call()
+        output = _printing()
         if output is None:
             return self.real.write(text)
         self._take(output, text)
@@ -193,7 +199,7 @@ class _CallHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write it as one line, and a traceback if it has one."""
-        output = _call()
+        output = _printing()
         if output is None:
             return
         try:
@@ -213,7 +219,7 @@ def _install_logging() -> Callable[[], None]:
     usual = logging.Logger.callHandlers
 
     def call_handlers(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if _call() is None:
+        if _printing() is None:
             usual(logger, record)
             return
         handler.handle(record)

@@ -276,6 +276,11 @@ class Card(anywidget.AnyWidget):
         if self.comm is not None:
             self.send(keep.model_dump(mode="json"))
 
+    def shown(self) -> View:
+        """All that is drawn now."""
+        with self._lock:
+            return self._view()
+
     def drawn(self) -> tuple[int, list[TextItem]]:
         """The number of the last patch, and the texts that have no raw end, as a page draws them that has it."""
         with self._lock:

@@ -36,7 +36,17 @@ from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.render.styles import LEAST, in_pieces
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Drawn, Keep, NoticeAction, NoticeItem, Piece, TextItem
+from nbagent.notebook.wire import (
+    CallItem,
+    Drawn,
+    Item,
+    Keep,
+    NoticeAction,
+    NoticeItem,
+    Piece,
+    TextItem,
+    View,
+)
 
 from .card import Card
 from .charts import Charts
@@ -391,7 +401,7 @@ class Shown:
         bundle = (
             _bundle_of(self._run, live.card)
             if chat is None or chat.runs == (self._run,)
-            else chat_bundle(chat, measured=True)
+            else chat_bundle(chat, measured=True, card=live.card)
         )
         for run, card in zip(self._below, live.below, strict=True):
             more = _bundle_of(run, card)
@@ -510,7 +520,7 @@ class ShownChat:
 
     def __init__(self, chat: Chat, *, asked: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
-        self._live = Live(card, lambda _live: chat_bundle(chat, measured=True))
+        self._live = Live(card, lambda _live: chat_bundle(chat, measured=True, card=card))
         card.moved = partial(self._moved, chat, asked)
         self._executions: list[str | None] = []
 
@@ -572,9 +582,11 @@ class ShownRuns:
         return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 
-def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:
-    """The thread as it stands, as HTML and text that need no kernel; ``measured`` as in ``static_bundle``."""
+def chat_bundle(chat: Chat, *, measured: bool = False, card: Card | None = None) -> dict[str, str]:
+    """The thread as it stands, as HTML and text that need no kernel; ``measured`` and ``card`` as in ``static_bundle``."""
     shown = view_of_chat(chat, shown=True)
+    if card is not None:
+        shown = _with_prints(shown, card)
     html = static.render(shown, measured=measured)
     return {"text/html": html, "text/plain": plain.render(shown)}
 
@@ -587,7 +599,22 @@ def publish_chat(chat: Chat) -> None:
 def _bundle_of(run: Run, card: Card) -> dict[str, str]:
     """The run as a page shows it now, and how to go on with it where its kernel is gone."""
     opened = card.opened if card.greetings else None
-    return static_bundle(run, opened=opened, measured=True, reopen=reopening(run))
+    return static_bundle(run, opened=opened, measured=True, reopen=reopening(run), card=card)
+
+
+def _with_prints(view: View, card: Card) -> View:
+    """With what calls that were stopped have shown: no event keeps it, and the card has it."""
+    if not any(isinstance(item, CallItem) and item.state == "cancelled" for item in view.items):
+        return view
+    there = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
+
+    def shown(item: Item) -> Item:
+        seen = there.get(item.key)
+        if seen is None or not isinstance(item, CallItem) or item.state != "cancelled":
+            return item
+        return item.model_copy(update={"printed": seen.printed, "outputs": seen.outputs})
+
+    return view.model_copy(update={"items": [shown(item) for item in view.items]})
 
 
 def static_bundle(
@@ -596,14 +623,17 @@ def static_bundle(
     opened: list[str] | None = None,
     measured: bool = False,
     reopen: str = "",
+    card: Card | None = None,
 ) -> dict[str, str]:
     """The run as it stands, as HTML and text that need no kernel.
 
     What differs each time is told (``measured``) where a person has seen it on the live card: a cell
     that runs with nobody there shows the same each time, and can be compared. ``reopen`` names the sentence
-    that tells how to go on with a run that has not ended.
+    that tells how to go on with a run that has not ended. ``card`` shows it live.
     """
     view = view_of(run, shown=True)
+    if card is not None:
+        view = _with_prints(view, card)
     return {
         "text/html": static.render(view, opened=opened, measured=measured, reopen=reopen),
         "text/plain": plain.render(view, reopen=reopen),

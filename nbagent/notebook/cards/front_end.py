@@ -25,6 +25,8 @@ LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 """The module that takes the card's from a ``FrontEnd``."""
 FIND = (STATIC / "find.js").read_text(encoding="utf-8")
 """The module that finds in a card, which a page loads when somebody does."""
+WAITING = (STATIC / "waiting.js").read_text(encoding="utf-8")
+"""The module that leads to questions that are out of sight, which a page loads when one waits."""
 SAVED = (STATIC / "saved.js").read_text(encoding="utf-8")
 """The module that writes what is kept of a card into its notebook, where a page has one."""
 LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
@@ -49,7 +51,14 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
     def __init__(self) -> None:
         self.texts = dict(TEXTS)
         """The sentences as they were when it was opened; a card tells which of its own are others."""
-        parts = {"code": CARD, "find": FIND, "saved": SAVED, "css": SHEET, "texts": self.texts}
+        parts = {
+            "code": CARD,
+            "find": FIND,
+            "waiting": WAITING,
+            "saved": SAVED,
+            "css": SHEET,
+            "texts": self.texts,
+        }
         super().__init__(packed=gzip.compress(json.dumps(parts).encode(), mtime=0))
         self.layout = ipywidgets.Layout()
         """Of all cards and their boxes, which have no sizes of their own."""

@@ -42,6 +42,12 @@ FIRST_LINES = 10
 """Lines of printed text before the fold; the live card has the same number, and the next one."""
 FOLDED_FROM = 13
 """Lines from which on printed text is folded: nobody opens a fold for one line."""
+LONG_TABLE, LONG_TEXT, LONG_HTML = 12, 23, 40
+"""Rows of a table, and lines, of a result from which on it is folded, and blocks of other HTML; the live card has the same numbers."""
+LINE = 110
+"""Characters of about one line."""
+MANY_TURNS, NEWEST_TURNS = 8, 4
+"""Turns of a saved chat from which on the earlier ones are folded, and how many are not."""
 MAX_NESTED = 5
 """Levels of a nested answer that are drawn as such."""
 MAX_INSIDE = 100
@@ -63,6 +69,7 @@ MAX_WORD_LINES = 40
 """Lines in which words are compared."""
 AROUND = 3
 """Lines that are alike and shown before and after a change. The live card has the same numbers."""
+_BLOCK = re.compile(r"<(?:p|li|tr|br|h[1-6]|dt)\b")
 _BLANK = " \t"
 _TAG = re.compile(r"<[^>]*>")
 _WORDS = re.compile(r"([ \t]+|[!-/:-@\[-^`{-~])")
@@ -101,6 +108,7 @@ def render(
     frame: bool = True,
     reopen: str = "",
     measured: bool = False,
+    whole: bool = False,
 ) -> str:
     """The run as it stands.
 
@@ -111,9 +119,16 @@ def render(
         frame: whether header and footer are drawn; a form that stands alone has none.
         reopen: the sentence that tells how a run that has not ended is taken up again from its store, by its name.
         measured: whether what differs from run to run is drawn: times, tokens, cost, tracebacks.
+        whole: whether all turns of a long chat are open, as in a document of its own.
     """
     how = _How(opened, measured)
-    items = [_drawn(stretch, how) for stretch in stretches(view.items)]
+    newest = 0 if whole or not view.head.chat else _newest(view.items)
+    earlier, items = (
+        [_drawn(stretch, how) for stretch in stretches(part)]
+        for part in (view.items[:newest], view.items[newest:])
+    )
+    if earlier:
+        items.insert(0, _earlier(view.items[:newest], earlier))
     drawn = (
         _header(view.head, how) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
@@ -127,6 +142,19 @@ def render(
         return _card(view.head, classes, *drawn)
     scope, rules = scoped(_card(view.head, classes, *drawn))
     return f"<style>{rules}</style>{_card(view.head, f'{classes} {scope}', *drawn)}"
+
+
+def _newest(items: list[Item]) -> int:
+    """Where the newest turns of a long chat begin, so that it opens at its end; 0 where it is not long."""
+    begins = [at for at, item in enumerate(items) if isinstance(item, MessageItem)]
+    return begins[-NEWEST_TURNS] if len(begins) > MANY_TURNS else 0
+
+
+def _earlier(items: list[Item], drawn: list[Html]) -> Html:
+    turns = sum(isinstance(item, MessageItem) for item in items)
+    summary = _el("summary", {}, TEXTS["earlier_turns"].format(n=turns))
+    inside = _el("div", {"class": "nba-earlier"}, *drawn)
+    return _details("nba-rest", summary, inside, is_open=False)
 
 
 def _card(head: Head, classes: str, *drawn: _Child) -> Html:
@@ -188,7 +216,7 @@ def _header(head: Head, how: _How) -> Html:
             _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         ),
-        _strip(head) if how.measured and head.spans else None,
+        *((_strip(head), _legend(head)) if how.measured and head.spans else ()),
     )
 
 
@@ -222,6 +250,23 @@ def _strip(head: Head) -> Html:
         for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
     )
     return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
+
+
+def _legend(head: Head) -> Html:
+    """What the colors mean, and how long each was; seen where the pointer is on the strip."""
+    length = max(span.end or span.start for span in head.spans)
+    told = []
+    for lane in ("model", "tool", "wait"):
+        seconds = done = 0.0
+        own = [span for span in head.spans if span.lane == lane]
+        for span in sorted(own, key=lambda span: span.start):
+            until = max(span.start, span.end or length)
+            seconds += max(0.0, until - max(span.start, done))
+            done = max(done, until)
+        if own:
+            text = TEXTS[f"lane_{lane}"].format(t=amounts.duration(seconds))
+            told.append(_el("span", {"data-lane": lane}, text))
+    return _el("div", {"class": "nba-legend", "aria-hidden": "true"}, *told)
 
 
 def _footer(head: Head, how: _How) -> Html:
@@ -401,7 +446,11 @@ def _call(item: CallItem, how: _How) -> Html:
         ),
     )
     records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
-    outputs = [_rich(output) for output in item.outputs]
+    outputs = [
+        part
+        for n, output in enumerate(item.outputs)
+        for part in _folded(_rich(output), output, f"{item.key}:all{n}", how)
+    ]
     body = _el(
         "div",
         {"class": "nba-body"},
@@ -411,7 +460,7 @@ def _call(item: CallItem, how: _How) -> Html:
         else None,
         *_printed(item, how),
         _el("div", {"class": "nba-outputs"}, *outputs) if outputs else None,
-        _auto("pre", "nba-result", item.result),
+        _result(item, how),
         _traceback(item, how) if item.traceback and how.measured else None,
     )
     return _details("nba-call", summary, body, is_open=_is_open(item, how), state=item.state)
@@ -449,6 +498,40 @@ def _printed(item: CallItem, how: _How) -> list[Html | None]:
         _auto("pre", "nba-printed", "\n".join(lines[:FIRST_LINES])),
         _details("nba-rest", _el("summary", {}, more), rest, is_open=is_open),
     ]
+
+
+def _result(item: CallItem, how: _How) -> Html | None:
+    result = _auto("pre", "nba-result", item.result)
+    if result is None:
+        return None
+    output = Rich(kind="text", data=item.result or "")
+    return _el("div", {"class": "nba-outputs"}, *_folded(result, output, f"{item.key}:all", how))
+
+
+def _folded(drawn: Html, output: Rich, key: str, how: _How) -> list[Html]:
+    """A result; where it is long with what shows all of it: the style sheet alone hides it, so that it is whole without."""
+    label = _long(output)
+    if not label:
+        return [drawn]
+    drawn = Html(drawn.replace(' class="', ' class="nba-long ', 1))
+    summary = _el("summary", {"data-less": TEXTS["all_less"]}, _el("span", {}, label))
+    return [drawn, _details("nba-rest nba-all", summary, is_open=key in (how.opened or ()))]
+
+
+def _long(output: Rich) -> str:
+    """What the button says that shows all of a result; nothing where that is short."""
+    data = output.data
+    if output.kind == "image":
+        return ""
+    if output.kind != "text":
+        rows = max((body.count("<tr") for body in data.split("<tbody")[1:]), default=0)
+        if rows > LONG_TABLE:
+            return TEXTS["all_rows"].format(n=f"{rows:,}")
+        return TEXTS["all_of"] if len(_BLOCK.findall(data)) > LONG_HTML else ""
+    lines = data.removesuffix("\n").count("\n") + 1
+    if lines > LONG_TEXT:
+        return TEXTS["all_lines"].format(n=f"{lines:,}")
+    return TEXTS["all_of"] if len(data) > LONG_TEXT * LINE else ""
 
 
 def _rich(output: Rich) -> Html:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nbagent.core.base.events import Resolved
-from nbagent.core.base.process import describe_process
+from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.stored.inbox import Asked, GoesOn, Stranded
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import holds_secret
+from nbagent.notebook import kernel
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -68,6 +69,9 @@ class Source(Protocol):
     ) -> Tool[..., Any] | None:
         """The tool that asks it, among these, or those of an agent of this process."""
 
+    def is_earlier(self, asked: Asked) -> bool:
+        """Whether its cell has begun another run since, in a later kernel."""
+
     def settled(self, asked: Asked) -> Resolved | None:
         """How it was answered."""
 
@@ -85,6 +89,8 @@ class _Drawn:
     item: FormItem | RecordItem
     tool: Tool[..., Any] | None = None
     """The tool that asks, where its run goes on in this process."""
+    earlier: bool = False
+    """Whether it stands apart, as its cell has begun another run since, in a later kernel."""
 
     @property
     def waits(self) -> bool:
@@ -185,8 +191,13 @@ class InboxView:
     def snapshot(self) -> View:
         """The whole view."""
         with self._lock:
-            items: list[Item] = [drawn.item for drawn in self._drawn.values()]
-            return View(head=self._head(), items=[*items, *self._notices()])
+            drawn = self._drawn.values()
+            items: list[Item] = [one.item for one in drawn if not one.earlier]
+            apart: list[Item] = [one.item for one in drawn if one.earlier]
+            if any(one.earlier and one.waits for one in drawn):
+                told = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_told"])
+                apart.insert(0, told)
+            return View(head=self._head(), items=[*items, *apart, *self._notices()])
 
     def question(self, key: str) -> Question | None:
         """The open question of this key, as it is shown."""
@@ -338,7 +349,8 @@ def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Dr
     """The same question as it is asked now; it is drawn anew only where that says something else."""
     if asked.interrupt == drawn.asked.interrupt:
         goes_on = drawn.goes_on if busy else source.goes_on(asked)
-        if _where(goes_on) == _where(drawn.goes_on):
+        earlier = drawn.earlier if busy else _is_earlier(asked, source)
+        if _where(goes_on) == _where(drawn.goes_on) and earlier == drawn.earlier:
             return replace(drawn, asked=asked)
     return _made(asked, source)
 
@@ -351,10 +363,21 @@ def _made(asked: Asked, source: Source) -> _Drawn:
     path = " ▸ ".join(map(reveal, names or (asked.run.agent,)))
     item = grouped(question.item(f"q:{key}", f"{path}.", "" if _is_own(asked) else path), question)
     update: dict[str, Any] = {"facts": [*item.facts, *_about(asked, goes_on)]}
+    earlier = _is_earlier(asked, source)
+    if earlier:  # it is in no table: nothing answers it together with others
+        note = " ".join(filter(None, (TEXTS["inbox_earlier"], item.note)))
+        update |= {"group": "", "note": note}
     elsewhere = source.tool_of(asked) if goes_on.place == "there" else None
     if elsewhere is not None and question.is_previewed(elsewhere):
         update["preview_note"] = TEXTS["inbox_preview"]
-    return _Drawn(asked, goes_on, question, item.model_copy(update=update), tool)
+    return _Drawn(asked, goes_on, question, item.model_copy(update=update), tool, earlier)
+
+
+def _is_earlier(asked: Asked, source: Source) -> bool:
+    """Whether its cell has begun another run since, in a later kernel: one of the store, or of this process."""
+    run = asked.run
+    begun_here = run.cell in kernel.begun_in and run.begun_by != this_process()
+    return begun_here or source.is_earlier(asked)
 
 
 def _question(asked: Asked, goes_on: GoesOn, tool: Tool[..., Any] | None) -> Question:

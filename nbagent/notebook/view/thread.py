@@ -201,12 +201,13 @@ class ThreadView:
             return last.model_copy(update={"asks": asks})
         costs = [head.cost for head in heads]
         known = [cost for cost in costs if cost is not None]
-        turns = sum(head.turns for head in heads)
+        before = sum(head.turns for head in heads[:-1])
         whole = last.model_copy(
             update={
                 "prompt": "",
                 "chat": True,
-                "turns": turns if last.status in ENDED else last.turns,
+                "turns": before + last.turns,
+                "max_turns": last.max_turns and before + last.max_turns,
                 "tokens": sum(head.tokens for head in heads),
                 "cost": sum(known) if len(known) == len(costs) else None,
                 "known_cost": sum(head.known_cost for head in heads),
@@ -216,4 +217,4 @@ class ThreadView:
                 "decisions_by_you": sum(head.decisions_by_you for head in heads),
             }
         )
-        return counted(whole).model_copy(update={"turns": turns})
+        return counted(whole)

@@ -6,15 +6,21 @@ import asyncio
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import ipywidgets
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.process import this_process
+from nbagent.core.hooks import hooks
+from nbagent.core.run.host import ScriptHost
 from nbagent.core.stored.inbox import GoesOn, Waiting
+from nbagent.notebook import kernel
 from nbagent.notebook.cards.inbox_card import InboxCard
-from nbagent.notebook.view.inbox import InboxView
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.inbox import InboxView, _is_earlier
 from nbagent.notebook.wire import FormItem, Item, NoticeItem, RecordItem
 from tests.until import until
 
@@ -119,6 +125,72 @@ async def test_c280_questions_of_several_runs_are_one_table_and_go_on_where_they
     assert "by code" in late["errors"][0]["message"] or "not wait" in late["errors"][0]["message"]
     await until(lambda: len(card.forms) == 1)
     assert "by code" in card.records[2].decision
+
+
+async def test_c406_questions_of_an_earlier_kernel_of_their_cell_stand_apart(store, monkeypatch):
+    """Of no table, marked, below the others, as long as they wait; of another cell, or of no later run, they do not."""
+
+    class Cells(ScriptHost):
+        at: tuple[str, str] | None = None
+
+        def cell(self) -> tuple[str, str] | None:
+            return self.at
+
+    cells = Cells()
+    monkeypatch.setattr(hooks, "find_host", lambda: cells)
+
+    async def asks(cell: str, kept: Any = store) -> nb.Run:
+        cells.at = (cell, "1") if cell else None
+        return await banker(kept).run("Pay them", attended=True, show=False).settled()
+
+    machine, _, start, host = this_process().split(":", 3)
+    for cell in ("a", "b", ""):
+        run = await asks(cell, nb.MemoryStore())
+        begun, *events = run.journal
+        owner = f"{machine}:999999:{start}:{host}"
+        begun = begun.model_copy(update={"owner": owner})
+        store.append(f"old {cell}", [begun, *events], 0)
+        await run.cancel()
+    card = Played(store)
+    await until(lambda: len(card.forms) == 3)
+    assert [item.type for item in card.items] == ["form"] * 3
+    assert len({form.group for form in card.forms}) == 1
+    new = await asks("a")
+    await until(lambda: len(card.forms) == 4)
+    *forms, apart = card.forms
+    asked = [form.interrupt.partition("/")[0] for form in card.forms]
+    assert asked == ["old b", "old ", new.id, "old a"]
+    assert [item.type for item in card.items] == ["form"] * 3 + ["notice", "form"]
+    assert "answering both may do the work twice" in card.notices[0].text
+    assert all(form.group for form in forms)
+    assert apart.group == ""
+    assert apart.note.startswith("Same cell, earlier kernel.")
+    assert [TEXTS["inbox_earlier"] in (form.note or "") for form in forms] == [False] * 3
+    assert TEXTS["inbox_earlier"] in card.bundle()["text/html"]
+    assert (await card.press(forms[2]))["ok"]
+    await new
+    await until(lambda: len(card.records) == 1)
+    assert card.forms[-1].note == apart.note, "also once the later run has ended"
+    assert (await card.press(apart, "reject", reason="done already"))["ok"]
+    await until(lambda: len(card.records) == 2)
+    assert "earlier" not in [notice.key for notice in card.notices]
+    later = Played(store)
+    await until(lambda: len(later.forms) == 2)
+    assert "earlier" not in [notice.key for notice in later.notices]
+
+
+def test_c406_a_cell_that_has_begun_a_run_here_is_known_to_an_inbox_that_comes_later(monkeypatch):
+    """The later run has ended, and no look of the new inbox has read it: the kernel itself knows the cell."""
+    monkeypatch.setattr(kernel, "begun_in", {"a"})
+    source = SimpleNamespace(is_earlier=lambda _asked: False)
+
+    def is_earlier(cell: str, process: str) -> bool:
+        run = SimpleNamespace(cell=cell, begun_by=process)
+        return _is_earlier(SimpleNamespace(run=run), source)
+
+    assert is_earlier("a", "elsewhere:1:2")
+    assert not is_earlier("b", "elsewhere:1:2")
+    assert not is_earlier("a", this_process())
 
 
 async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):

@@ -198,6 +198,7 @@ async def test_what_all_cards_have_in_common_travels_at_a_third_of_its_size():
     assert json.loads(gzip.decompress(packed)) == {
         "code": front_end.CARD,
         "find": front_end.FIND,
+        "waiting": front_end.WAITING,
         "saved": front_end.SAVED,
         "css": front_end.SHEET,
         "texts": TEXTS,

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nbagent.notebook.render import amounts, arguments, facts, rich, static
-from nbagent.notebook.wire import CallItem, Head, RecordItem, Rich, Span, TextItem, View
+from nbagent.notebook.wire import (
+    CallItem,
+    Head,
+    MessageItem,
+    RecordItem,
+    Rich,
+    Span,
+    TextItem,
+    View,
+)
 
 HEAD = Head(
     run="r", agent="a", prompt="p", started_at=0, status="completed", status_text="done",
@@ -60,6 +71,50 @@ def test_of_very_many_quiet_calls_the_rest_is_one_text() -> None:
     assert f"200 ms\nrow &lt;{count - 1}&gt;.</pre></div></details>" in html
 
 
+LONG_RESULTS = json.loads(
+    (Path(__file__).parents[3] / "fixtures" / "long_results.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("result", LONG_RESULTS)
+def test_c402_a_long_result_says_how_much_there_is(result: dict[str, Any]) -> None:
+    """From more than ten rows or twenty lines on; all of it is in the document. The live card reads the same file."""
+    data = f"{result['begin']}{result['piece'] * result['times']}{result['end']}"
+    outputs = [Rich(kind=result["kind"], data=data, alt="a chart")]
+    shown = row(0, outputs=outputs)
+    html = static.render(View(head=HEAD, items=[shown]), style=False)
+    assert [part for part in (result["says"],) if f"<span>{part}</span>" not in html and part] == []
+    assert html.count("nba-all") == html.count("nba-long") == bool(result["says"])
+    if result["kind"] == "text":
+        told = static.render(View(head=HEAD, items=[row(0, result=data)]), style=False)
+        assert told.count("nba-all") == bool(result["says"])
+        assert data in told
+    opened = static.render(View(head=HEAD, items=[shown]), style=False, opened=["0.c0:all0"])
+    assert opened.count(' open=""><summary data-less') == bool(result["says"])
+
+
+@pytest.mark.parametrize(("turns", "earlier"), [(8, 0), (9, 5), (100, 96)])
+def test_c403_a_long_chat_is_saved_with_its_earlier_turns_folded(turns: int, earlier: int) -> None:
+    """It opens at its end; a document of its own has all turns open, and a run has no such fold."""
+    items: list[Any] = []
+    for n in range(turns):
+        items += [
+            MessageItem(key=f"m{n}", text=f"Question {n}."),
+            TextItem(key=f"t{n}", tail=f"Answer {n}."),
+        ]
+    head = HEAD.model_copy(update={"chat": True})
+    html = static.render(View(head=head, items=items), style=False)
+    folded, _, seen = html.rpartition("</details>")
+    assert [n for n in range(turns) if f"Question {n}." in seen] == list(range(earlier, turns))
+    assert [n for n in range(turns) if f"Answer {n}." in folded] == list(range(earlier))
+    assert (f"{earlier} earlier turns" in html) == bool(earlier)
+    for whole in (
+        static.render(View(head=head, items=items), style=False, whole=True),
+        static.render(View(head=HEAD, items=items), style=False),
+    ):
+        assert "earlier turns" not in whole
+
+
 def test_what_was_measured_stays_only_where_a_person_saw_it() -> None:
     """Times, tokens, cost, the strip and tracebacks: nothing of them where outputs are compared."""
     pay = row(9, name="pay", elapsed=0.137, decisions=[RECORD], traceback="line 3")
@@ -69,6 +124,11 @@ def test_what_was_measured_stays_only_where_a_person_saw_it() -> None:
     assert [text for text in told if text not in measured] == []
     assert [text for text in told if text in static.render(view, style=False)] == []
     assert 'data-lane="wait" style="--l:50.00%;--r:0.00%"' in measured
+    spans = [("tool", 5, 9), ("tool", 6, 8), ("tool", 12, None), ("model", 0, 15)]
+    head = HEAD.model_copy(update={"spans": [Span(lane=a, start=b, end=c) for a, b, c in spans]})
+    legend = static.render(View(head=head, items=[]), style=False, measured=True)
+    told = '<span data-lane="model">model 15 s</span><span data-lane="tool">tools 7.0 s</span>'
+    assert told in legend, "what ran at once counts once"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,120 @@
+"""``nb.notify``: a button that has the browser tell the person when a question waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from IPython.display import display
+
+from nbagent.core.base.errors import UsageError
+
+from . import kernel
+from .cards.card import Card
+from .cards.display import Live
+from .render import static
+from .texts import TEXTS
+from .wire import Head, NoticeAction, NoticeActionName, NoticeItem, Op, Press, Put, View
+
+_KEY = "notify"
+_BUTTONS: dict[NoticeActionName, tuple[str, str]] = {
+    "notify": ("notify_on", "notify_turn_off"),
+    "quiet": ("notify_ask", "notify_turn_on"),
+    "blocked": ("notify_blocked", "notify_again"),
+}
+"""What the card says, and what its button, after each that a page has told."""
+
+
+class NotifyCard(Card):
+    """One notice with a button: the page asks the browser, and tells what came of it."""
+
+    def __init__(self) -> None:
+        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        self._told: NoticeActionName = "quiet"
+        self._unsent: list[Op] = []
+        self.moved: Callable[[], None] = lambda: None
+        """Told that the card says something else."""
+        super().__init__()
+        self.add_class("nba-alone")
+
+    def __repr__(self) -> str:
+        return "NotifyCard()"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The kernel's."""
+        return self._loop
+
+    def bundle(self) -> dict[str, str]:
+        """The card as it stands, as HTML and text that need no kernel."""
+        return _bundle(self._item())
+
+    def _item(self) -> NoticeItem:
+        text, label = (TEXTS[key] for key in _BUTTONS[self._told])
+        tone = "warn" if self._told == "blocked" else "plain"
+        name: NoticeActionName = "quiet" if self._told == "notify" else "notify"
+        return NoticeItem(
+            key=_KEY, tone=tone, text=text, actions=[NoticeAction(name=name, label=label)]
+        )
+
+    def _view(self) -> View:
+        return _view(self._item())
+
+    def _changes(self) -> list[Op] | None:
+        unsent, self._unsent = self._unsent, []
+        return unsent or None
+
+    def _texts(self) -> dict[str, str]:
+        return TEXTS | {"card": TEXTS["notify_card"]}
+
+    def _stop(self) -> None:
+        """Nothing is stopped from here."""
+
+    def _pressed(self, message: Press) -> None:
+        if message.notice != _KEY or message.action not in _BUTTONS:
+            return
+        with self._lock:
+            self._told = message.action
+            self._unsent.append(Put(item=self._item(), index=0))
+            self._push()
+        self.moved()
+
+
+def notify() -> None:
+    """Show a button that turns on the browser's notifications: it then tells when a question waits.
+
+    The browser asks the person once, and tells only while the notebook's tab is in the background. What is
+    turned on holds for this browser, in all notebooks of this server, until it is turned off by the same
+    button. Nothing leaves the machine. Where nobody is attached the sentence is shown without the button.
+
+    Raises:
+        UsageError: this is no notebook.
+    """
+    if not kernel.in_kernel():
+        raise UsageError(
+            "nb.notify() shows a button in a notebook; in a script, await the run and tell by your own means"
+        )
+    if not kernel.attended():
+        item = NoticeItem(key=_KEY, text=TEXTS["notify_ask"])
+        display(_bundle(item), raw=True)  # type: ignore[no-untyped-call]
+        return
+    card = NotifyCard()
+    live = Live(card, lambda _live: card.bundle())
+    card.moved = lambda: live.keep(soon=True)
+    live.show()
+
+
+def _bundle(item: NoticeItem) -> dict[str, str]:
+    return {"text/html": static.render(_view(item), frame=False), "text/plain": item.text}
+
+
+def _view(item: NoticeItem) -> View:
+    head = Head(
+        run=_KEY,
+        agent=TEXTS["notify_card"],
+        prompt="",
+        status="completed",
+        status_text=TEXTS["status_completed"],
+        started_at=0.0,
+    )
+    return View(head=head, items=[item])

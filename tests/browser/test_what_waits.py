@@ -1,0 +1,145 @@
+"""Questions that are out of sight are found: by the button in the notebook's corner, the title, the browser's notifications."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+from tests.browser.notebook_page import App
+
+SETUP = r"""
+import nbagent as nb
+
+S = nb.ScriptedModel
+
+def paying(name):
+    made = nb.Agent(S([[S.call("pay", to="Ada", amount=20.0)], "Paid."]), name=name)
+
+    @made.tool(approval=True)
+    def pay(to: str, amount: float) -> str:
+        "Pay somebody."
+        return "paid"
+
+    return made
+"""
+LINES = "for n in range(60): print(n)"
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+NOTIFICATIONS = """() => {
+  globalThis.shown = [];
+  globalThis.Notification = class extends EventTarget {
+    static permission = "granted";
+    static requestPermission = async () => globalThis.permission;
+    constructor(title, { body }) {
+      super();
+      shown.push(`${title}: ${body}`);
+      globalThis.last = this;
+    }
+    close() { shown.push("closed"); }
+  };
+  globalThis.permission = "denied";
+}"""
+LISTENS = "() => Symbol.for('nbagent.waiting') in globalThis"
+
+
+@pytest.mark.parametrize("app", [App.LAB, App.NB7])
+def test_c404_a_question_out_of_sight_is_a_press_away(server, open_page, app):
+    """Below and above, one after the other; the title counts in the background, and all goes with the answers."""
+    cells = (
+        SETUP,
+        *(
+            part
+            for name in ("one", "two", "three")
+            for part in (f"paying('{name}').run('Pay')", LINES)
+        ),
+    )
+    notebook = open_page(server.write("waits.ipynb", *cells), app=app)
+    page = notebook.page
+    notebook.run_cell(0)
+    notebook.run_cell(2)
+    expect(notebook.output(2)).to_contain_text("59")
+    assert not page.evaluate(LISTENS), "a notebook that asks nothing loads nothing"
+    notebook.run_all()
+    cards = [Card(notebook.output(index)) for index in (1, 3, 5)]
+    corner = page.locator(".nba-corner").get_by_role("button")
+    for card in cards:
+        expect(card.forms).to_have_count(1)
+    cards[0].forms.scroll_into_view_if_needed()
+    expect(corner).to_have_text("2 questions ↓")
+    notebook.shot(f"waits-{app}")
+    seen = []
+    for _ in range(4):
+        corner.press("Enter")
+        page.wait_for_function(
+            "() => document.activeElement.closest('section.nbagent:not(.nba-corner)')"
+        )
+        page.wait_for_timeout(100)
+        seen += [
+            n
+            for n, card in enumerate(cards)
+            if card.forms.evaluate("el => el.contains(document.activeElement)")
+        ]
+        expect(cards[seen[-1]].forms).to_be_in_viewport(ratio=1)
+        expect(corner).to_have_text(re.compile("2 questions"))
+    assert seen == [1, 2, 0, 1]
+    title = page.title()
+    page.evaluate(HIDE, arg=True)
+    expect(page).to_have_title(f"(3) {title}")
+    page.evaluate(HIDE, arg=False)
+    expect(page).to_have_title(title)
+    for card in cards[1:]:
+        card.press("Approve")
+        card.wait_until("completed")
+    expect(corner).to_have_text("1 question ↑")
+    notebook.dark()
+    page.set_viewport_size({"width": 620, "height": 700})
+    notebook.shot(f"waits-{app}-dark")
+    corner.click()
+    cards[0].press("Approve")
+    cards[0].wait_until("completed")
+    expect(page.locator(".nba-corner")).to_have_count(0)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def test_c405_the_browser_tells_of_a_question_once_that_is_turned_on(server, open_lab):
+    """By a button that the person presses; what the browser refuses is said, and a press on what it shows leads there."""
+    notebook = open_lab(
+        server.write("notify.ipynb", SETUP, "nb.notify()", LINES, "paying('clerk').run('Pay')")
+    )
+    page = notebook.page
+    page.evaluate(NOTIFICATIONS)
+    for index in range(3):
+        notebook.run_cell(index)
+    button = notebook.output(1).get_by_role("button")
+    expect(button).to_have_text("Turn on notifications")
+    notebook.shot("notify")
+    button.click()
+    expect(notebook.output(1)).to_contain_text("The browser allows no notifications here.")
+    page.evaluate("permission = 'granted'")
+    button.click()
+    expect(button).to_have_text("Turn off")
+    page.evaluate(HIDE, arg=True)
+    notebook.run_cell(3)
+    card = Card(notebook.output(3))
+    expect(card.forms).to_have_count(1)
+    page.wait_for_function("() => shown.length")
+    assert page.evaluate("shown") == ["clerk asks: Run pay?"]
+    page.evaluate("last.dispatchEvent(new Event('click'))")
+    expect(card.forms.locator(".nba-title")).to_be_focused()
+    expect(card.forms).to_be_in_viewport(ratio=1)
+    page.evaluate(HIDE, arg=False)
+    card.press("Approve")
+    card.wait_until("completed")
+    assert page.evaluate("shown") == ["clerk asks: Run pay?", "closed"]
+    notebook.save()
+    saved = (server.root / "notify.ipynb").read_text()
+    assert "The browser tells you when a question waits" in saved
+    assert "Turn off" not in saved
+    button.click()
+    expect(button).to_have_text("Turn on notifications")
+    assert notebook.errors == [], "\n".join(notebook.errors)

@@ -1,0 +1,35 @@
+"""``nb.notify`` without a browser: what its card says after each press, and where it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.notebook.notify import NotifyCard
+
+
+async def test_c405_the_card_says_what_the_page_tells_and_nothing_else() -> None:
+    """On, off, refused by the browser; a press of another notice, or one that it does not know, changes nothing."""
+    card = NotifyCard()
+
+    def press(action: str, notice: str = "notify") -> tuple[str, list[Any]]:
+        card._handle({"type": "press", "notice": notice, "action": action})
+        (item,) = card._view().items
+        return item.text.split()[2], [(one.name, one.label) for one in item.actions]
+
+    turned_off = ("tab", [("notify", "Turn on notifications")])
+    assert press("stop") == turned_off
+    assert press("notify", "other") == turned_off
+    assert press("notify") == ("tells", [("quiet", "Turn off")])
+    assert press("bogus") == ("tells", [("quiet", "Turn off")])
+    assert press("blocked") == ("allows", [("notify", "Try again")])
+    assert press("quiet") == turned_off
+    assert "button" not in card.bundle()["text/html"].rpartition("</style>")[2]
+
+
+def test_a_script_is_told_that_it_has_no_browser() -> None:
+    """Instead of showing a button to nobody."""
+    with pytest.raises(nb.errors.UsageError, match="shows a button in a notebook"):
+        nb.notify()

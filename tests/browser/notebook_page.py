@@ -56,6 +56,7 @@ PUT_AWAY = """async () => {
     widget.dispose();
   }
   delete globalThis[Symbol.for("nbagent.loaded")]; // the code of cards, which the next notebook brings again
+  delete globalThis[Symbol.for("nbagent.waiting")];
   return true;
 }"""
 VIEWPORT = {"width": 1100, "height": 900}

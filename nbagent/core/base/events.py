@@ -203,6 +203,17 @@ class ModelResponded(Event):
     """Why it ends before its end: the run was stopped, or the model's call failed. None of a whole response."""
 
 
+@_made
+class ModelPartial(Event):
+    """What a model has streamed since the last one of these, kept in case the process ends before the response is whole."""
+
+    type: Literal["model_partial"] = "model_partial"
+    text: str = ""
+    reasoning: str = ""
+    anew: bool = False
+    """Whether it is the first of a response: what was kept before counts no more."""
+
+
 @_checked
 class OutputRefused(Event):
     """The model's last text is no answer of the wanted type; the model is told why."""
@@ -448,6 +459,7 @@ StoredEvent: TypeAlias = (
     RunQueued
     | RunStarted
     | ModelResponded
+    | ModelPartial
     | OutputRefused
     | ToolStarted
     | BodyCalled

@@ -241,6 +241,8 @@ class Driver:
         self.journal = journal
         self.values: dict[str, Any] = {}
         """Python results by call id: in memory only."""
+        self.keeps_partials = False
+        """Whether what a model streams is stored before its response is whole."""
         self.live = live
         self.hooks = hooks
         self.scope = scope
@@ -550,7 +552,10 @@ class Driver:
         if limited is None:
             check_cost(self._spec, counted=self.counts_cost)
             collected = self._collected = Collected(self._spec.tools)
-            await self._write(await respond(self._spec, self.journal, self.scope, collected))
+            # what the model of a run inside a call says, nobody sees
+            keep = self._write if self.keeps_partials and self._outer is None else None
+            response = await respond(self._spec, self.journal, self.scope, collected, keep)
+            await self._write(response)
             self._collected = None
         else:
             driver, name = limited

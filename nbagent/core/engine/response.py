@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
-from typing import Any, Literal, assert_never
+from time import monotonic
+from typing import Any, Literal, TypeAlias, assert_never
 
 from pydantic import ValidationError
 
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
-from nbagent.core.base.events import CallRequested, HostedRan, ModelResponded
+from nbagent.core.base.events import CallRequested, HostedRan, ModelPartial, ModelResponded
 from nbagent.core.base.files import check_file
 from nbagent.core.base.foreign import MAX_SAID_PARTS, counted, read_by
 from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable, whole
@@ -36,11 +37,21 @@ from nbagent.core.tools.instructions import RunView, instructions_of
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
+KEPT_EVERY = 2.0
+"""Seconds after which what a model streams is kept, in case the process ends."""
+Keep: TypeAlias = Callable[[ModelPartial], Awaitable[object]]
+
 
 async def respond(
-    spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...], collected: Collected
+    spec: RunSpec,
+    journal: AnyJournal,
+    scope: tuple[str, ...],
+    collected: Collected,
+    keep: Keep | None = None,
 ) -> ModelResponded:
     """Ask the model for its next message; ``collected`` has what came of it, also where it is cut off.
+
+    ``keep`` stores what has come so far, every 2 seconds.
 
     Raises:
         ModelError: it failed, or gave no whole response.
@@ -58,10 +69,16 @@ async def respond(
     try:
         assert spec.model is not None  # a flow's next step never is to ask a model
         stream: Any = spec.model.stream(request)
+        due = monotonic() + KEPT_EVERY
         async with aclosing(stream):
             async for delta in stream:
                 collected.add(delta)
                 journal.emit(collected.public(delta))
+                if keep is not None and monotonic() >= due:
+                    partial = collected.partial(spec.clock())
+                    if partial is not None:
+                        await keep(partial)
+                    due = monotonic() + KEPT_EVERY
     except NbagentError:
         raise
     except Exception as error:
@@ -96,6 +113,8 @@ class Collected:
         """By the provider's id."""
         self._citations: dict[Citation, None] = {}
         self._finished: Finished | None = None
+        self._kept_so_far = (0, 0)
+        """How many pieces of text and of reasoning ``partial`` has given."""
         self._discarded = ""
         """The text that came before the connection was lost, while nothing has come since."""
 
@@ -231,6 +250,17 @@ class Collected:
             notes=tuple(self._notes),
             hosted=tuple(self._hosted.values()),
             citations=self._cited(),
+        )
+
+    def partial(self, at: float) -> ModelPartial | None:
+        """What has come since this was asked last; None where that is nothing."""
+        texts, reasonings = self._kept_so_far
+        text, reasoning = "".join(self._text[texts:]), "".join(self._reasoning[reasonings:])
+        if not text and not reasoning:
+            return None
+        self._kept_so_far = (len(self._text), len(self._reasoning))
+        return ModelPartial(
+            at=at, text=text, reasoning=reasoning, anew=(texts, reasonings) == (0, 0)
         )
 
     def cut_off(

@@ -10,12 +10,18 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from nbagent.core.base.errors import RunError
-from nbagent.core.base.events import Interrupted, RunTaken, StoredEvent, ToolFinished
+from nbagent.core.base.events import (
+    Interrupted,
+    ModelResponded,
+    RunTaken,
+    StoredEvent,
+    ToolFinished,
+)
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.base.user import this_user
 from nbagent.core.journal.journal import moment
-from nbagent.core.state.next_step import Wait, next_step
+from nbagent.core.state.next_step import CallModel, Wait, next_step
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec
 
@@ -150,7 +156,21 @@ def taken_over(
     """
     user = this_user() if by == "take over" else ""
     taken = RunTaken(at=spec.clock(), by=by, owner=this_process(), gone=gone, user=user)
-    return [taken, *about_lost(state, _runs_of_others(state, gone), spec)]
+    return [
+        taken,
+        *streamed(state, spec, "failed"),
+        *about_lost(state, _runs_of_others(state, gone), spec),
+    ]
+
+
+def streamed(
+    state: RunState, spec: RunSpec, why: Literal["stopped", "failed"]
+) -> list[StoredEvent]:
+    """The response that was under way in another process, as far as it was kept: nobody goes on with it."""
+    text, reasoning = state.partial
+    if not (text or reasoning) or not isinstance(next_step(state), CallModel):
+        return []
+    return [ModelResponded(at=spec.clock(), text=text, reasoning=reasoning, cut=why)]
 
 
 def runs_elsewhere(state: RunState) -> bool:

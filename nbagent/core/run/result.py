@@ -17,6 +17,7 @@ from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
     MessageQueued,
+    ModelPartial,
     ModelResponded,
     OutputRefused,
     Resolved,
@@ -107,7 +108,7 @@ class Events(list[StoredEvent]):
         return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, PLR0911 - one line each
+def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, PLR0911, PLR0912 - one line each
     """What an event tells, in a few words."""
     tool = names.get(getattr(event, "call_id", ""), "")
     match event:
@@ -118,6 +119,8 @@ def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, P
         case ModelResponded(text=text, calls=calls):
             called = ", ".join(f"{each.name} {shortened(dumps(each.input))}" for each in calls)
             return " ".join(filter(None, (shortened(text) if text else "", called)))
+        case ModelPartial(text=text):
+            return shortened(text)
         case ToolStarted(attempt=attempt):
             return tool if attempt == 1 else f"{tool}, attempt {attempt}"
         case BodyCalled(input=given):

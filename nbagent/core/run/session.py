@@ -70,7 +70,7 @@ from .answers import (
     next_driver,
     remember,
 )
-from .follow import taken_from
+from .follow import streamed, taken_from
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
@@ -611,7 +611,7 @@ class Session:
         self.is_active, self.error = True, None
         hooks = Hooks(self._paused, self.progressed, self.host.present, self.host.on_main)
         self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
-        self._driver.values = self.values
+        self._driver.values, self._driver.keeps_partials = self.values, self.is_stored
         self._task = self.loop.create_task(self._driver.drive(), name=f"nbagent run {self.run_id}")
         self._was_interrupted = interruption()
         _at_work.add(self)
@@ -672,7 +672,9 @@ class Session:
     @property
     def unsaid(self) -> Unsaid:
         """Gives what the model has said of a response that the end of the run cuts off; also once the driver is gone."""
-        return tuple if self._driver is None else partial(self._driver.cut_off, "stopped")
+        if self._driver is None:  # another process drives it, if any
+            return lambda: streamed(self.state, self.spec, "stopped")
+        return partial(self._driver.cut_off, "stopped")
 
     def give_up(self) -> None:
         """Run nothing more of a run that another process has taken over."""
@@ -1010,7 +1012,7 @@ class Session:
         if loop is not running_loop() or self._task is not None:
             self._stopped = asyncio.run_coroutine_threadsafe(self._stop(by), loop)
             return self._stopped
-        return self._cancelled(by)
+        return self._cancelled(by, unsaid=self.unsaid)
 
     @contextmanager
     def stopped_by_keyboard(self) -> Iterator[None]:

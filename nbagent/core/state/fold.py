@@ -9,6 +9,7 @@ from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
     MessageQueued,
+    ModelPartial,
     ModelResponded,
     OutputRefused,
     Resolved,
@@ -372,10 +373,17 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         messages=said + told.pop("messages", ()),
         calls=Calls(calls),
         finish_reason=event.finish_reason,
+        partial=_NO_PARTIAL,
         usage=state.usage + _usage(event),
         used_ids=(*state.used_ids, *(call.id for call in calls)),
         **({"turns": state.turns + 1} | told),
     )
+
+
+def _model_partial(state: RunState, event: ModelPartial) -> RunState:
+    text, reasoning = ("", "") if event.anew else state.partial
+    partial = (text + event.text, reasoning + event.reasoning)
+    return evolve(state, position=state.position + 1, partial=partial)
 
 
 def _cut_off(state: RunState, event: ModelResponded) -> RunState:
@@ -383,7 +391,12 @@ def _cut_off(state: RunState, event: ModelResponded) -> RunState:
     if event.text.strip():
         said = (*said, cut_off(event.text, event.reasoning, event.cut or ""))
     usage = state.usage + _usage(event)
-    return evolve(state, position=state.position + 1, messages=said, usage=usage)
+    return evolve(
+        state, position=state.position + 1, messages=said, usage=usage, partial=_NO_PARTIAL
+    )
+
+
+_NO_PARTIAL = ("", "")
 
 
 def _output_refused(state: RunState, event: OutputRefused) -> RunState:
@@ -520,6 +533,7 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     RunQueued: _run_queued,
     RunStarted: _run_started,
     ModelResponded: _model_responded,
+    ModelPartial: _model_partial,
     OutputRefused: _output_refused,
     ToolStarted: _tool_started,
     BodyCalled: _body_called,

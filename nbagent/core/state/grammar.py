@@ -13,6 +13,7 @@ from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
     MessageQueued,
+    ModelPartial,
     ModelResponded,
     OutputRefused,
     Resolved,
@@ -108,13 +109,13 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
     if not has_begun:
         return _NOTHING_BEGAN
     if run.behind is not None and isinstance(
-        event, ModelResponded | OutputRefused | RunCompleted | Interrupted
+        event, ModelResponded | ModelPartial | OutputRefused | RunCompleted | Interrupted
     ):
         return "the run waits for another one, and has not begun"
     return _unfit_in_turn(run, event)
 
 
-def _unfit_in_turn(  # noqa: C901, PLR0911 - one for each kind of event
+def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
     run: RunState, event: StoredEvent
 ) -> str | None:
     """Why an event cannot come next in a run that goes on."""
@@ -127,6 +128,9 @@ def _unfit_in_turn(  # noqa: C901, PLR0911 - one for each kind of event
             ids = [call.id for call in calls]
             is_new = len(set(ids)) == len(ids) and not set(ids) & set(run.used_ids)
             return None if is_new else "two of its calls have one id"
+        case ModelPartial():
+            is_asked = not (run.flow or run.of_body or run.calls or run.is_answered)
+            return None if is_asked else "no model was to answer"
         case OutputRefused() | RunCompleted():
             return None if run.is_answered and not run.later else _NO_ANSWER
         case MessageQueued():

@@ -308,6 +308,8 @@ class RunState:
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
+    partial: tuple[str, str] = ("", "")
+    """Text and reasoning of the response under way, as far as they were kept."""
     flow: bool = False
     """Whether it has no model, so that its one call is all of it."""
     behind: RunQueued | None = None

@@ -16,6 +16,7 @@ from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
     MessageQueued,
+    ModelPartial,
     ModelResponded,
     OutputRefused,
     Resolved,
@@ -90,6 +91,8 @@ class Fold:
     def apply(self, event: StoredEvent) -> None:
         """Fold one event into the state, and draw what it changed."""
         self.state = apply(self.state, event)
+        if isinstance(event, ModelPartial):  # what streams is drawn as it comes
+            return
         self._draw(event)
         self.frame.turns += isinstance(event, ModelResponded) and not event.scope
         everywhere = isinstance(event, RunStarted | RunRetried) and not event.scope
@@ -102,7 +105,7 @@ class Fold:
         root = self._board.root
         return self.frame.head(self.state, root.name, answering=root.thinking)
 
-    def _draw(self, event: StoredEvent) -> None:  # noqa: C901 - a line for each kind
+    def _draw(self, event: StoredEvent) -> None:  # noqa: C901, PLR0912 - a line for each kind
         match event:
             case RunQueued() | RunStarted():
                 self._begun(event)
@@ -130,6 +133,8 @@ class Fold:
                 self._imported()
             case RunCompleted() | RunFailed() | RunCancelled():
                 self._ended(event)
+            case ModelPartial():
+                pass
             case never:
                 assert_never(never)
 

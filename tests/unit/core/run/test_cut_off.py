@@ -247,6 +247,95 @@ def test_c400_what_was_said_before_ctrl_c_is_kept(tmp_path: Path) -> None:
     assert (events[1].text, events[1].cut) == (SAID, "stopped")  # type: ignore[union-attr]
 
 
+KILLED = """
+import asyncio, sys
+import nbagent as nb
+from nbagent.core.base.model import TextDelta
+from nbagent.core.engine import response
+
+response.KEPT_EVERY = 0.05
+
+class Slow:
+    name = "slow"
+
+    async def stream(self, request):
+        for number in range(100_000):
+            yield TextDelta(f"{number} ")
+            await asyncio.sleep(0.01)
+
+async def main():
+    run = nb.Agent(Slow(), name="slow", store=sys.argv[1]).run("go", id="one", show=False, attended=True)
+    run.subscribe(lambda _: None)  # somebody watches
+    await run
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["gone on with", "stopped"])
+async def test_c410_what_was_streamed_when_its_process_was_killed_is_kept(
+    tmp_path: Path, goes_on: bool
+) -> None:
+    """Whoever goes on with the run, or stops it, has what was kept; the model is asked for the whole answer."""
+    path = tmp_path / "runs.db"
+    victim = subprocess.Popen([sys.executable, "-c", KILLED, str(path)])
+    try:
+        await until(
+            lambda: path.exists() and sum(e.type == "model_partial" for e in _events(path)) >= 3
+        )
+    finally:
+        victim.kill()
+        victim.wait()
+    kept = [e for e in _events(path) if e.type == "model_partial"]
+    said = "".join(e.text for e in kept)
+    assert [e.anew for e in kept] == [True] + [False] * (len(kept) - 1)
+    assert said.split() == [str(number) for number in range(len(said.split()))]
+    model = Speaker()
+    model.asked.append([])  # what it says is whole
+    agent = nb.Agent(model, name="slow", store=nb.SQLiteStore(path))
+    run = await nb.open_run("one", agent=agent, attended=True, show=False)
+    if goes_on:
+        assert (await run).text == "The whole answer."
+        assert [one["role"] for one in model.asked[1]] == ["user"]
+    else:
+        await run.cancel()
+    [cut] = [e for e in run.journal if e.type == "model_responded" and e.cut]
+    assert cut.text == said
+    assert run.usage.partial
+    assert said.strip()[:40] in plain.render(view_of(run, shown=True)) or goes_on
+
+
+def _events(path: Path) -> list[Any]:
+    with nb.SQLiteStore(path) as store:
+        return store.read("one") if "one" in store.run_ids() else []
+
+
+async def test_c410_what_is_kept_of_a_stream_grows_with_the_stream_and_begins_anew_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost connection begins the response anew; a run in memory keeps nothing of it."""
+    monkeypatch.setattr("nbagent.core.engine.response.KEPT_EVERY", 0.0)
+    said = [TextDelta("a"), TextDelta("b"), Discarded("lost"), TextDelta("c"), Finished()]
+
+    class Model:
+        name = "model"
+
+        async def stream(self, _request: Any) -> Any:
+            for delta in said:
+                yield delta
+
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        for where, kept in (
+            (store, [("a", True), ("b", False), ("c", True)]),
+            (nb.MemoryStore(), []),
+        ):
+            run = nb.Agent(Model(), store=where).run("go", show=False)
+            assert (await run).text == "c"
+            partials = [(e.text, e.anew) for e in run.journal if e.type == "model_partial"]  # type: ignore[union-attr]
+            assert partials == kept
+            assert session_of(run).state.partial == ("", "")
+
+
 async def test_c400_a_card_shows_what_was_said_and_where_it_ends() -> None:
     """Also where it is drawn from the store alone."""
     run = await begun(Speaker(TextDelta(SAID)))

@@ -64,7 +64,7 @@ def test_c161_a_flow_in_a_notebook_survives_its_killed_kernel(tmp_path: Path) ->
         sent = page.press(card, second, "submit", drafts={"rows": ages})
         assert page.receipt(card, sent)["ok"]
         page.status(card, "completed")
-        for cell in cells()[-3:]:  # what became of it: the last one asserts it
+        for cell in cells()[-2:]:  # what became of it
             kernel.must_run(cell)
         assert kernel.must_run("print(run.result.output.shape)") == "(4, 3)\n"
         for name in ("1_loaded.csv", "2_slim.csv"):  # made before the kernel was killed

@@ -48,6 +48,15 @@ class Query:
         of_frames = [frames.dialect()] if self.frames else []
         return [*dict.fromkeys([*of_frames, *(each.dialect for each in self.databases.values())])]
 
+    def named(self) -> str:
+        """The tables with their columns, and the databases, as one sentence tells them."""
+        tables = (
+            f"{_written(name)} ({_some([*map(_written, frames.column_names(frame))])})"
+            for name, frame in self.frames.items()
+        )
+        databases = (f"the database {_written(name)}" for name in self.databases)
+        return _some([*tables, *databases])
+
     def listed(self) -> Table:
         """A row for each name."""
         rows = [
@@ -264,6 +273,8 @@ def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
     def query_data(sql: str, database: str = "") -> ToolResult:
         """Run one SELECT statement in the SQL of {dialect}, which can only read.
 
+        There is {there}.
+
         Args:
             sql: the statement; tables are called as list_data says.
             database: the name of the database it is for; empty for the tables that are in none.
@@ -272,7 +283,8 @@ def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
 
     several = len(data.dialects) > 1
     dialect = "its table or database, as list_data says" if several else data.dialects[0]
-    query_data.__doc__ = str(query_data.__doc__).replace("{dialect}", dialect)
+    words = str(query_data.__doc__).replace("{dialect}", dialect)
+    query_data.__doc__ = words.replace("{there}", data.named())
 
     def preview(typed: Any) -> Table:
         """What it would give."""

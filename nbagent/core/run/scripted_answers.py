@@ -79,6 +79,11 @@ def approval_of(
     Raises:
         InvalidAnswer: it asks for something else, or is a question that cannot be remembered.
     """
+    if interrupt is not None and interrupt.expects == "outcome":
+        raise InvalidAnswer(
+            f"{interrupt.tool_name!r} was running when its process ended, and may have taken effect, so there is nothing to "
+            "approve: run.restart(…) runs it again, run.respond(…, value) gives its result, run.reject(…) lets it fail"
+        )
     if interrupt is not None and not (is_approval(interrupt) or _may_go_on(interrupt)):
         raise InvalidAnswer(
             f"{interrupt.tool_name or 'the limit'!r} does not ask whether it may run: answer it with "

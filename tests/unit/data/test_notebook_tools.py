@@ -69,6 +69,9 @@ async def told(tools, name, /, **arguments):
 async def test_the_tools_tell_what_there_is_under_the_names_it_has(sales, shop):
     """Names are those of the calling code; all four tools, frames and databases."""
     tools = nb.notebook_tools(sales, shop, totals=sales.groupby("month").sum(numeric_only=True))
+    [query] = [one for one in tools if one.name == "query_data"]
+    assert 'There is "sales" ("month", "amount", "day"), "totals"' in query.description
+    assert 'the database "shop".' in query.description
     listed = await told(tools, "list_data")
     assert "sales\ttable\tSQLite\t3 rows\tmonth, amount, day" in listed
     assert "totals\ttable\tSQLite\t3 rows\tmonth, amount" in listed

@@ -278,14 +278,15 @@ async def test_c410_what_was_streamed_when_its_process_was_killed_is_kept(
 ) -> None:
     """Whoever goes on with the run, or stops it, has what was kept; the model is asked for the whole answer."""
     path = tmp_path / "runs.db"
-    victim = subprocess.Popen([sys.executable, "-c", KILLED, str(path)])
+    command = [sys.executable, "-c", KILLED, str(path)]
+    victim = await asyncio.create_subprocess_exec(*command)
     try:
         await until(
             lambda: path.exists() and sum(e.type == "model_partial" for e in _events(path)) >= 3
         )
     finally:
         victim.kill()
-        victim.wait()
+        await victim.wait()
     kept = [e for e in _events(path) if e.type == "model_partial"]
     said = "".join(e.text for e in kept)
     assert [e.anew for e in kept] == [True] + [False] * (len(kept) - 1)

@@ -318,6 +318,32 @@ def check_low(notebook, card, box):
     notebook.shot("chat-low-dark")
 
 
+CALLING = """
+script = [step for n in range(14) for step in ([S.call("look", n=n)], f"Answer {n}.")]
+caller = nb.Agent(S(script), name="caller")
+
+@caller.tool
+def look(n: int) -> str:
+    return f"found {n}"
+
+thread = caller.chat(show=False)
+for n in range(14):
+    await thread.send(f"Question {n}")
+thread
+"""
+
+
+def test_c401_rows_of_calls_keep_their_height_where_a_chat_scrolls(opened):
+    """They clip what they hold, and gave way to nothing in a card that is no higher than the panel."""
+    notebook = opened(CALLING)
+    card = Card(notebook.output(1))
+    rows = card.root.locator(".nba-call")
+    expect(rows).to_have_count(14)
+    notebook.shot("chat-of-calls")
+    assert card.root.locator(".nba-items").evaluate("el => el.scrollHeight > el.clientHeight + 100")
+    assert min(rows.evaluate_all("all => all.map((el) => el.offsetHeight)")) > 24
+
+
 def test_c401_who_writes_in_another_cell_is_not_moved_by_a_chat(opened):
     """A chat that code goes on with grows, and the cell that is being edited stays where it is."""
     cell = "import asyncio\ntask = asyncio.ensure_future(slow.send('Go on'))"

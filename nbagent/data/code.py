@@ -119,7 +119,7 @@ def reach_of(typed: Any) -> Reach:
     names, found = _names(), _Found(tree)
     there = {name: names[name] for name in found.used if name in names and name not in found.set}
     modules = {name for name, value in there.items() if isinstance(value, ModuleType)}
-    replaced = [f"{one} (now {_kind(names[one])})" for one in found.set if one in names]
+    replaced = [f"{one} (replaces {_kind(names[one])})" for one in found.set if one in names]
     lists = {
         "Uses": [_named(name, value) for name, value in there.items() if name not in modules],
         "Sets": [*replaced, *(f"{one} (new)" for one in found.set if one not in names)],

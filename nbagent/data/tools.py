@@ -215,8 +215,15 @@ def _some(names: Sequence[str], *, joint: str = ", ", most: int = MAX_NAMES) -> 
 def _unreadable(name: str, value: Any) -> UsageError:
     """What to give in the place of something that is no data here."""
     kind = type(value).__name__
+    if name.isidentifier() and isinstance(value, bool | int | float | None):
+        near = suggest(name, inspect.signature(notebook_tools).parameters)
+        return UsageError(
+            f"notebook_tools has no option {name!r}{near or ', and reads no ' + kind}"
+        )
     hint = ""
-    if isinstance(value, str | os.PathLike):
+    if isinstance(value, str) and value.isidentifier():
+        hint = f": give it without quotes, {value}"
+    elif isinstance(value, str | os.PathLike):
         hint = ", and a file once it is read: pd.read_csv(path), sqlite3.connect(path), sqlalchemy.create_engine(url)"
     elif hasattr(value, "collect_schema"):
         hint = ": give its .collect()"

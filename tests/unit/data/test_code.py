@@ -94,7 +94,7 @@ async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change
     edited = "import os\ntotal = pd.concat([sales for n in open('f')])\nnew: int = 1\ndel sales"
     assert str(reach_of(parse({"code": edited}))).splitlines()[1:] == [
         "Uses: sales (DataFrame, 2 by 2)",
-        "Sets: total (now int), os (new), new (new)",
+        "Sets: total (replaces int), os (new), new (new)",
         "Deletes: sales",
         "Modules: os, pandas",
         "Calls: open()",

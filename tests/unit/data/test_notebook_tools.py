@@ -69,6 +69,14 @@ async def told(tools, name, /, **arguments):
 async def test_the_tools_tell_what_there_is_under_the_names_it_has(sales, shop):
     """Names are those of the calling code; all four tools, frames and databases."""
     tools = nb.notebook_tools(sales, shop, totals=sales.groupby("month").sum(numeric_only=True))
+    for wrong, said in (
+        ({"aproval": True}, "no option 'aproval'; did you mean 'approval'"),
+        ({"allow": True}, "no option 'allow', and reads no bool"),
+    ):
+        with pytest.raises(nb.errors.UsageError, match=said):
+            nb.notebook_tools(sales, **wrong)
+    with pytest.raises(nb.errors.UsageError, match="without quotes, sales"):
+        nb.notebook_tools("sales")
     [query] = [one for one in tools if one.name == "query_data"]
     assert 'There is "sales" ("month", "amount", "day"), "totals"' in query.description
     assert 'the database "shop".' in query.description

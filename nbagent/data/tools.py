@@ -215,7 +215,7 @@ def _some(names: Sequence[str], *, joint: str = ", ", most: int = MAX_NAMES) -> 
 def _unreadable(name: str, value: Any) -> UsageError:
     """What to give in the place of something that is no data here."""
     kind = type(value).__name__
-    if name.isidentifier() and isinstance(value, bool | int | float | None):
+    if name.isidentifier() and isinstance(value, bool | None):
         near = suggest(name, inspect.signature(notebook_tools).parameters)
         return UsageError(
             f"notebook_tools has no option {name!r}{near or ', and reads no ' + kind}"

@@ -97,7 +97,7 @@ async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_no
     if in_a_body:
         [lost] = run.interrupts
         assert lost.kind == "lost"
-        with pytest.raises(nb.errors.InvalidAnswer, match="run.restart.* runs it again"):
+        with pytest.raises(nb.errors.InvalidAnswer, match=r"run.restart.* runs it again"):
             run.approve(lost)
         await run.respond(lost, "sent, as the bank says")
     assert (await run).text == "Done."

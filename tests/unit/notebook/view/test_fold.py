@@ -11,6 +11,7 @@ from nbagent.core.base.events import (
     CallRequested,
     Interrupted,
     MessageQueued,
+    ModelPartial,
     ModelResponded,
     OutputRefused,
     Resolved,
@@ -56,6 +57,7 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
     RunQueued: ([RunQueued(at=99.0, agent="a", model="m", after="r0", text="go")], "queued", []),
     RunStarted: ([STARTED], "running", []),
     ModelResponded: ([STARTED, RESPONDED], "running", ["call preparing"]),
+    ModelPartial: ([STARTED, ModelPartial(at=102.0, text="so far")], "running", []),
     OutputRefused: (
         [STARTED, ModelResponded(at=102.0, text="soup"), OutputRefused(at=102.5, errors="no JSON")],
         "running",

@@ -71,6 +71,10 @@ SPLASH = (
 """JupyterLab 4.6 takes its splash away twice where it starts fast; known by where it was thrown."""
 
 
+LAST_WORDS = "Comm not found for comm id "
+"""JupyterLab drops the comms of a kernel that it restarts, and logs this for what that kernel has sent before."""
+
+
 class App(StrEnum):
     """The two front ends."""
 
@@ -182,10 +186,13 @@ class NotebookPage:
 
     def restart_kernel(self) -> None:
         """Restart the kernel without asking, and wait until it is back."""
+        before = len(self.errors)
         self.page.evaluate(
             "async () => { await window.jupyterapp.shell.currentWidget.context.sessionContext.restartKernel(); }"
         )
         self.wait_for_kernel()
+        meanwhile = self.errors[before:]
+        self.errors[before:] = [one for one in meanwhile if not one.startswith(LAST_WORDS)]
 
     def interrupt_kernel(self) -> None:
         """Press Jupyter's stop button."""

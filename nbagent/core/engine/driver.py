@@ -23,6 +23,7 @@ from nbagent.core.base.errors import (
 )
 from nbagent.core.base.events import (
     Interrupted,
+    ModelPartial,
     OutputRefused,
     RunCompleted,
     RunFailed,
@@ -553,13 +554,22 @@ class Driver:
             check_cost(self._spec, counted=self.counts_cost)
             collected = self._collected = Collected(self._spec.tools)
             # what the model of a run inside a call says, nobody sees
-            keep = self._write if self.keeps_partials and self._outer is None else None
+            keep = self._keep if self.keeps_partials and self._outer is None else None
             response = await respond(self._spec, self.journal, self.scope, collected, keep)
             await self._write(response)
             self._collected = None
         else:
             driver, name = limited
             await driver.limit(name)
+
+    async def _keep(self, partial: ModelPartial) -> bool:
+        """Store what has come of the response under way; a store that fails ends no run for that."""
+        try:
+            await self._write(partial)
+        except StoreError as error:
+            logger.warning("what the model has said so far is not stored yet: %s", error)
+            return False
+        return True
 
     async def _write(self, event: StoredEvent) -> None:
         """Add what came of the step under way, unless somebody else has taken it meanwhile."""

@@ -39,7 +39,8 @@ from nbagent.core.tools.tool import Tool
 
 KEPT_EVERY = 2.0
 """Seconds after which what a model streams is kept, in case the process ends."""
-Keep: TypeAlias = Callable[[ModelPartial], Awaitable[object]]
+Keep: TypeAlias = Callable[[ModelPartial], Awaitable[bool]]
+"""Stores it; False where the store takes nothing now, and it comes with the next one."""
 
 
 async def respond(
@@ -76,8 +77,8 @@ async def respond(
                 journal.emit(collected.public(delta))
                 if keep is not None and monotonic() >= due:
                     partial = collected.partial(spec.clock())
-                    if partial is not None:
-                        await keep(partial)
+                    if partial is not None and await keep(partial):
+                        collected.has_kept()
                     due = monotonic() + KEPT_EVERY
     except NbagentError:
         raise
@@ -114,7 +115,7 @@ class Collected:
         self._citations: dict[Citation, None] = {}
         self._finished: Finished | None = None
         self._kept_so_far = (0, 0)
-        """How many pieces of text and of reasoning ``partial`` has given."""
+        """How many pieces of text and of reasoning are stored."""
         self._discarded = ""
         """The text that came before the connection was lost, while nothing has come since."""
 
@@ -253,15 +254,18 @@ class Collected:
         )
 
     def partial(self, at: float) -> ModelPartial | None:
-        """What has come since this was asked last; None where that is nothing."""
+        """What has come since ``has_kept``; None where that is nothing."""
         texts, reasonings = self._kept_so_far
         text, reasoning = "".join(self._text[texts:]), "".join(self._reasoning[reasonings:])
         if not text and not reasoning:
             return None
-        self._kept_so_far = (len(self._text), len(self._reasoning))
         return ModelPartial(
             at=at, text=text, reasoning=reasoning, anew=(texts, reasonings) == (0, 0)
         )
+
+    def has_kept(self) -> None:
+        """What has come so far is stored."""
+        self._kept_so_far = (len(self._text), len(self._reasoning))
 
     def cut_off(
         self, at: float, why: Literal["stopped", "failed"], *, scope: tuple[str, ...]

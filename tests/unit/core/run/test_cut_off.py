@@ -306,6 +306,36 @@ async def test_c410_what_was_streamed_when_its_process_was_killed_is_kept(
     assert said.strip()[:40] in plain.render(view_of(run, shown=True)) or goes_on
 
 
+async def test_c410_a_store_that_fails_while_an_answer_streams_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it did not take comes with the next piece."""
+    monkeypatch.setattr("nbagent.core.engine.response.KEPT_EVERY", 0.0)
+    failures = [StoreError("the disk is full")]
+
+    class Model:
+        name = "model"
+
+        async def stream(self, _request: Any) -> Any:
+            for delta in (TextDelta("a"), TextDelta("b"), Finished()):
+                yield delta
+
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        append = store.append
+
+        def shaky(run_id: str, events: Any, expected: int) -> None:
+            if events and events[0].type == "model_partial" and failures:
+                raise failures.pop()
+            append(run_id, events, expected)
+
+        monkeypatch.setattr(store, "append", shaky)
+        run = nb.Agent(Model(), store=store).run("go", show=False)
+        run.subscribe(lambda _: None)
+        assert (await run).text == "ab"
+        partials = [(e.text, e.anew) for e in run.journal if e.type == "model_partial"]  # type: ignore[union-attr]
+        assert (failures, partials) == ([], [("ab", True)])
+
+
 def _events(path: Path) -> list[Any]:
     with nb.SQLiteStore(path) as store:
         return store.read("one") if "one" in store.run_ids() else []

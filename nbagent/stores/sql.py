@@ -376,11 +376,14 @@ class SQLStore:
         """The runs it holds, oldest first."""
         return [run_id for (run_id,) in self._all(_IDS)]
 
-    def heads(self) -> list[Head]:
-        """Where each journal ends, oldest run first; a row's damage is no matter of the others."""
+    def heads(self, prefix: str = "") -> list[Head]:
+        """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others."""
+        if not _is_storable(prefix):
+            return []
+        such = sa.func.substr(_runs.c.id, 1, len(prefix)) == prefix
         return [
             Head(run_id, length, None if data is None else last_of(bytes(data)))
-            for run_id, length, data in self._all(_HEADS)
+            for run_id, length, data in self._all(_HEADS.where(such) if prefix else _HEADS)
         ]
 
     def search(self, text: str) -> list[str]:

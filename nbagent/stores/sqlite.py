@@ -55,7 +55,7 @@ CHECKPOINT = 4_000_000
 HEADS = """
 select runs.number, runs.id, events.key, events.data from runs join events on events.key = (
   select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
-) order by runs.number
+) where substr(runs.id, 1, length(?1)) = ?1 order by runs.number
 """
 SEARCH = """
 select id from runs where exists (
@@ -217,20 +217,22 @@ class SQLiteStore:
                 return []
             return handle.connection.execute("select id from runs order by number").fetchall()
 
-    def heads(self) -> list[Head]:
-        """Where each journal ends, oldest run first; a row's damage is no matter of the others."""
+    def heads(self, prefix: str = "") -> list[Head]:
+        """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others."""
         return [
             Head(
                 run_id.decode(errors="replace"),
                 key - (number << _POSITIONS) + 1,
                 last_of(data) if isinstance(data, bytes) else None,
             )
-            for number, run_id, key, data in self._patiently(self._heads)
+            for number, run_id, key, data in self._patiently(lambda: self._heads(prefix))
         ]
 
-    def _heads(self) -> list[tuple[int, bytes, int, Any]]:
+    def _heads(self, prefix: str) -> list[tuple[int, bytes, int, Any]]:
         with self._there() as handle:
-            return [] if handle is None else handle.connection.execute(HEADS).fetchall()
+            if handle is None:
+                return []
+            return handle.connection.execute(HEADS, (prefix,)).fetchall()
 
     def search(self, text: str) -> list[str]:
         """The runs in which an event's JSON has this text, oldest first."""

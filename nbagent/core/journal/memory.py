@@ -63,10 +63,14 @@ class MemoryStore:
         with self._lock:
             return list(self._journals)
 
-    def heads(self) -> list[Head]:
-        """Where each journal ends, oldest run first."""
+    def heads(self, prefix: str = "") -> list[Head]:
+        """Where each journal ends whose run's id begins so, oldest run first."""
         with self._lock:
-            ends = [(run_id, len(k.events), k.events[-1]) for run_id, k in self._journals.items()]
+            ends = [
+                (run_id, len(kept.events), kept.events[-1])
+                for run_id, kept in self._journals.items()
+                if run_id.startswith(prefix)
+            ]
         return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
 
     def stamp(self) -> object:

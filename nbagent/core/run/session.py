@@ -30,6 +30,7 @@ from nbagent.core.base.errors import (
 from nbagent.core.base.events import (
     Interrupted,
     Resolved,
+    RowOf,
     RunCancelled,
     RunFailed,
     RunQueued,
@@ -254,6 +255,7 @@ class Session:
         after: str | None = None,
         meanwhile: Callable[[], None] | None = None,
         cell: str = "",
+        row: RowOf | None = None,
     ) -> None:
         """Begin: write the first event, and let the driver go on from this history.
 
@@ -262,11 +264,12 @@ class Session:
             after: the run whose conversation it goes on with.
             meanwhile: called where the run was begun elsewhere, which this handle then follows.
             cell: the id of the notebook's cell whose code begins it.
+            row: the row of a batch that it is of.
 
         Raises:
             Conflict: the store has a run of this id, and ``meanwhile`` is not given.
         """
-        started = run_started(self.spec, messages, self.spec.clock(), after, cell)
+        started = run_started(self.spec, messages, self.spec.clock(), after, cell, row)
 
         def begin(state: RunState) -> list[StoredEvent]:
             if not state.position:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.awaited import awaited
+from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.process import has_ended, this_process
@@ -94,6 +95,33 @@ class Stranded:
     """Whether this process has an agent that goes on with it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A test of ``where``: whether a number is less than ``limit``; what is no number is not."""
+
+    limit: float
+
+    def __call__(self, value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and value < self.limit
+
+    def __repr__(self) -> str:
+        return f"below({self.limit!r})"
+
+
+def below(limit: float) -> Below:
+    """A test of an inbox's ``where``: ``batch.questions.where(tool="pay", amount=nb.below(100))``.
+
+    Args:
+        limit: values less than this fit; texts and missing values never do.
+
+    Raises:
+        UsageError: it is no number.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:  # noqa: PLR0124 - NaN
+        raise UsageError(f"nb.below takes a number, not {limit!r:.80}")
+    return Below(limit)
+
+
 class Waiting:
     """The questions of a store that wait, read again only where runs have grown.
 
@@ -104,6 +132,9 @@ class Waiting:
         tool: only questions of this tool.
         older_than: only what was asked at least so many seconds ago.
         tests: only the questions of which each of these is true.
+        runs: only questions of runs whose ids begin so; no others are read.
+        by_record: whether an answer is kept for whoever goes on with these runs as there is room, and none goes on
+            here at once.
     """
 
     def __init__(
@@ -115,8 +146,11 @@ class Waiting:
         tool: str | None = None,
         older_than: float | None = None,
         tests: Sequence[Callable[[Asked], object]] = (),
+        runs: str = "",
+        by_record: bool = False,
     ) -> None:
-        self.catalog = Catalog(store)
+        self.catalog = Catalog(store, prefix=runs)
+        self._by_record = by_record
         self.agent, self.tool, self.older_than, self.tests = agent, tool, older_than, tuple(tests)
         self.agents = tuple(agents)
         self._journals: dict[str, Journal] = {}
@@ -147,6 +181,8 @@ class Waiting:
             tool=self.tool or tool,
             older_than=max(ages, default=None),
             tests=(*self.tests, *tests),
+            runs=self.catalog.prefix,
+            by_record=self._by_record,
         )
 
     @property
@@ -235,8 +271,10 @@ class Waiting:
         await run_in_thread(journal.catch_up)
         check_open(journal.state, asked.interrupt.id)
         owner, where = self._owner(asked.run.agent), self.goes_on(asked).place
-        agent = owner if where == "here" else None
-        is_there, interrupt_id = where == "there", asked.interrupt.id
+        session = held(journal.run_id, journal.store) if self._by_record else None
+        is_kept = self._by_record and not (session is not None and session.is_active)
+        agent = owner if where == "here" and not is_kept else None
+        is_there, interrupt_id = where == "there" or is_kept, asked.interrupt.id
         answer = await answer_stored(
             journal, interrupt_id, resolution, by=by, agent=agent, by_record=is_there
         )

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_budget, checked_store, checked_text, checked_turns
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
-from nbagent.core.base.errors import HumanInputRequired, RunError, UsageError, suggest
+from nbagent.core.base.errors import HumanInputRequired, RunError, ToolFailed, UsageError, suggest
 from nbagent.core.base.events import RunCompleted
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Usage
@@ -121,12 +121,8 @@ class BatchRow:
     async def open(self, **options: Any) -> Run:
         """Its run, and its card; takes the options of ``nb.open_run``."""
         batch = self._batch
-        return await open_run(
-            self.run_id,
-            agent=batch._work.agent,
-            store=batch.store,
-            **options,
-        )
+        agent = batch._work.agent  # noqa: SLF001 - as above
+        return await open_run(self.run_id, agent=agent, store=batch.store, **options)
 
     def __repr__(self) -> str:
         row = self._now
@@ -169,7 +165,8 @@ class Batch:
     @property
     def agent(self) -> str:
         """The agent's name."""
-        return self._work.agent.name
+        name: str = self._work.agent.name
+        return name
 
     @property
     def status(self) -> str:
@@ -182,7 +179,7 @@ class Batch:
             return "completed"
         ended = session_of(self._run).state.outcome
         if ended is not None:
-            return self._run.status
+            return str(self._run.status)
         if session_of(self._run).error is not None:
             return "failed"
         if self._work.is_paused:
@@ -195,8 +192,16 @@ class Batch:
         if self._error is not None or self._run is None:
             return self._error
         session = session_of(self._run)
-        failed = session.state.status == "failed" or session.state.outcome is None
-        return session.error if failed else None
+        if session.state.status == "failed":
+            return self._work.failure or self._run_error()
+        return session.error if session.state.outcome is None else None
+
+    def _run_error(self) -> RunError:
+        """Why its record failed, where that was in another process."""
+        assert self._run is not None  # it is asked of one that failed
+        failed = session_of(self._run).state.outcome
+        told = getattr(failed, "message", "")
+        return RunError(told.partition(" failed: ")[2] or told)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -335,7 +340,10 @@ class Batch:
         if self._run is None:
             return self
         if session_of(self._run).is_over():
-            self._run.result  # noqa: B018 - raises where it ended before all rows have
+            try:
+                self._run.result  # noqa: B018 - raises where it ended before all rows have
+            except ToolFailed:
+                raise self._work.failure or self._run_error() from None
             return self
         if self._work.asked.attended:
             return self
@@ -411,7 +419,7 @@ class Batch:
         chosen = None if keys is None else [str(key) for key in keys]
         n = self._work.again(chosen)
         if n:
-            self._begin_again(replace(self._work.asked))
+            self._begin_again(self._work.asked)
         return n
 
     def view(self) -> None:
@@ -423,67 +431,49 @@ class Batch:
 
     # --- beginning
 
-    def _begin(self, *, reads: bool = True) -> None:
+    def _begin(self) -> None:
         """Begin on its loop; what goes wrong is the batch's error."""
         self._is_begun, self._error = False, None
+        self._on_loop(self._started())
 
+    def _on_loop(self, work: Coroutine[Any, Any, None]) -> None:
         def start() -> None:
-            self._task = self._loop.create_task(
-                self._started(reads=reads), name=f"nbagent batch {self.id}"
-            )
+            self._task = self._loop.create_task(work, name=f"nbagent batch {self.id}")
 
         if running_loop() is self._loop:
             start()
         else:
             self._loop.call_soon_threadsafe(start)
 
-    async def _started(self, *, reads: bool) -> None:
+    async def _started(self) -> None:
         work = self._work
         try:
-            found = (
-                await run_in_thread(partial(listed, self.store, self.id)) if reads else self._found
-            )
-            self._found = found
-            if reads:
-                work.take(found)
-            _check_agent(found, work.agent, self.id)
+            found = await run_in_thread(partial(listed, self.store, self.id))
+            work.take(found)
+            _check_agent(found.agent, work.agent, self.id)
             is_due = await work.check()
             number, is_open = _current(found)
+            if is_due and not is_open:
+                number += 1
+            if number:
+                self._run = self._record(number)
+                over = session_of(self._run).when_over()
+                over.add_done_callback(lambda _: work.tell())
             if is_due or is_open:
-                number += 0 if is_open else 1
-                self._run = self._record(number)
-                found.records[number] = (self._run.id, "running")
                 self._watching = self._loop.create_task(self._watch())
-            elif number:
-                self._run = self._record(number)
         except (UsageError, RunError) as error:
             self._error = error
-            if not self._host.attended():
-                logger.debug("the batch %s did not begin: %s", self.id, error)
         finally:
             self._is_begun = True
-            self._work.tell()
-        if self._run is not None:
-            over = session_of(self._run).when_over()
-            over.add_done_callback(lambda _: self._ended())
-
-    _found: Listed
+            work.tell()
 
     def _record(self, number: int) -> Run:
         """The batch's own run of this number, begun or opened: its body is the work."""
         attended = self._work.asked.attended
         options: Any = {"store": self.store, "show": False, "attended": attended, "nested": False}
         made = self._flow.with_options(id=record_id(self.id, number), **options)
-        self._flow_kept = made
-        return made.run(agent=self._work.agent.name)
-
-    def _ended(self) -> None:
-        if self._run is not None:
-            self._found.records[max(self._found.records, default=1)] = (
-                self._run.id,
-                self._run.status,
-            )
-        self._work.tell()
+        run: Run = made.run(agent=self._work.agent.name)
+        return run
 
     async def _drive(self) -> dict[str, int]:
         try:
@@ -495,24 +485,24 @@ class Batch:
 
     def _begin_again(self, asked: Asked, agent: Agent | None = None) -> None:
         """Go on with what is asked now: in the work that is under way here, or in a new one."""
-        work = self._work
-        work.asked, work.agent = asked, agent or work.agent
-        if not work.is_at_work:
-            self._begin(reads=False)
-            return
+        self._work.asked, self._work.agent = asked, agent or self._work.agent
+        if self._goes_on:
+            self._on_loop(self._checked(asked))
+        else:
+            self._begin()
 
-        async def go_on() -> None:
-            try:
-                await work.check()
-                work.anew(asked)
-            except (UsageError, RunError) as error:
-                work.fail(error)
-                work.wake()
+    async def _checked(self, asked: Asked) -> None:
+        try:
+            await self._work.check()
+            self._work.anew(asked)
+        except (UsageError, RunError) as error:
+            self._work.fail(error)
+            self._work.wake()
 
-        def start() -> None:
-            self._task = self._loop.create_task(go_on())
-
-        self._loop.call_soon_threadsafe(start)
+    @property
+    def _goes_on(self) -> bool:
+        """Whether its record has begun, and has not ended."""
+        return self._run is not None and session_of(self._run).state.outcome is None
 
     async def _watch(self) -> None:
         """Keep up with a batch that another process goes on with."""
@@ -545,14 +535,11 @@ def _flow_of(batch: Batch) -> Any:
 
     @flow(name="batch", idempotent=True)
     async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - kept with the run
-        owner = next(
-            (b for b in list(_batches) if b._run is not None and b._run.id == ctx.run_id), batch
-        )
-        if ctx.run_id != owner.id and not ctx.run_id.startswith(f"{owner.id}:@"):
+        if ctx.run_id != batch.id and not ctx.run_id.startswith(f"{batch.id}:@"):
             raise UsageError(
                 f"nb.open_batch({ctx.run_id!r}) goes on with a batch, and nb.open_run does not"
             )
-        return await owner._drive()  # noqa: SLF001 - the body is the batch's
+        return await batch._drive()  # noqa: SLF001 - the body is the batch's
 
     return body
 
@@ -565,10 +552,10 @@ def _current(found: Listed) -> tuple[int, bool]:
     return number, found.records[number][1] not in ENDED
 
 
-def _check_agent(found: Listed, agent: Agent, batch: str) -> None:
-    if found.agent and found.agent != agent.name:
+def _check_agent(name: str, agent: Agent, batch: str) -> None:
+    if name and name != agent.name:
         raise UsageError(
-            f"the batch {batch!r} is one of the agent {found.agent!r}, not of {agent.name!r}: give another id"
+            f"the batch {batch!r} is one of the agent {name!r}, not of {agent.name!r}: give another id"
         )
 
 
@@ -588,13 +575,8 @@ def _batch_id(given: Any) -> str:
 def _here(batch: str, store: Store) -> Batch | None:
     """The batch of this id that this process goes on with."""
     for one in list(_batches):
-        if (
-            one.id == batch
-            and is_same_place(one.store, store)
-            and not (
-                one._is_begun and one._is_over() and not one._work.is_waiting()  # noqa: SLF001 - one class
-            )
-        ):
+        goes_on = one._goes_on or not one._is_begun  # noqa: SLF001 - one class
+        if goes_on and one.id == batch and is_same_place(one.store, store):
             return one
     return None
 
@@ -685,7 +667,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     asked.check(spec)
     there = _here(batch_id, kept)
     if there is not None:
-        _check_agent(Listed(agent=there.agent), agent, batch_id)
+        _check_agent(there.agent, agent, batch_id)
         there._begin_again(asked, agent)  # noqa: SLF001 - one class
     else:
         there = Batch(Work(batch_id, agent, kept, asked), attended=is_attended)
@@ -697,7 +679,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
 
 @awaited("nb.open_batch")
 @tells("nb.open_batch")
-async def open_batch(
+async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented option
     id: str,  # noqa: A002 - as of runs
     *,
     agent: Agent | None = None,

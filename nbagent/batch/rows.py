@@ -152,9 +152,10 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         raise UsageError(
             f"rows are a DataFrame, or an iterable of dicts, pydantic models or values, not {rows!r:.80}"
         )
-    count = len(rows) if isinstance(rows, Sequence) else None
+    listed: Any = rows if isinstance(rows, Sequence) else None
+    count = None if listed is None else len(listed)
     if count:
-        _check_columns(wanted, _columns_in(rows[0]), "row 0")
+        _check_columns(wanted, _columns_in(listed[0]), "row 0")
     give = _as_it_is if whole else _as_values
     return made(lambda: ((None, give(row)) for row in rows), count, None)
 

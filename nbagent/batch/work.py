@@ -122,7 +122,8 @@ class Work:
         self._waiting: list[tuple[Callable[[], bool], Future[None]]] = []
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        """Why it ends before all rows have."""
         self._look_task: asyncio.Task[None] | None = None
         self.begun = time.monotonic()
         self.began_with = 0
@@ -227,7 +228,11 @@ class Work:
         tries = (
             row.retried < self.asked.retry for row in self.rows.values() if row.status == "failed"
         )
-        return any(self.counts[s] for s in ("running", "interrupted", "queued")) or any(tries)
+        return (
+            bool(self._again)
+            or any(self.counts[s] for s in ("running", "interrupted", "queued"))
+            or any(tries)
+        )
 
     def _has_changed(self, row: Row, given: Given) -> bool:
         row.number = given.number
@@ -250,7 +255,7 @@ class Work:
             RunError: a row failed, and that stops the batch; the budget is used up; or the store failed.
             UsageError: a row cannot be read.
         """
-        self._loop, self.is_at_work, self._failure = asyncio.get_running_loop(), True, None
+        self._loop, self.is_at_work, self.failure = asyncio.get_running_loop(), True, None
         self._moved, self.begun = asyncio.Event(), time.monotonic()
         self._begin()
         self._look_task = self._loop.create_task(self._look_on())
@@ -269,8 +274,8 @@ class Work:
             self._look_task.cancel()
             self.is_at_work = False
             self.tell()
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         return {name: n for name, n in sorted(self.counts.items()) if n}
 
     def _begin(self) -> None:
@@ -278,17 +283,17 @@ class Work:
         self._given, self._ahead = None if source is None else iter(source), None
         self._numbers.clear()
         for row in self.rows.values():
-            if (
-                (row.status in ("running", "queued") and row.key not in self.active)
-                or (row.status == "failed" and row.retried < self.asked.retry)
-                or (row.key in self._again and row.status == "cancelled")
-            ):
+            is_again = row.key in self._again and row.status in ("failed", "cancelled")
+            if is_again:
+                row.retried = min(row.retried, self.asked.retry - 1)
+            is_left = row.status in ("running", "queued") and row.key not in self.active
+            if is_again or is_left or (row.status == "failed" and row.retried < self.asked.retry):
                 self._set_due(row)
         self._again.clear()
 
     def anew(self, asked: Asked) -> None:
         """Go on with other rows, or with the same ones again, while the batch is at work here."""
-        self.asked, self._failure = asked, None
+        self.asked, self.failure = asked, None
         self._is_known.clear()
         self._spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - tools may be others by now
         self._begin()
@@ -297,7 +302,7 @@ class Work:
     def _is_over(self) -> bool:
         if self.active:
             return False
-        if self._failure is not None:
+        if self.failure is not None:
             return True
         return not self.is_paused and not (
             self._due or self._given is not None or self.counts["interrupted"]
@@ -322,7 +327,7 @@ class Work:
         return True
 
     def _has_room(self) -> bool:
-        is_stopped = self.is_paused or self._failure is not None
+        is_stopped = self.is_paused or self.failure is not None
         return (
             not is_stopped and len(self.active) < self.asked.concurrency and not self._is_used_up()
         )
@@ -470,7 +475,7 @@ class Work:
 
     def fail(self, error: BaseException) -> None:
         """Begin no more rows: those under way come to their end, and then this is raised."""
-        self._failure = self._failure or error
+        self.failure = self.failure or error
         self._given = None
         self._due.clear()
         self._due_keys.clear()
@@ -486,6 +491,7 @@ class Work:
         """Go on with a row whose run the store has."""
         session = None if row.status == "cancelled" else held(row.run_id, self.store)
         if session is not None:
+            session.follow()  # it may not know yet what was written
             self._went_on(row, session.handle() or Run(session))
         else:
             self._read(row)
@@ -679,9 +685,7 @@ class Work:
             for row in self.rows.values()
             if row.status in ("failed", "cancelled") and (keys is None or row.key in keys)
         ]
-        for row in chosen:
-            row.retried = min(row.retried, self.asked.retry - 1)
-            self._again.add(row.key)
+        self._again.update(row.key for row in chosen)
         return len(chosen)
 
     def place(self) -> str:

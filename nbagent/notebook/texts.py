@@ -187,6 +187,7 @@ TEXTS: dict[str, str] = {
     "inbox_some": "filtered",
     "inbox_empty": "nothing waits",
     "inbox_waiting": "{n} waiting",
+    "inbox_of": "{n} of {all} questions",
     "inbox_new": " · {n} new",
     "inbox_more": "{n} more wait.",
     "inbox_show_more": "Show {n} more",

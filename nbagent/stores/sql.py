@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
+from nbagent.core.base.travel import Made, Travels, cannot_travel, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
 from nbagent.core.journal.rows import End, Head, Row, check_known, last_of, last_seal, sealed
@@ -172,7 +173,7 @@ class _Append(NamedTuple):
     expected: int
 
 
-class SQLStore:
+class SQLStore(Travels):
     """Journals in the tables ``nbagent_…`` of an SQL database, which are made when a run begins in it.
 
     ``nb.SQLStore("postgresql://user@host/database")``. PostgreSQL 13 or newer is what is tested, with psycopg 3;
@@ -212,6 +213,14 @@ class SQLStore:
         """Appends of this process that go into one transaction, on PostgreSQL."""
         if self._is_own:
             weakref.finalize(self, _dispose, self._engine, self._pid)
+
+    def __reduce__(self) -> Made:
+        """Another process finds the password where its driver looks for it, such as in ``PGPASSWORD``."""
+        if not self._is_own:
+            cannot_travel(repr(self), "it was given an engine, which has connections; give its URL")
+        told = [name for name in self._engine.url.query if "passw" in name.lower()]
+        url = self._engine.url._replace(password=None).difference_update_query(told)
+        return made_once(type(self), url.render_as_string(), timeout=self._timeout)
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, in one transaction.

@@ -23,6 +23,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
+from nbagent.core.base.travel import Made, Travels, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import begun_anew, moved_on
 from nbagent.core.journal.rows import End, Head, Row, check_known, last_of, last_seal, sealed
@@ -105,7 +106,7 @@ class _Handle:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class SQLiteStore:
+class SQLiteStore(Travels):
     """Journals in the SQLite file at ``path``, which is made, private to you, when a run begins in it.
 
     One that is there is made private too. A link stands for the file it leads to. Reading makes no file:
@@ -137,6 +138,9 @@ class SQLiteStore:
         """None as long as there is nothing to read, and nothing was written."""
         if self._nothing_there() is None:
             self._handle = self._opened()
+
+    def __reduce__(self) -> Made:
+        return made_once(type(self), str(self.path), timeout=self._timeout)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:

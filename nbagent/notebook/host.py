@@ -31,6 +31,8 @@ class NotebookHost:
         """By cell: the runs it started."""
         self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
         """By run id: where and how it is shown, while it is shown live; its run listens, and keeps it."""
+        self._batches: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        """How each batch is shown."""
         self._chats: dict[Chat, Any] = {}
         """How each chat is shown."""
         self._before: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
@@ -146,6 +148,29 @@ class NotebookHost:
         of = " · ".join(filter(None, (near(listing.catalog.store), *chosen)))
         ShownRuns(listed, reveal(of)).show()
         return True
+
+    def show_batch(self, batch: Any) -> None:
+        """Show a batch live where a front end is attached."""
+        from .cards.display import ShownBatch  # noqa: PLC0415 - as above
+
+        shown = self._batches.get(batch)
+        if shown is None:
+            shown = self._batches[batch] = ShownBatch(batch)
+        shown.show(kernel.execution_key())
+
+    def display_batch(self, batch: Any) -> None:
+        """Display a batch that is a cell's last line: live, or once it has come to a stand where nobody is."""
+        if kernel.attended():
+            shown, key = self._batches.get(batch), kernel.execution_key()
+            if shown is None or key is None or shown.key != key:  # else it stands in this cell already
+                self.show_batch(batch)
+            return
+        from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
+
+        from .view.batch import bundle  # noqa: PLC0415 - not needed where no batch is
+
+        kernel.pump(batch._work.when(batch._is_over))  # noqa: SLF001 - as for a run
+        display(bundle(batch), raw=True)  # type: ignore[no-untyped-call]
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""

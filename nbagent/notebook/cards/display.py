@@ -582,6 +582,41 @@ class ShownRuns:
         return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 
+class ShownBatch:
+    """One batch on the page: live as long as its kernel."""
+
+    def __init__(self, batch: Any) -> None:
+        from nbagent.notebook.view.batch import bundle  # noqa: PLC0415 - not needed where no batch is
+
+        from .batch_card import BatchCard  # noqa: PLC0415 - as above
+
+        self._bundle_of = partial(bundle, batch)
+        self._card = card = BatchCard(batch)
+        self._live = Live(card, lambda _live: self._bundle())
+        card.opens = self._opened
+        card.moved = partial(self._live.keep, soon=False)
+        self.key: str | None = None
+        """The execution of a cell that it was shown in last."""
+
+    def show(self, key: str | None) -> None:
+        """Show it in the output of the code that runs now."""
+        self.key = key
+        self._live.show()
+
+    def _opened(self, card: Card | None) -> None:
+        self._live.replace_below(card)
+        self._live.keep(soon=True)
+
+    def _bundle(self) -> dict[str, str]:
+        """The batch as it stands, and the row that is open, as HTML and text that need no kernel."""
+        bundle = self._bundle_of()
+        card = self._card.below
+        if not isinstance(card, RunCard):
+            return bundle
+        more = _bundle_of(card.run, card)
+        return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
+
+
 def chat_bundle(chat: Chat, *, measured: bool = False, card: Card | None = None) -> dict[str, str]:
     """The thread as it stands, as HTML and text that need no kernel; ``measured`` and ``card`` as in ``static_bundle``."""
     shown = view_of_chat(chat, shown=True)

@@ -565,6 +565,7 @@ class Work:
         for run_id, length in lengths.items():
             row = waiting[run_id]
             if row.length != length and row.status == "interrupted":
+                self._counted(row, partial(setattr, row, "status", "queued"))
                 self._set_due(row)
         self.wake()
 

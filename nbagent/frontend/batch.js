@@ -24,7 +24,7 @@ import { whenLost } from "./lost.js";
 /**
  * @typedef {{
  *   tools: [string, string, number][], fields: [string, string][], rule: [string, string, string, string],
- *   fit: number, preview: number, said: string, example: string, approvable: boolean, told: string,
+ *   fit: number, preview: number, said: string, example: string, approvable: boolean, told: string, waits: string,
  * }} Asks
  */
 /**
@@ -68,7 +68,8 @@ ${ROOT} {
   --bad: color-mix(in srgb, var(--nba-bad) 80%, var(--nba-page));
   --off: color-mix(in srgb, var(--nba-ink) 40%, var(--nba-page));
   display: flex; flex-direction: column; gap: 12px; margin-top: 0; padding: 0 16px 14px; border-top: 0; border-radius: 0 0 10px 10px; font: 13px/20px var(--nba-font);
-  & [hidden] { display: none; }
+  & [hidden][hidden][hidden] { display: none; }
+  & .b-sort span:empty { display: none; }
   & .b-bar { display: flex; gap: 1px; height: 8px; border-radius: 4px; overflow: hidden; background: var(--nba-line); }
   & .b-bar i { flex: 0 0 auto; min-width: 0; transition: width .3s; }
   & .b-bar i[data-of]:not([style*="width: 0"]) { min-width: 2px; }
@@ -88,7 +89,8 @@ ${ROOT} {
   & .b-find { flex: 1 1 180px; max-width: 300px; min-width: 0; margin-inline-end: auto; }
   & :is(input, select) { box-sizing: border-box; min-height: 28px; margin: 0; padding: 3px 8px; border: 1px solid var(--nba-edge); border-radius: 6px; background: var(--nba-input); color: inherit; font: 13px/20px var(--nba-font); }
   & input::placeholder { color: var(--nba-soft); opacity: 1; }
-  & select { max-width: 15em; }
+  & select { width: auto; max-width: 15em; }
+  & .b-soft:empty { display: none; }
   & .b-button { min-height: 28px; margin: 0; padding: 3px 11px; border: 1px solid var(--nba-edge); border-radius: 6px; background: var(--nba-page); color: inherit; font: 500 13px/20px var(--nba-font); font-variant-numeric: tabular-nums; cursor: pointer; white-space: nowrap; }
   & .b-button:hover:not(:disabled) { background: var(--nba-fill); }
   & .b-button[data-look="main"] { border-color: var(--nba-accent); background: var(--nba-accent); color: var(--nba-on-accent); }
@@ -98,13 +100,14 @@ ${ROOT} {
   & :is(button, input, select, .b-scroll):focus-visible { outline: 2px solid var(--nba-link); outline-offset: 1px; }
   & .b-asks { display: flex; flex-direction: column; gap: 8px; margin: 0; padding: 10px 12px 12px; border: 1px solid color-mix(in srgb, var(--nba-warn) 45%, var(--nba-line)); border-radius: 8px; background: color-mix(in srgb, var(--nba-warn) 6%, var(--nba-page)); }
   & .b-title { margin: 0; padding: 0; color: var(--nba-warn-ink); font: 600 13px/20px var(--nba-font); }
-  & .b-asks label { display: inline-flex; align-items: center; gap: 6px; }
-  & .b-value { flex: 0 1 11em; min-width: 6em; }
-  & .b-reason { flex: 1 1 14em; min-width: 0; max-width: 30em; }
+  & .b-asks label { display: inline-flex; align-items: center; gap: 6px; margin: 0; white-space: nowrap; color: inherit; font: inherit; }
+  & .b-asks label > span { flex: none; }
+  & .b-value { flex: 0 1 8em; min-width: 5em; width: 8em; }
+  & .b-reason { flex: 1 1 14em; min-width: 0; }
   & .b-example { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
   & .b-table { border: 1px solid var(--nba-line); border-radius: 6px; overflow: hidden; }
-  & .b-row { display: grid; grid-template-columns: 7ch minmax(9ch, 22%) 12ch minmax(0, 1fr) 9ch 66px; align-items: center; height: ${HEIGHT}px; box-sizing: border-box; }
-  & .b-table:not([data-cost]) .b-row { grid-template-columns: 7ch minmax(9ch, 22%) 12ch minmax(0, 1fr) 66px; }
+  & .b-row { display: grid; grid-template-columns: 7ch minmax(9ch, 15%) 10ch minmax(0, 1fr) 10ch 64px; align-items: center; height: ${HEIGHT}px; box-sizing: border-box; }
+  & .b-table:not([data-cost]) .b-row { grid-template-columns: 7ch minmax(9ch, 15%) 10ch minmax(0, 1fr) 64px; }
   & .b-table:not([data-cost]) [data-col="cost"] { display: none; }
   & .b-head { height: 30px; padding-inline-end: var(--bar, 0); background: color-mix(in srgb, var(--nba-ink) 5%, var(--nba-page)); border-bottom: 1px solid var(--nba-line); color: var(--nba-soft); }
   & .b-sort { display: flex; gap: 4px; width: 100%; min-height: 0; height: 29px; align-items: center; margin: 0; padding: 0 10px; border: 0; background: none; color: inherit; font: 12px/20px var(--nba-font); text-align: start; cursor: pointer; overflow: hidden; white-space: nowrap; }
@@ -132,7 +135,11 @@ ${ROOT} {
 }
 @container nbagent (max-width: 620px) {
   ${ROOT} {
-    & .b-row, & .b-table:not([data-cost]) .b-row { grid-template-columns: minmax(8ch, 26%) 10ch minmax(0, 1fr) 62px; }
+    & .b-row, & .b-table:not([data-cost]) .b-row { grid-template-columns: 24px minmax(8ch, 24%) minmax(0, 1fr) 60px; }
+    & [data-col="status"] { order: -1; }
+    & .b-head [data-col="status"] .b-sort { padding: 0 0 0 10px; font-size: 0; }
+    & .b-space [data-col="status"] { display: flex; align-items: center; height: 100%; padding: 0 0 0 10px; font-size: 0; }
+    & :is(.b-space [data-col="status"], .b-head [data-col="status"] .b-sort)::before { content: ""; flex: none; width: 8px; height: 8px; border-radius: 50%; background: currentColor; }
     & :is([data-col="number"], [data-col="cost"]) { display: none; }
     & .b-cell, & .b-sort { padding-inline: 8px; }
     & .b-find { flex-basis: 100%; max-width: none; }
@@ -218,8 +225,7 @@ function drawProgress({ send, signal, state, label }) {
   const bar = div({ class: "b-bar", role: "progressbar", "aria-valuemin": 0 });
   const chips = div({ class: "b-chips", role: "group" });
   const said = span("b-soft");
-  const used = span("b-soft");
-  const el = div("", bar, div("b-line", chips, said, used));
+  const el = div("", bar, div("b-line", chips, said));
   el.style.display = "grid";
   el.style.gap = "8px";
   /** @type {Map<string, {part: HTMLElement, chip: HTMLButtonElement, text: HTMLElement}>} */
@@ -264,8 +270,7 @@ function drawProgress({ send, signal, state, label }) {
       ];
       if (chip && at !== chip) chips.insertBefore(chip, at ?? null);
     });
-    showText(said, state().said);
-    showText(used, state().used);
+    showText(said, [state().said, state().used].filter(Boolean).join(" · "));
   };
   return { el, update };
 }
@@ -396,7 +401,7 @@ function drawAsks({ send, signal, state, label }) {
     const [ofTool, ofField, op] = asks.rule;
     const n = asks.fit.toLocaleString("en");
     attr(el, "aria-label", label("answer"));
-    setText(title, label("answer"));
+    setText(title, asks.waits);
     setText(/** @type {HTMLElement} */ (toolLabel.firstChild), label("tool"));
     setText(/** @type {HTMLElement} */ (fieldLabel.firstChild), label("where"));
     options(

@@ -162,7 +162,9 @@ class NotebookHost:
         """Display a batch that is a cell's last line: live, or once it has come to a stand where nobody is."""
         if kernel.attended():
             shown, key = self._batches.get(batch), kernel.execution_key()
-            if shown is None or key is None or shown.key != key:  # else it stands in this cell already
+            if (
+                shown is None or key is None or shown.key != key
+            ):  # else it stands in this cell already
                 self.show_batch(batch)
             return
         from IPython.display import display  # noqa: PLC0415 - a kernel has it by now

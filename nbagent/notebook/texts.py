@@ -216,6 +216,8 @@ TEXTS: dict[str, str] = {
     "batch_gone": "The kernel is gone: this shows how the batch stood.",
     "batch_limit": "a limit",
     "batch_answer": "Answer many rows",
+    "batch_waits": "{n} questions wait for you",
+    "batch_waits_one": "1 question waits for you",
     "batch_tool": "Asked by",
     "batch_where": "where",
     "batch_any": "any input",

@@ -68,7 +68,9 @@ class BatchCard(Card):
         self._looking = Looking(self._loop, self._read, self._looked)
         self.view.look()
         self.table = BatchTable(state=self.view.state, window=self.view.window)
-        self.table.on_msg(lambda _widget, content, _buffers: self._later(lambda: self._hear(content)))
+        self.table.on_msg(
+            lambda _widget, content, _buffers: self._later(lambda: self._hear(content))
+        )
         super().__init__()
         self.add_class("nba-reads").add_class("nba-frame")
         self._later(self._looking.seen)
@@ -125,11 +127,22 @@ class BatchCard(Card):
             case {"type": "sort", "column": str(column)} if column in COLUMNS:
                 view.backwards = not view.backwards if view.by == column else False
                 view.by, view.first = column, 0
-            case {"type": "rule", "tool": str(tool), "field": str(name), "operator": str(op), "value": str(value)}:
+            case {
+                "type": "rule",
+                "tool": str(tool),
+                "field": str(name),
+                "operator": str(op),
+                "value": str(value),
+            }:
                 if op in OPERATORS:
                     view.rule = Rule(tool[:MAX_TEXT], name[:MAX_TEXT], op, value[:MAX_TEXT])
                     view.told = ""
-            case {"type": "decide", "preview": int(number), "action": str(action), "reason": str(reason)}:
+            case {
+                "type": "decide",
+                "preview": int(number),
+                "action": str(action),
+                "reason": str(reason),
+            }:
                 self._begin(self._decide(number, action, reason[:MAX_REASON]))
                 return
             case {"type": "open", "key": str(key)} if len(key) <= 2 * MAX_TEXT:
@@ -187,8 +200,14 @@ class BatchCard(Card):
                     run = await self.batch[key].open(show=False)
                     card = RunCard(run)
                 except NbagentError as error:
-                    wrong = TEXTS["runs_not_opened"].format(run=reveal(key), error=reveal(str(error)))
-            self.view.opened, self.below, self.view.trouble = "" if card is None else key, card, wrong
+                    wrong = TEXTS["runs_not_opened"].format(
+                        run=reveal(key), error=reveal(str(error))
+                    )
+            self.view.opened, self.below, self.view.trouble = (
+                "" if card is None else key,
+                card,
+                wrong,
+            )
             self.opens(card)
             await run_in_thread(self.view.look)
             self._looked(wrong)

@@ -93,7 +93,10 @@ class BatchView:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.waiting = Waiting(
-            batch.store, agents=[batch._work.agent], runs=f"{batch.id}:", by_record=True  # noqa: SLF001 - what it draws
+            batch.store,
+            agents=[batch._work.agent],
+            runs=f"{batch.id}:",
+            by_record=True,  # noqa: SLF001 - what it draws
         )
         self.text = self.status = ""
         self.by, self.backwards = "number", False
@@ -266,9 +269,13 @@ class BatchView:
             self.previews[last + 1] = fit
             while len(self.previews) > 3:
                 self.previews.popitem(last=False)
-        limit = self.rule.operator in ("below", "above") and self.rule.value and self.rule.limit is None
+        limit = (
+            self.rule.operator in ("below", "above") and self.rule.value and self.rule.limit is None
+        )
         return {
-            "tools": [[name, reveal(name or TEXTS["batch_limit"]), n] for name, n in tools.most_common(50)],
+            "tools": [
+                [name, reveal(name or TEXTS["batch_limit"]), n] for name, n in tools.most_common(50)
+            ],
             "fields": [[name, reveal(name)] for name in [*fields][:50]],
             "rule": [self.rule.tool, self.rule.field, self.rule.operator, self.rule.value],
             "fit": len(fit),
@@ -279,6 +286,9 @@ class BatchView:
             "example": reveal(facts.bounded(_question(fit[0]), facts.MAX_BRIEF)) if fit else "",
             "approvable": approvable,
             "told": self.told,
+            "waits": TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
+                n=f"{len(waiting):,}"
+            ),
         }
 
     # --- the frame
@@ -289,7 +299,11 @@ class BatchView:
         error = batch.error
         items = []
         if error is not None:
-            items.append(NoticeItem(key="error", tone="bad", text=reveal(f"{type(error).__name__}: {error}"[:2000])))
+            items.append(
+                NoticeItem(
+                    key="error", tone="bad", text=reveal(f"{type(error).__name__}: {error}"[:2000])
+                )
+            )
         if self.trouble:
             items.append(NoticeItem(key="trouble", tone="bad", text=self.trouble))
         return View(head=self._head(), items=[*items])
@@ -298,10 +312,16 @@ class BatchView:
         batch, counts = self.batch, self.batch.counts
         total = batch._work.total  # noqa: SLF001 - what it draws
         done = f"{counts['completed']:,}"
-        said = TEXTS["batch_done"].format(n=done) if total is None else TEXTS["batch_of"].format(n=done, all=f"{total:,}")
+        said = (
+            TEXTS["batch_done"].format(n=done)
+            if total is None
+            else TEXTS["batch_of"].format(n=done, all=f"{total:,}")
+        )
         if batch.status in ("paused", "cancelled", "starting"):
             said = f"{TEXTS[f'batch_is_{batch.status}']} · {said}"
-        status = {"waiting": "interrupted", "paused": "interrupted", "starting": "running"}.get(batch.status, batch.status)
+        status = {"waiting": "interrupted", "paused": "interrupted", "starting": "running"}.get(
+            batch.status, batch.status
+        )
         if status == "completed" and counts["failed"]:
             status = "failed"
         return Head(
@@ -344,7 +364,11 @@ def bundle(batch: Batch) -> dict[str, str]:
     if n:
         more = f" ({TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
         failed = f"<p><b>{escape(TEXTS['batch_failed'])}: {n:,}</b>{escape(more)}</p>{_table(view.window['rows'])}"
-    wrong = "" if error is None else f"<p role='alert'>{escape(reveal(f'{type(error).__name__}: {error}'[:2000]))}</p>"
+    wrong = (
+        ""
+        if error is None
+        else f"<p role='alert'>{escape(reveal(f'{type(error).__name__}: {error}'[:2000]))}</p>"
+    )
     title = f"<b>{escape(reveal(batch.id))}</b> {escape(reveal(TEXTS['batch_with'].format(agent=batch.agent)))}"
     total = view.state["total"]
     more = TEXTS["batch_more"].format(n=f"{total - FIRST:,}") if total > FIRST else ""
@@ -358,7 +382,13 @@ def bundle(batch: Batch) -> dict[str, str]:
 def _table(rows: Sequence[Sequence[Any]]) -> str:
     if not rows:
         return ""
-    names = ("#", TEXTS["batch_key"], TEXTS["batch_status"], TEXTS["batch_said"], TEXTS["batch_cost"])
+    names = (
+        "#",
+        TEXTS["batch_key"],
+        TEXTS["batch_status"],
+        TEXTS["batch_said"],
+        TEXTS["batch_cost"],
+    )
     head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)
 
     def line(row: Sequence[Any]) -> str:

@@ -64,7 +64,7 @@ class BatchRow:
 
     @property
     def _now(self) -> Row:
-        return self._batch._work.rows.get(self._row.key, self._row)  # noqa: SLF001 - it is a part of it
+        return work_of(self._batch).rows.get(self._row.key, self._row)
 
     @property
     def key(self) -> str:
@@ -114,14 +114,14 @@ class BatchRow:
         last = batch.store.read(row.run_id, max(0, row.length - 1))[-1]
         if not isinstance(last, RunCompleted):
             return None
-        spec = batch._work.agent._spec(batch._work.agent.tools)  # noqa: SLF001 - as the agent reads its runs
+        spec = work_of(batch).spec
         return last.text if spec.output_type is None else spec.typed_output(last.output)
 
     @awaited("row.open")
     async def open(self, **options: Any) -> Run:
         """Its run, and its card; takes the options of ``nb.open_run``."""
         batch = self._batch
-        agent = batch._work.agent  # noqa: SLF001 - as above
+        agent = work_of(batch).agent
         return await open_run(self.run_id, agent=agent, store=batch.store, **options)
 
     def __repr__(self) -> str:
@@ -145,6 +145,8 @@ class Batch:
         self._run: Run | None = None
         self._error: BaseException | None = None
         self._is_begun = False
+        self._follows = False
+        """Whether what becomes of it in another process is still to be read."""
         self._task: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
@@ -253,7 +255,7 @@ class Batch:
     def questions(self) -> Any:
         """What its rows ask people, as ``nb.inbox`` gives it: to be looked at, chosen from and answered."""
         waiting = Waiting(self.store, agents=[self._work.agent], runs=f"{self.id}:", by_record=True)
-        return hooks.inbox_of(waiting, self.id, self._answered)
+        return hooks.inbox_of(waiting, self.id, self.answered)
 
     def to_frame(self) -> Any:
         """A row for each row of the input, with status, output, error, cost and run.
@@ -295,13 +297,13 @@ class Batch:
     async def _wait(self) -> Batch:
         await self._until_begun()
         while True:
-            over = self._work.when(self._is_over)
+            over = self._work.when(self.is_over)
             if self._run is not None:
                 with session_of(self._run).stopped_by_keyboard():
                     await self._host.wait(self._run, over)
             else:
                 await asyncio.wrap_future(over)
-            if self._is_over():
+            if self.is_over():
                 return self._outcome()
 
     async def _until_begun(self) -> None:
@@ -319,20 +321,23 @@ class Batch:
             raise UsageError("this batch lives on the loop that runs here: use `await batch`")
         self._work.when(lambda: self._is_begun).result()
         while True:
-            over = self._work.when(self._is_over)
+            over = self._work.when(self.is_over)
             if self._run is not None:
                 with session_of(self._run).stopped_by_keyboard():
                     self._host.wait_sync(self._run, over)
             over.result()
-            if self._is_over():
+            if self.is_over():
                 return self._outcome()
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether awaiting it returns: all rows have ended, it failed, or only people can help."""
         if self._error is not None:
             return True
         if not self._is_begun:
             return False
-        return self._run is None or session_of(self._run).is_over() or self._work.is_waiting()
+        if self._run is None or self._work.is_waiting():
+            return True
+        return session_of(self._run).is_over() and (self._work.has_ended or not self._follows)
 
     def _outcome(self) -> Batch:
         if self._error is not None:
@@ -380,12 +385,12 @@ class Batch:
             while seen < len(work.ended):
                 seen += 1
                 yield BatchRow(self, work.ended[seen - 1])
-            if self._is_over():
+            if self.is_over():
                 self._outcome()
                 return
             at = seen
             await asyncio.wrap_future(
-                work.when(lambda at=at: len(work.ended) > at or self._is_over())  # type: ignore[misc]
+                work.when(lambda at=at: len(work.ended) > at or self.is_over())  # type: ignore[misc]
             )
 
     # --- what a person does
@@ -459,7 +464,8 @@ class Batch:
                 self._run = self._record(number)
                 over = session_of(self._run).when_over()
                 over.add_done_callback(lambda _: work.tell())
-            if is_due or is_open:
+            self._follows = bool(self._run is not None and (is_due or is_open))
+            if self._follows:
                 self._watching = self._loop.create_task(self._watch())
         except (UsageError, RunError) as error:
             self._error = error
@@ -505,25 +511,35 @@ class Batch:
         return self._run is not None and session_of(self._run).state.outcome is None
 
     async def _watch(self) -> None:
-        """Keep up with a batch that another process goes on with."""
-        stamp: object = None
-        while self._run is not None and session_of(self._run).state.outcome is None:
-            await asyncio.sleep(EVERY)
-            if self._work.is_at_work or self._work.active:
-                continue
-            if isinstance(self.store, Archive):
-                now = await run_in_thread(self.store.stamp)
-                if now == stamp:
-                    continue
-                stamp = now
-            found = await run_in_thread(partial(listed, self.store, self.id))
-            if not self._work.is_at_work:
-                self._work.take(found)
+        """Keep up with a batch that another process goes on with, to its end."""
+        assert self._run is not None  # it has begun
+        work, stamp = self._work, None
+        over = asyncio.wrap_future(session_of(self._run).when_over())
+        while True:
+            is_over = over.done()
+            if not (work.is_at_work or work.has_ended):
+                store = self.store
+                now = await run_in_thread(store.stamp) if isinstance(store, Archive) else None
+                if now is None or now != stamp:
+                    stamp = now
+                    found = await run_in_thread(partial(listed, store, self.id))
+                    if not work.is_at_work:
+                        work.take(found)
+            if is_over:
+                self._follows = False
+                work.tell()
+                return
+            await asyncio.wait([over], timeout=EVERY)
 
-    async def _answered(self) -> None:
+    async def answered(self) -> None:
         """Questions of it were answered: its rows go on as soon as there is room."""
         if self._work.is_at_work:
             await self._work.look()
+
+
+def work_of(batch: Batch) -> Work:
+    """What the notebook, and its rows, hold of a batch."""
+    return batch._work  # noqa: SLF001 - the one door to it, so that `dir(batch)` is for people
 
 
 _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
@@ -741,6 +757,6 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         await there._until_begun()  # noqa: SLF001 - as above
         if there._error is not None:  # noqa: SLF001 - as above
             raise there._error  # noqa: SLF001 - as above
-    if show and there._work.asked.attended:  # noqa: SLF001 - as above
+    if show and work_of(there).asked.attended:
         there.view()
     return there

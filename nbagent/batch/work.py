@@ -63,6 +63,11 @@ class Asked:
     context: Any = None
     attended: bool = False
 
+    @property
+    def may_answer(self) -> bool:
+        """Whether questions that wait already may be answered without anybody there."""
+        return self.answers is not None and not self.attended
+
     def check(self, spec: RunSpec) -> None:
         """Refuse what no row could be started with.
 
@@ -98,7 +103,7 @@ class Work:
         """What to raise where somebody waits for it, only people can help, and nobody is there."""
         self.is_at_work = False
         """Whether it is gone on with here."""
-        self._spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
+        self.spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
         self._context = copy_context()
         self._due: deque[Row] = deque()
         """Rows that have begun, and are to be gone on with as soon as there is room."""
@@ -125,9 +130,10 @@ class Work:
         self.failure: BaseException | None = None
         """Why it ends before all rows have."""
         self._look_task: asyncio.Task[None] | None = None
-        self.begun = time.monotonic()
-        self.began_with = 0
-        """How many rows had ended when the work here began."""
+        self._is_taken = False
+        """Whether the store was read."""
+        self.has_ended = False
+        """Whether it has come to its end here."""
 
     # --- what can be read off it
 
@@ -189,10 +195,17 @@ class Work:
     # --- beginning
 
     def take(self, found: Listed) -> None:
-        """What the store has of the batch, which is then gone on from."""
+        """What the store has of the batch, which is then gone on from, or is followed where another process does."""
         for row in found.rows.values():
+            known = self.rows.get(row.key)
+            if (
+                row.status in ENDED
+                and self._is_taken
+                and (known is None or known.status not in ENDED)
+            ):
+                self.ended.append(row)
             self._add(row)
-        self.began_with = sum(self.counts[status] for status in ENDED)
+        self._is_taken = True
         self.tell()
 
     async def check(self) -> bool:
@@ -256,7 +269,7 @@ class Work:
             UsageError: a row cannot be read.
         """
         self._loop, self.is_at_work, self.failure = asyncio.get_running_loop(), True, None
-        self._moved, self.begun = asyncio.Event(), time.monotonic()
+        self._moved, self.has_ended = asyncio.Event(), False
         self._begin()
         self._look_task = self._loop.create_task(self._look_on())
         try:
@@ -272,7 +285,7 @@ class Work:
                     await self._moved.wait()
         finally:
             self._look_task.cancel()
-            self.is_at_work = False
+            self.is_at_work, self.has_ended = False, True
             self.tell()
         if self.failure is not None:
             raise self.failure
@@ -287,7 +300,9 @@ class Work:
             if is_again:
                 row.retried = min(row.retried, self.asked.retry - 1)
             is_left = row.status in ("running", "queued") and row.key not in self.active
-            if is_again or is_left or (row.status == "failed" and row.retried < self.asked.retry):
+            may_answer = row.status == "interrupted" and self.asked.may_answer
+            is_tried = row.status == "failed" and row.retried < self.asked.retry
+            if is_again or is_left or may_answer or is_tried:
                 self._set_due(row)
         self._again.clear()
 
@@ -295,7 +310,7 @@ class Work:
         """Go on with other rows, or with the same ones again, while the batch is at work here."""
         self.asked, self.failure = asked, None
         self._is_known.clear()
-        self._spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - tools may be others by now
+        self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - tools may be others by now
         self._begin()
         self.wake()
 
@@ -367,7 +382,7 @@ class Work:
         of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
         try:
             prompt = said if isinstance(said, str) else list(said)
-            run = self._launched(partial(launch_apart, self._spec, prompt, blocking=False), row, of)
+            run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
         except Conflict:  # somebody began it since the store was listed
             self._add(row)
             self._read(row)
@@ -490,7 +505,8 @@ class Work:
     def _resume(self, row: Row) -> None:
         """Go on with a row whose run the store has."""
         session = None if row.status == "cancelled" else held(row.run_id, self.store)
-        if session is not None:
+        is_answered = row.status == "interrupted" and self.asked.may_answer
+        if session is not None and (session.is_active or not is_answered):
             session.follow()  # it may not know yet what was written
             self._went_on(row, session.handle() or Run(session))
         else:
@@ -512,7 +528,7 @@ class Work:
                 self._start(row.key, row.number, asked, row.digest, row.attempt + 1)
                 return
             await self.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-            run = self._launched(partial(take_up, self._spec, journal), row, journal.state.row)
+            run = self._launched(partial(take_up, self.spec, journal), row, journal.state.row)
         except (UsageError, RunError) as error:
             self.active.pop(row.key, None)
             self.fail(error)

@@ -169,9 +169,11 @@ class NotebookHost:
             return
         from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
 
-        from .view.batch import bundle  # noqa: PLC0415 - not needed where no batch is
+        from nbagent.batch.batch import work_of  # noqa: PLC0415 - not needed where no batch is
 
-        kernel.pump(batch._work.when(batch._is_over))  # noqa: SLF001 - as for a run
+        from .view.batch import bundle  # noqa: PLC0415 - as above
+
+        kernel.pump(work_of(batch).when(batch.is_over))
         display(bundle(batch), raw=True)  # type: ignore[no-untyped-call]
 
     async def wait(self, run: Run, future: Future[Any]) -> None:

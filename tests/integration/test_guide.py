@@ -49,6 +49,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "Stella",
         "2 [{'bottles': 6}, {'bottles': 12}]",
         "1",
+        "2 cloth:1",
         "Coal it is.",
         "Beer.",
         "True",

@@ -10,7 +10,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from nbagent.batch.batch import Batch
+from nbagent.batch.batch import Batch, work_of
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.interrupts import Reject
 from nbagent.core.call.threads import run_in_thread
@@ -91,7 +91,7 @@ class BatchCard(Card):
     # --- looking
 
     def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
-        work = self.batch._work  # noqa: SLF001 - what it draws
+        work = work_of(self.batch)
         goes_on = self.batch.status in ("starting", "running")
         if again or goes_on or self._version != work.version or self.view.asked:
             self._version = work.version
@@ -113,7 +113,7 @@ class BatchCard(Card):
 
     # --- what a person does
 
-    def _hear(self, content: Any) -> None:  # noqa: C901, PLR0912 - one line for each message
+    def _hear(self, content: Any) -> None:  # noqa: C901 - one line for each message
         view, batch = self.view, self.batch
         match content:
             case {"type": "shown"}:
@@ -188,7 +188,7 @@ class BatchCard(Card):
                 view.told += " · " + reveal(TEXTS["batch_refused"].format(n=f"{n:,}", error=error))
         except NbagentError as error:
             view.told = reveal(str(error))
-        await self.batch._answered()  # noqa: SLF001 - what it answers for
+        await self.batch.answered()
         self._looking.soon()
 
     async def _open(self, key: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from nbagent.batch.batch import Batch
+from nbagent.batch.batch import Batch, work_of
 from nbagent.batch.listing import Row
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import RunCompleted
@@ -94,9 +94,9 @@ class BatchView:
         self.batch = batch
         self.waiting = Waiting(
             batch.store,
-            agents=[batch._work.agent],
+            agents=[work_of(batch).agent],
             runs=f"{batch.id}:",
-            by_record=True,  # noqa: SLF001 - what it draws
+            by_record=True,
         )
         self.text = self.status = ""
         self.by, self.backwards = "number", False
@@ -123,7 +123,7 @@ class BatchView:
 
     def look(self) -> None:
         """Draw the batch as it stands; not for an event loop, as it may read."""
-        work, batch = self.batch._work, self.batch  # noqa: SLF001 - what it draws
+        work, batch = work_of(self.batch), self.batch
         counts = dict(batch.counts)
         self._look_at_questions(counts["interrupted"])
         chosen = self._chosen(list(work.rows.values()))
@@ -310,7 +310,7 @@ class BatchView:
 
     def _head(self) -> Head:
         batch, counts = self.batch, self.batch.counts
-        total = batch._work.total  # noqa: SLF001 - what it draws
+        total = work_of(batch).total
         done = f"{counts['completed']:,}"
         said = (
             TEXTS["batch_done"].format(n=done)

@@ -372,13 +372,10 @@ function drawAsks({ send, signal, state, label }) {
   onInput(signal, value, () => timer.start(LOOK_AFTER, rule));
   const decide = (/** @type {string} */ action) => {
     const { asks } = state();
-    if (asks)
-      send({
-        type: "decide",
-        preview: asks.preview,
-        action,
-        reason: action === "reject" ? reason.value : "",
-      });
+    if (!asks) return;
+    const why = action === "reject" ? reason.value : "";
+    send({ type: "decide", preview: asks.preview, action, reason: why });
+    if (why) reason.value = "";
   };
   onClick(signal, approve, () => decide("approve"));
   onClick(signal, reject, () => decide("reject"));

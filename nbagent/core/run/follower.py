@@ -344,7 +344,7 @@ class Follower:
         elif moved and whose == "nobody's" and is_stuck(state):
             run.lost(_stuck(run.journal.run_id))
         elif moved and whose != "lost":
-            run.lost(run.error if self.was_taken else None)
+            run.lost(run.error if self.was_taken or _is_why(run.error, state) else None)
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
 
     def _whose_turn(self, state: RunState) -> Turn:
@@ -389,6 +389,12 @@ class Follower:
 
         decide = partial(about_lost, lost=lost, spec=run.spec)
         run.attempt(partial(run.journal.submit, decide), asked)
+
+
+def _is_why(error: BaseException | None, state: RunState) -> bool:
+    """Whether the run has failed with this error."""
+    end = state.outcome
+    return isinstance(end, RunFailed) and end.error == type(error).__name__
 
 
 def _stuck(run_id: str) -> RunError:

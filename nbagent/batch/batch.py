@@ -560,6 +560,16 @@ def _flow_of(batch: Batch) -> Any:
     return body
 
 
+def _work(batch: str, agent: Agent, store: Store, asked: Asked, executor: Any) -> Work:
+    """The work here, or in other processes."""
+    if executor is None:
+        return Work(batch, agent, store, asked)
+    from .elsewhere import SentWork  # noqa: PLC0415 - few batches have it
+    from .executors import executor_of  # noqa: PLC0415
+
+    return SentWork(batch, agent, store, asked, executor_of(executor))
+
+
 def _current(found: Listed) -> tuple[int, bool]:
     """The number of the batch's newest record, and whether that has not ended."""
     if not found.records:
@@ -613,6 +623,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     changed: Literal["keep", "again"] | None = None,
     store: Kept | None = None,
     context: Any = None,
+    executor: Any = None,
     attended: bool | None = None,
     show: bool = True,
 ) -> Batch:
@@ -644,6 +655,8 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
             or ask them ``"again"``; without, they are named in an error.
         store: where the runs are kept; the agent's by default.
         context: as in ``agent.run``, for every row.
+        executor: where rows go on, instead of here: a ``dask.distributed.Client``, a ``concurrent.futures`` pool or a
+            function that makes one. It needs a store that all of them see.
         attended: whether a person can answer; detected by default.
         show: whether the card appears at once.
 
@@ -686,7 +699,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         _check_agent(there.agent, agent, batch_id)
         there._begin_again(asked, agent)  # noqa: SLF001 - one class
     else:
-        there = Batch(Work(batch_id, agent, kept, asked), attended=is_attended)
+        there = Batch(_work(batch_id, agent, kept, asked, executor), attended=is_attended)
         there._begin()  # noqa: SLF001 - as above
     if show and is_attended:
         there.view()
@@ -704,6 +717,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
     retry: int = 0,
     answers: Answers = None,
     context: Any = None,
+    executor: Any = None,
     attended: bool | None = None,
     show: bool = True,
 ) -> Batch:
@@ -720,6 +734,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         retry: as in ``nb.map``.
         answers: as in ``nb.map``.
         context: as in ``nb.map``.
+        executor: as in ``nb.map``.
         attended: as in ``nb.map``.
         show: as in ``nb.map``.
 
@@ -752,7 +767,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
             attended=is_attended,
         )
         asked.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
-        there = Batch(Work(batch_id, owner, kept, asked), attended=is_attended)
+        there = Batch(_work(batch_id, owner, kept, asked, executor), attended=is_attended)
         there._begin()  # noqa: SLF001 - one class
         await there._until_begun()  # noqa: SLF001 - as above
         if there._error is not None:  # noqa: SLF001 - as above

@@ -473,20 +473,18 @@ class Work:
         if is_outside or waits_in_body(session.state):
             self._outside[row.key] = run
 
-    def _has_ended(self, row: Row, run: Run) -> None:
+    def _has_ended(self, row: Row, run: Run | None = None) -> None:
         self.ended.append(row)
         self._dearest_cost = max(self._dearest_cost, row.usage.known_cost)
         self._dearest_tokens = max(self._dearest_tokens, row.usage.total_tokens)
         if row.status == "failed" and self.asked.on_error == "stop":
-            try:
-                run.result  # noqa: B018 - raises what it failed with
-            except RunError as error:
-                failure = RunError(
-                    f"row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
-                    "the same id goes on"
-                )
-                failure.__cause__ = error
-                self.fail(failure)
+            failure = RunError(
+                f"row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
+                "the same id goes on"
+            )
+            if run is not None:
+                failure.__cause__ = session_of(run).error
+            self.fail(failure)
 
     def fail(self, error: BaseException) -> None:
         """Begin no more rows: those under way come to their end, and then this is raised."""

@@ -1,0 +1,188 @@
+"""Where the rows of a batch may go on beside this process: a pool of processes or threads, a Dask cluster, or one of your own."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, runtime_checkable
+
+from nbagent.core.base.errors import UsageError
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Runs functions in other processes. A task may be lost, or run twice: the batch looks in the store."""
+
+    def slots(self) -> int:
+        """How many tasks may run at a time, now; 0 where there is no worker yet."""
+
+    def workers(self) -> int:
+        """How many processes share the work, at most."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
+        """Run ``fn(*args)`` in a worker.
+
+        Args:
+            fn: a function of this package.
+            args: what it takes; they can be pickled.
+            name: what people see it as.
+        """
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Whether this says that the worker of a task has ended: it is submitted again."""
+
+    def renew(self) -> None:
+        """Make anew what has broken, after a task was lost.
+
+        Raises:
+            UsageError: it cannot be.
+        """
+
+    def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
+        """What ``fn(*args)`` gives in each worker that there is now; not for an event loop."""
+
+
+class Pool:
+    """A ``concurrent.futures`` pool, or a function that makes one, which can be made anew once it breaks."""
+
+    def __init__(self, given: Any) -> None:
+        self._make: Callable[[], Any] | None = (
+            None if isinstance(given, concurrent.futures.Executor) else given
+        )
+        self._pool = given if self._make is None else self._made()
+
+    def _made(self) -> Any:
+        assert self._make is not None  # whoever calls has one
+        pool = self._make()
+        if not isinstance(pool, concurrent.futures.Executor):
+            raise UsageError(
+                f"executor= is a function that gives {type(pool).__name__}, not a concurrent.futures.Executor"
+            )
+        return pool
+
+    def slots(self) -> int:
+        """As many as the pool has workers."""
+        return int(getattr(self._pool, "_max_workers", 1))
+
+    def workers(self) -> int:
+        """Threads share one process."""
+        return 1 if isinstance(self._pool, concurrent.futures.ThreadPoolExecutor) else self.slots()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:  # noqa: ARG002 - Executor
+        """Run it in the pool.
+
+        Raises:
+            UsageError: the pool was shut down, and cannot be made anew.
+        """
+        try:
+            future: Future[Any] = self._pool.submit(fn, *args)
+        except RuntimeError:  # it broke, or was shut down
+            self.renew()
+            future = self._pool.submit(fn, *args)
+        return future
+
+    def is_lost(self, error: BaseException) -> bool:
+        """A worker has ended, and with it the pool; or the pool was shut down."""
+        lost = (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError)
+        return isinstance(error, lost)
+
+    def renew(self) -> None:
+        """Make another pool, where this one takes no more.
+
+        Raises:
+            UsageError: it was given as such.
+        """
+        if not getattr(self._pool, "_broken", False) and not getattr(
+            self._pool, "_shutdown", False
+        ):
+            return
+        if self._make is None:
+            raise UsageError(
+                "the pool of executor= is broken: one of its processes has ended. Call nb.map again with another pool "
+                "and the same id; or give executor= a function that makes one, as in "
+                "executor=lambda: ProcessPoolExecutor(4), which is then called again"
+            )
+        self._pool = self._made()
+
+    def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
+        """In one of them: a pool's processes are alike."""
+        return [self.submit(fn, *args, name="probe").result()]
+
+
+class Dask:
+    """A ``dask.distributed.Client``."""
+
+    def __init__(self, client: Any) -> None:
+        if client.asynchronous:
+            raise UsageError("executor= is an asynchronous Dask client: give one that is not")
+        self._client = client
+        self._names = 0
+
+    def slots(self) -> int:
+        """The threads of all workers."""
+        return sum(self._client.nthreads().values())
+
+    def workers(self) -> int:
+        """Each is a process."""
+        return len(self._client.nthreads())
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
+        """Run it on the cluster, under a name that its dashboard shows."""
+        self._names += 1
+        task = self._client.submit(fn, *args, key=f"{name}-{self._names}", pure=False)
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        task.add_done_callback(lambda done: _come_of(done, future))
+        return future
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Its worker was killed too often, or the cluster was restarted, or has let go of it."""
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        return bool(
+            kinds
+            & {
+                "KilledWorker",
+                "CancelledError",
+                "FutureCancelledError",
+                "FutureLostError",
+                "CommClosedError",
+            }
+        )
+
+    def renew(self) -> None:
+        """Nothing to do: the cluster starts workers by itself."""
+
+    def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
+        """In each worker that there is now."""
+        return list(self._client.run(fn, *args).values())
+
+
+def _come_of(task: Any, future: Future[Any]) -> None:
+    """Give what a task of Dask's came to."""
+    try:
+        result = task.result()
+    except BaseException as error:  # CancelledError is none of Exception
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+    task.release()
+
+
+def executor_of(given: Any) -> Executor:
+    """What runs rows in other processes.
+
+    Raises:
+        UsageError: it is nothing that can.
+    """
+    root = type(given).__module__.partition(".")[0]
+    if root == "distributed":
+        return Dask(given)
+    if isinstance(given, Executor):
+        return given
+    if isinstance(given, concurrent.futures.Executor) or callable(given):
+        return Pool(given)
+    raise UsageError(
+        "executor= is a dask.distributed.Client, a concurrent.futures.Executor, a function that makes one, or an object "
+        f"with the methods of nbagent.batch.executors.Executor; not {given!r:.80}"
+    )

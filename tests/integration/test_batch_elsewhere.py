@@ -1,0 +1,284 @@
+"""The rows of a batch in other processes: pools, a Dask cluster, workers that are killed, questions that are answered here."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.batch.executors import Executor, executor_of
+from tests import postgres as servers
+from tests.until import until
+
+call = nb.ScriptedModel.call
+
+
+def banker(log: Path, *, kills: Path | None = None, idempotent: bool = False) -> nb.Agent:
+    """Every fifth row asks to pay; each body writes a line. With ``kills``, the body of row 3 ends its process once."""
+    path, marker = str(log), None if kills is None else str(kills)
+
+    def reply(messages: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "paid"
+        n = int(messages[-1]["content"][0]["text"].split()[-1])
+        if n % 5 == 0:
+            return [nb.ScriptedModel.call("pay", amount=n)]
+        return [nb.ScriptedModel.call("look", n=n)]
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="banker", policy=[nb.review("pay")])
+
+    def note(line: str) -> None:
+        with open(path, "a") as file:  # noqa: PTH123 - goes to other processes
+            file.write(line + "\n")
+
+    @agent.tool
+    def pay(amount: int) -> str:
+        note(f"pay {amount}")
+        return "ok"
+
+    @agent.tool(idempotent=idempotent)
+    def look(n: int) -> str:
+        note(f"look {n}")
+        if n == 3 and marker is not None and not os.path.exists(marker):  # noqa: PTH110
+            with open(marker, "w"):  # noqa: PTH123
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "ok"
+
+    return agent
+
+
+def spawned(n: int = 2) -> ProcessPoolExecutor:
+    """A pool of processes that share nothing with this one."""
+    return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
+
+
+@pytest.fixture(params=["threads", "processes", "dask"])
+def executor(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Each kind that a batch takes."""
+    if request.param == "threads":
+        with ThreadPoolExecutor(4) as pool:
+            yield pool
+    elif request.param == "processes":
+        with spawned() as pool:
+            yield pool
+    else:
+        with cluster() as client:
+            yield client
+
+
+class cluster:  # noqa: N801 - used as a function
+    """A Dask cluster of processes of this machine."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self.distributed = pytest.importorskip("distributed")
+        self.cluster = self.distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=2,
+            processes=True,
+            dashboard_address=None,
+            silence_logs=50,
+        )
+        self.client = self.distributed.Client(self.cluster)
+
+    def __enter__(self) -> Any:
+        return self.client
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self.cluster.close()
+
+
+def bodies(log: Path) -> Counter[str]:
+    """How often each body began."""
+    return Counter(log.read_text().split("\n")[:-1]) if log.exists() else Counter()
+
+
+def rows(n: int) -> list[dict[str, int]]:
+    """So many."""
+    return [{"n": number} for number in range(n)]
+
+
+def mapped(agent: nb.Agent, n: int, store: Any, executor: Any, **options: Any) -> Any:
+    """A batch of so many rows."""
+    given = {"concurrency": 8, "attended": True, "show": False, **options}
+    return nb.map(agent, rows(n), prompt="row {n}", id="b", store=store, executor=executor, **given)
+
+
+async def test_c482_rows_go_on_in_workers_and_their_questions_are_answered_here(
+    executor: Any, tmp_path: Path
+) -> None:
+    """Nothing is held of a row that asks; what answers it is stored, and any worker continues it."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    batch = mapped(banker(log), 30, store, executor)
+    await asyncio.wait_for(batch, 120)
+    assert batch.counts["interrupted"] == 6, batch
+    assert batch.counts["completed"] == 24
+    assert (await batch.questions.approve()).count == 6
+    await until(lambda: batch.counts["completed"] == 30)
+    await batch
+    assert set(bodies(log).values()) == {1}
+    assert len(bodies(log)) == 30
+    assert batch["5"].output == "paid"
+    again = await asyncio.wait_for(mapped(banker(log), 31, store, executor), 120)
+    assert again.counts["interrupted"] + again.counts["completed"] == 31
+    assert bodies(log)["look 3"] == 1
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_c483_a_worker_that_is_killed_in_a_body_leaves_a_question(
+    idempotent: bool, tmp_path: Path
+) -> None:
+    """Or runs it again, where it is declared safe; every other body begins once, in another pool."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    agent = banker(log, kills=tmp_path / "killed", idempotent=idempotent)
+    batch = mapped(agent, 16, store, spawned)
+    await asyncio.wait_for(batch, 120)
+    await until(lambda: sum(batch.counts[s] for s in ("completed", "interrupted")) == 16)
+    began = bodies(log)
+    assert began.pop("look 3") == (2 if idempotent else 1)
+    assert (batch["3"].status == "interrupted") is not idempotent
+    lost = {key: n for key, n in began.items() if n > 1}
+    assert lost == {} or idempotent, lost  # of its chunk: killed with it, and declared safe
+    if not idempotent:
+        asked = [one for one in batch.questions if one.run.id == "b:3"]
+        assert "whether it took effect is not known" in str(asked[0].interrupt.metadata)
+    batch.stop()
+
+
+async def test_c483_a_pool_that_was_given_cannot_be_made_anew_and_says_so(tmp_path: Path) -> None:
+    """The batch ends with what to do, and goes on with another pool."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    agent = banker(log, kills=tmp_path / "killed", idempotent=True)
+    with spawned() as pool, pytest.raises(nb.errors.UsageError, match="one of its processes has"):
+        await asyncio.wait_for(mapped(agent, 4, store, pool), 120)
+    with spawned() as pool:
+        batch = await asyncio.wait_for(mapped(agent, 4, store, pool), 120)
+    assert batch.counts["completed"] == 3
+
+
+class Refusing:
+    """Runs everything here, and tells of it."""
+
+    def __init__(self, told: str = "") -> None:
+        self.told = told
+        self.names: list[str] = []
+
+    def slots(self) -> int:
+        """One."""
+        return 1
+
+    def workers(self) -> int:
+        """One."""
+        return 1
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
+        """At once."""
+        self.names.append(name)
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+    def is_lost(self, error: BaseException) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def renew(self) -> None:
+        """Nothing."""
+
+    def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
+        """As it is told."""
+        return [("worker 7", self.told)] if self.told else [fn(*args)]
+
+
+async def test_c484_what_a_worker_lacks_is_named_before_any_row_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory, what cannot be pickled, a key that is not there, another database: nothing was begun."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    assert isinstance(Refusing(), Executor)
+    with pytest.raises(nb.errors.UsageError, match="cannot see this process's memory"):
+        await mapped(banker(log), 3, nb.MemoryStore(), Refusing())
+    with pytest.raises(nb.errors.UsageError, match="context=, cannot be pickled"):
+        await mapped(banker(log), 3, store, Refusing(), context=(n for n in [1]))
+    with pytest.raises(nb.errors.UsageError, match="worker 7: no disk.*No row was begun"):
+        await mapped(banker(log), 3, store, Refusing("no disk"))
+    with pytest.raises(
+        nb.errors.UsageError, match=r"executor= is a dask.distributed.Client.*not 4"
+    ):
+        mapped(banker(log), 3, store, 4)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    keyless = nb.Agent("gpt-5", name="banker", store=store)
+    with pytest.raises(nb.errors.UsageError, match="OPENAI_API_KEY.*No row was begun"):
+        await mapped(keyless, 3, store, Refusing())
+    assert [one for one in store.run_ids() if one.startswith("b:") and "@" not in one] == []
+    assert not log.exists()
+
+
+async def test_c484_each_process_keeps_its_share_of_a_models_limits() -> None:
+    """Counted by the processes; of each limit at least 1."""
+    model = nb.OpenAIModel("gpt-5", api_key="k", rpm=100, concurrency=2)
+    model.share_limits(4)
+    assert repr(model._limits) == "RateLimit(concurrency=1, rpm=25)"
+    assert model._terms.limits is model._limits
+
+
+async def test_c485_a_cluster_loses_workers_and_is_restarted_and_every_body_begins_once(
+    postgres: Path, tmp_path: Path
+) -> None:
+    """On PostgreSQL: bodies that were under way ask what became of them, and nothing else begins twice."""
+    log = tmp_path / "log"
+    store = nb.SQLStore(servers.database(postgres))
+    with cluster(3) as client:
+        batch = mapped(banker(log), 300, store, client, concurrency=24)
+        kills, until_ = 0, time.monotonic() + 90
+        while batch.counts["completed"] < 150 and time.monotonic() < until_:
+            await asyncio.sleep(0.3)
+            pids = list(client.run(os.getpid).values()) if kills < 4 else []
+            if pids:
+                kills += 1
+                os.kill(pids[0], signal.SIGKILL)
+        client.restart()
+        await asyncio.wait_for(batch, 120)
+        assert kills == 4
+        counts = batch.counts
+        assert counts["completed"] + counts["interrupted"] == 300, batch
+        lost = [one for one in batch.questions if one.interrupt.kind == "lost"]
+        others = batch.questions.where(lambda one: one.interrupt.kind != "lost")
+        approved = await others.approve()
+        assert approved.count + len(lost) == counts["interrupted"]
+        await until(lambda: batch.counts["completed"] == 300 - len(lost))
+        for one in lost:
+            await one.answer(nb.Restart())
+        await until(lambda: batch.counts["completed"] == 300)
+        await batch
+    twice = {line for line, n in bodies(log).items() if n > 1}
+    assert twice <= {
+        f"{one.interrupt.tool_name} {[*one.interrupt.input.values()][0]}" for one in lost
+    }
+    assert len(bodies(log)) == 300
+    store.close()
+
+
+def test_an_executor_of_any_kind_is_known_by_what_it_is() -> None:
+    """A pool, what makes one, an object with the methods."""
+    with ThreadPoolExecutor(3) as pool:
+        assert (executor_of(pool).slots(), executor_of(pool).workers()) == (3, 1)
+    refusing = Refusing()
+    assert executor_of(refusing) is refusing
+    with pytest.raises(nb.errors.UsageError, match="gives int, not a concurrent.futures.Executor"):
+        executor_of(lambda: 3)

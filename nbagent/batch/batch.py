@@ -141,7 +141,10 @@ class Batch:
     def __init__(self, work: Work, *, attended: bool) -> None:
         self._work = work
         self._host = current_host()
-        self._loop = self._host.loop(attended=attended) or running_loop() or private_loop()
+        on_loop = (
+            None if work.asked.background else self._host.loop(attended=attended) or running_loop()
+        )
+        self._loop = on_loop or private_loop()
         self._run: Run | None = None
         self._error: BaseException | None = None
         self._is_begun = False
@@ -409,8 +412,10 @@ class Batch:
         The same call with the same id goes on with the rows that have not begun; ``retry()`` begins those anew that
         were under way.
         """
-        if self._run is not None:
-            session_of(self._run).stop(by=by)
+        begun = self._work.when(lambda: self._is_begun)
+        begun.add_done_callback(
+            lambda _: None if self._run is None else session_of(self._run).stop(by=by)
+        )
 
     def retry(self, keys: Iterable[Any] | None = None) -> int:
         """Try rows again that failed, from where they stood, and begin those anew that were stopped.
@@ -477,6 +482,7 @@ class Batch:
         """The batch's own run of this number, begun or opened: its body is the work."""
         attended = self._work.asked.attended
         options: Any = {"store": self.store, "show": False, "attended": attended, "nested": False}
+        options["background"] = self._work.asked.background
         made = self._flow.with_options(id=record_id(self.id, number), **options)
         run: Run = made.run(agent=self._work.agent.name)
         return run
@@ -533,8 +539,13 @@ class Batch:
 
     async def answered(self) -> None:
         """Questions of it were answered: its rows go on as soon as there is room."""
-        if self._work.is_at_work:
+        if not self._work.is_at_work:
+            return
+        if running_loop() is self._loop:
             await self._work.look()
+        else:
+            looked = asyncio.run_coroutine_threadsafe(self._work.look(), self._loop)
+            await asyncio.wrap_future(looked)
 
 
 def work_of(batch: Batch) -> Work:
@@ -615,6 +626,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     context: Any = None,
     attended: bool | None = None,
     show: bool = True,
+    background: bool = False,
 ) -> Batch:
     """Start an agent on every row at once, and show one card for all of them where a person is attached.
 
@@ -646,6 +658,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         context: as in ``agent.run``, for every row.
         attended: whether a person can answer; detected by default.
         show: whether the card appears at once.
+        background: as in ``agent.run``: whether its rows go on while a cell computes.
 
     Raises:
         UsageError: an option is none, or the prompt names a column that is not there. What the store knows better
@@ -679,6 +692,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         changed,
         context,
         is_attended,
+        background,
     )
     asked.check(spec)
     there = _here(batch_id, kept)

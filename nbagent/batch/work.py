@@ -20,7 +20,6 @@ from typing import Any, Literal
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import BudgetExceeded, Conflict, RunError, StoreError, UsageError
 from nbagent.core.base.events import RowOf
-from nbagent.core.base.files import Said
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import run_in_thread, running_loop
@@ -62,6 +61,7 @@ class Asked:
     changed: Literal["keep", "again"] | None = None
     context: Any = None
     attended: bool = False
+    background: bool = False
 
     @property
     def may_answer(self) -> bool:
@@ -302,9 +302,10 @@ class Work:
             is_left = row.status in ("running", "queued") and row.key not in self.active
             may_answer = row.status == "interrupted" and self.asked.may_answer
             is_tried = row.status == "failed" and row.retried < self.asked.retry
-            if is_again or is_left or may_answer or is_tried:
+            is_anew = row.status == "cancelled" and source is not None  # as it is come to
+            if (is_again and not is_anew) or is_left or may_answer or is_tried:
                 self._set_due(row)
-        self._again.clear()
+                self._again.discard(row.key)
 
     def anew(self, asked: Asked) -> None:
         """Go on with other rows, or with the same ones again, while the batch is at work here."""
@@ -357,7 +358,10 @@ class Work:
             return False
         self._note_key(given)
         row, anew = self.rows.get(given.key), 1
-        if row is not None:
+        if row is not None and row.status == "cancelled" and given.key in self._again:
+            self._again.discard(given.key)
+            anew = row.attempt + 1
+        elif row is not None:
             if given.key in self._is_known or not self._has_changed(row, given):
                 row.number = given.number
                 return True
@@ -366,7 +370,7 @@ class Work:
             if self.asked.changed == "keep" or row.status not in ENDED:
                 return True
             anew = row.attempt + 1
-        self._start(given.key, given.number, given.said, given.digest, anew)
+        self._start(given, anew)
         return True
 
     def _note_key(self, given: Given) -> None:
@@ -377,11 +381,11 @@ class Work:
                 "of the row, that tells all rows apart"
             )
 
-    def _start(self, key: str, number: int, said: Said, digest: str, attempt: int) -> None:
+    def _start(self, given: Given, attempt: int) -> None:
+        number, key, prompt, digest = given
         row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
         of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
         try:
-            prompt = said if isinstance(said, str) else list(said)
             run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
         except Conflict:  # somebody began it since the store was listed
             self._add(row)
@@ -398,6 +402,7 @@ class Work:
             attended=asked.attended,
             show=False,
             context=asked.context,
+            background=asked.background,
             nested=False,
             id=row.run_id,
             is_new=True,
@@ -523,9 +528,9 @@ class Work:
         try:
             await run_in_thread(journal.catch_up)
             if journal.state.status == "cancelled" and row.status == "cancelled":
-                asked = prompt_of(journal)
                 del self.active[row.key]
-                self._start(row.key, row.number, asked, row.digest, row.attempt + 1)
+                given = Given(row.number, row.key, prompt_of(journal), row.digest)
+                self._start(given, row.attempt + 1)
                 return
             await self.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
             run = self._launched(partial(take_up, self.spec, journal), row, journal.state.row)
@@ -710,11 +715,16 @@ class Work:
         return place_of(self.store)
 
 
-def prompt_of(journal: Journal) -> Said:
-    """What a row's run was asked."""
+def prompt_of(journal: Journal) -> str:
+    """What a row's run was asked.
+
+    Raises:
+        UsageError: it had files, which are the input's.
+    """
     asked = next((m for m in reversed(journal.state.messages) if is_prompt(m)), None)
     content: Any = () if asked is None else asked["content"]
-    parts = [dict(part) for part in content]
-    if len(parts) == 1 and parts[0].get("type") == "text":
-        return str(parts[0]["text"])
-    return tuple(parts)
+    if [part.get("type") for part in content] != ["text"]:
+        raise UsageError(
+            f"{journal.run_id!r} was asked with files: call nb.map with the rows to begin it anew"
+        )
+    return str(content[0]["text"])

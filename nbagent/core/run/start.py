@@ -335,7 +335,8 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     _check_opens(spec, journal)
     spec, host = options.told(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
-    place = Place(host, attended, host.loop(attended=attended))
+    loop = private_loop() if options.background else host.loop(attended=attended)
+    place = Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
     if options.row is None:

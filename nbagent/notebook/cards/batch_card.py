@@ -93,7 +93,8 @@ class BatchCard(Card):
     def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         work = work_of(self.batch)
         goes_on = self.batch.status in ("starting", "running")
-        if again or goes_on or self._version != work.version or self.view.asked:
+        asks = bool(self.view.asked) and self.view.waiting.has_changed
+        if again or goes_on or asks or self._version != work.version:
             self._version = work.version
             self.view.look()
         return False

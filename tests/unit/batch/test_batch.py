@@ -466,3 +466,56 @@ async def test_c459_what_a_row_leaves_in_memory_is_bounded(tmp_path):
     tracemalloc.stop()
     assert kept / 400 < 5_000
     assert len(batch[399].output) == 20_000
+
+
+async def test_c450_a_row_may_ask_with_files_and_is_begun_anew_with_them():
+    """What a function of the row gives is what ``agent.run`` takes."""
+    seen: list[Any] = []
+
+    async def look(messages: Any) -> str:
+        seen.append([part["type"] for part in messages[-1]["content"]])
+        await asyncio.sleep(0.02)
+        return "seen"
+
+    agent = nb.Agent(nb.ScriptedModel(look), name="looks", store=nb.MemoryStore())
+
+    def begin() -> Any:
+        def ask(row: Any) -> Any:
+            return ["What is this?", nb.File(f"a,b\n{row},2\n".encode(), "text/csv")]
+
+        return nb.map(agent, [1, 2, 3], prompt=ask, id="files", concurrency=1)
+
+    batch = begin()
+    await until(lambda: len(seen) == 2)
+    batch.stop()
+    with pytest.raises(nb.errors.Cancelled):
+        await batch
+    await begin()
+    assert (batch.counts["completed"], batch.counts["cancelled"]) == (1, 1)
+    batch = await begin()
+    assert batch.retry() == 1
+    await batch
+    assert batch.counts["completed"] == 3
+    assert seen == [["text", "file"]] * 4
+
+
+async def test_c455_a_batch_in_the_background_is_answered_from_another_loop():
+    """Its rows live on a loop of their own: here nothing of this loop is needed."""
+    rows = paying()
+    batch = nb.map(
+        rows.agent,
+        range(30),
+        prompt="pay {}",
+        id="behind",
+        attended=True,
+        show=False,
+        background=True,
+    )
+    for _ in range(3000):
+        if batch.counts["interrupted"] == 10:
+            break
+        time.sleep(0.01)  # noqa: ASYNC251 - this loop stands still
+    await batch
+    assert (await batch.questions.approve()).count == 10
+    assert (await batch).counts["completed"] == 30
+    assert set(rows.bodies.values()) == {1}

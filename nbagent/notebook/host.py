@@ -171,10 +171,12 @@ class NotebookHost:
 
         from nbagent.batch.batch import work_of  # noqa: PLC0415 - not needed where no batch is
 
-        from .view.batch import bundle  # noqa: PLC0415 - as above
+        from .cards.batch_card import bundle  # noqa: PLC0415 - as above
 
         kernel.pump(work_of(batch).when(batch.is_over))
         display(bundle(batch), raw=True)  # type: ignore[no-untyped-call]
+        if batch.status != "completed":
+            batch.wait()  # raises what it came to, so that the cell fails
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""

@@ -213,7 +213,7 @@ TEXTS: dict[str, str] = {
     "batch_none": "No row fits.",
     "batch_empty": "No row has begun.",
     "batch_rows": "Rows",
-    "batch_gone": "The kernel is gone: this shows how the batch stood.",
+    "batch_gone": "The kernel is gone: this shows how the batch stood. The same call with the same id goes on.",
     "batch_limit": "a limit",
     "batch_answer": "Answer many rows",
     "batch_waits": "{n} questions wait for you",

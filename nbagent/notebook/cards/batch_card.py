@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from html import escape
 from typing import Any
 
 import anywidget
@@ -17,6 +18,7 @@ from nbagent.core.call.threads import run_in_thread
 from nbagent.core.run.scripted_answers import approval_of
 from nbagent.core.stored.inbox import Answered
 from nbagent.notebook import kernel
+from nbagent.notebook.render import static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.batch import COLUMNS, OPERATORS, ROWS, SHOWN, BatchView, Rule
@@ -29,6 +31,10 @@ from .run_card import RunCard
 
 MAX_TEXT = 500
 """Characters of what a page looks for, of a value of a rule, and of a key."""
+FAILURES = 20
+"""Failed rows that are told where nothing is live."""
+FIRST = 10
+"""Rows that are."""
 MAX_REASON = 5_000
 """Characters of a reason."""
 
@@ -233,3 +239,45 @@ class BatchCard(Card):
 
     def _stop(self) -> None:
         """It is stopped in the table."""
+
+
+def bundle(batch: Batch) -> dict[str, str]:
+    """A batch as it stands, as HTML and text that need no kernel: counts, the first rows, failures."""
+    view = BatchView(batch)
+    view.count = FIRST
+    view.look()
+    frame = static.render(view.snapshot())
+    counts = [label for _, label, _ in view.state["counts"]]
+    told = " · ".join(filter(None, (*counts, view.state["used"])))
+    table, more = _table(view.window["rows"]), view.state["total"] - FIRST
+    left = f"<p>{escape(TEXTS['batch_more'].format(n=f'{more:,}'))}</p>" if more > 0 else ""
+    failed, n = "", batch.counts["failed"]
+    if n:
+        view.status, view.first, view.count = "failed", 0, FAILURES
+        view.look()
+        first = f" ({TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
+        said = f"{TEXTS['batch_count'].format(n=f'{n:,}', what=TEXTS['batch_failed'])}{first}"
+        failed = f"<p><b>{escape(said)}</b></p>{_table(view.window['rows'])}"
+    html = f"{frame}<div style='margin-top:8px'><p>{escape(told)}</p>{table}{left}{failed}</div>"
+    return {"text/html": html, "text/plain": repr(batch)}
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    if not rows:
+        return ""
+    names = (
+        "#",
+        TEXTS["batch_key"],
+        TEXTS["batch_status"],
+        TEXTS["batch_said"],
+        TEXTS["batch_cost"],
+    )
+    head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)
+
+    def line(row: Sequence[Any]) -> str:
+        _, number, _, status, said, cost, key = row
+        cells = (f"{number:,}", key, status, said, cost)
+        return "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in cells)
+
+    body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
+    return f"<div style='overflow-x:auto'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -586,9 +586,7 @@ class ShownBatch:
     """One batch on the page: live as long as its kernel."""
 
     def __init__(self, batch: Any) -> None:
-        from nbagent.notebook.view.batch import bundle  # noqa: PLC0415 - not needed where no batch is
-
-        from .batch_card import BatchCard  # noqa: PLC0415 - as above
+        from .batch_card import BatchCard, bundle  # noqa: PLC0415 - not needed where no batch is
 
         self._bundle_of = partial(bundle, batch)
         self._card = card = BatchCard(batch)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from nbagent.batch.batch import Batch, work_of
@@ -32,10 +31,6 @@ KEPT = 500
 """Outputs that are kept, those that were drawn last."""
 WITHIN = 30.0
 """Seconds over which the rate is measured."""
-FAILURES = 20
-"""Failed rows that are told where nothing is live."""
-FIRST = 10
-"""Rows that are."""
 OPERATORS = ("is", "contains", "below", "above")
 
 
@@ -347,57 +342,6 @@ class BatchView:
         if before is None or before.head != view.head:
             ops.append(SetHead(head=view.head))
         return ops
-
-
-def bundle(batch: Batch) -> dict[str, str]:
-    """A batch as it stands, as HTML and text that need no kernel: counts, the first rows, failures."""
-    view = BatchView(batch)
-    view.count = FIRST
-    view.look()
-    counts = " · ".join(f"{label}" for _, label, _ in view.state["counts"])
-    used, error = view.state["used"], batch.error
-    table = _table(view.window["rows"])
-    view.status, view.first, view.count = "failed", 0, FAILURES
-    view.look()
-    n = batch.counts["failed"]
-    failed = ""
-    if n:
-        more = f" ({TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
-        failed = f"<p><b>{escape(TEXTS['batch_failed'])}: {n:,}</b>{escape(more)}</p>{_table(view.window['rows'])}"
-    wrong = (
-        ""
-        if error is None
-        else f"<p role='alert'>{escape(reveal(f'{type(error).__name__}: {error}'[:2000]))}</p>"
-    )
-    title = f"<b>{escape(reveal(batch.id))}</b> {escape(reveal(TEXTS['batch_with'].format(agent=batch.agent)))}"
-    total = view.state["total"]
-    more = TEXTS["batch_more"].format(n=f"{total - FIRST:,}") if total > FIRST else ""
-    html = (
-        f"<div class='nba-batch-static'><p>{title}<br>{escape(' · '.join(filter(None, (counts, used))))}</p>{wrong}"
-        f"<div style='overflow-x:auto'>{table}</div><p>{escape(more)}</p>{failed}</div>"
-    )
-    return {"text/html": html, "text/plain": repr(batch)}
-
-
-def _table(rows: Sequence[Sequence[Any]]) -> str:
-    if not rows:
-        return ""
-    names = (
-        "#",
-        TEXTS["batch_key"],
-        TEXTS["batch_status"],
-        TEXTS["batch_said"],
-        TEXTS["batch_cost"],
-    )
-    head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)
-
-    def line(row: Sequence[Any]) -> str:
-        _, number, _, status, said, cost, key = row
-        cells = (f"{number:,}", key, status, said, cost)
-        return "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in cells)
-
-    body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _status(row: Row) -> str:

@@ -31,7 +31,6 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.session import GRACE, held
 from nbagent.core.run.start import Options, launch_apart, take_up
-from nbagent.core.state.state import waits_in_body
 from nbagent.core.tools.spec import Budget, RunSpec
 
 from .listing import NOTHING, Listed, Row, take_in
@@ -112,7 +111,7 @@ class Work:
         """Keys of rows that were stopped, and that somebody said to begin anew."""
         self._reading: set[asyncio.Task[None]] = set()
         self._outside: dict[str, Run] = {}
-        """Rows that ask outside systems, which find them by what this process holds; and bodies that wait."""
+        """Rows that ask outside systems, which find them by what this process holds."""
         self._given: Iterator[Given] | None = None
         """What is left of the source."""
         self._numbers: dict[str, int] = {}
@@ -448,11 +447,12 @@ class Work:
             self._counted(row, partial(setattr, row, "status", "running"))
             self._follow(row, run)
             return
-        del self.active[row.key]
         self._outside.pop(row.key, None)
         if row.status == "interrupted":
             self._asks(row, run)
-        elif row.status in ENDED:
+            return
+        del self.active[row.key]
+        if row.status in ENDED:
             self._has_ended(row, run)
         self.wake()
 
@@ -467,16 +467,36 @@ class Work:
         return True
 
     def _asks(self, row: Row, run: Run) -> None:
-        """A person is to answer it, from anywhere: nothing of it is held, but for what an outside system finds it by."""
+        """A person is to answer it, from anywhere: it is released, unless an outside system finds it by what is held."""
         session = session_of(run)
         if not self.asked.attended and self.unanswered is None and session.is_over():
             told = session.answers_told
             self.unanswered = unanswered(
                 session.interrupts, session.wrong_answers, session.journal, told
             )
-        is_outside = any(event.external is not None for event in session.state.open)
-        if is_outside or waits_in_body(session.state):
+        if any(event.external is not None for event in session.state.open):
             self._outside[row.key] = run
+            self._waits(row, run)
+            return
+        try:
+            released = session.follower.release()
+        except StoreError as error:
+            self.fail(error)
+            self._waits(row, run)
+        except UsageError:  # it was answered meanwhile
+            self._follow(row, run)
+        else:
+            released.add_done_callback(lambda _: self._on_loop(partial(self._waits, row, run)))
+
+    def _waits(self, row: Row, run: Run) -> None:
+        """The row waits, unless it was answered meanwhile."""
+        state = session_of(run).state
+        if state.status != "interrupted" and self.failure is None:
+            self._follow(row, run)
+            return
+        self._counted(row, partial(take_in, row, state))
+        self.active.pop(row.key, None)
+        self.wake()
 
     def _has_ended(self, row: Row, run: Run) -> None:
         self.ended.append(row)

@@ -176,7 +176,7 @@ class BatchCard(Card):
     async def _decide(self, number: int, action: str, reason: str) -> None:
         """Answer the questions that the page was shown, and no others."""
         view = self.view
-        shown, rule = view.previews.get(number), view.rule
+        rule, shown = view.previews.get(number, (view.rule, None))
         if shown is None or action not in ("approve", "reject"):
             view.told = TEXTS["batch_look_again"]
             self._looking.soon()

@@ -108,8 +108,8 @@ class BatchView:
         """The rows of the window that the page shows."""
         self.asked: dict[str, list[Asked]] = {}
         """By run id, what waits."""
-        self.previews: OrderedDict[int, list[Asked]] = OrderedDict()
-        """The questions that pages were shown as those that the rule fits, by a number."""
+        self.previews: OrderedDict[int, tuple[Rule, list[Asked]]] = OrderedDict()
+        """A rule, and the questions that pages were shown as those that it fits, by a number."""
         self._outputs: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._ended: deque[tuple[float, int]] = deque(maxlen=120)
         self._sent: View | None = None
@@ -258,10 +258,10 @@ class BatchView:
             fields.update(dict.fromkeys(one.interrupt.input))
         fit = [one for one in of_tool if self.rule.fits(one)]
         approvable = all(one.interrupt.expects in ("approval", "confirmation") for one in fit)
-        keys = [one.key for one in fit]
         last = next(reversed(self.previews), 0)
-        if not self.previews or [one.key for one in self.previews[last]] != keys:
-            self.previews[last + 1] = fit
+        rule, before = self.previews.get(last, (None, []))
+        if rule != self.rule or [one.key for one in before] != [one.key for one in fit]:
+            self.previews[last + 1] = self.rule, fit
             while len(self.previews) > 3:
                 self.previews.popitem(last=False)
         limit = (

@@ -34,6 +34,8 @@ class Rows:
         self.asked: Counter[str] = Counter()
         self.bodies: Counter[int] = Counter()
         self.at_once = self.most = 0
+        self.takes = 0.001
+        """Seconds of a response."""
         self._reply = reply or (lambda text: f"did {text}")
         usage = Usage(10, 5, cost)
         options.setdefault("store", nb.MemoryStore())
@@ -43,7 +45,7 @@ class Rows:
         self.asked[asked(messages)] += 1
         self.at_once += 1
         self.most = max(self.most, self.at_once)
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(self.takes)
         self.at_once -= 1
         if messages[-1]["role"] == "tool":
             return "paid"
@@ -404,6 +406,7 @@ async def test_c456_three_hundred_answers_take_less_than_two_seconds(tmp_path):
 async def test_c457_a_pause_begins_no_more_rows_and_a_stop_is_gone_on_with():
     """Rows that were under way are begun anew by ``retry()`` alone; the same call begins the others."""
     rows = Rows()
+    rows.takes = 0.01
     batch = nb.map(rows.agent, range(200), prompt="row {}", id="march", concurrency=4)
     async for _ in batch:
         batch.pause()
@@ -415,12 +418,15 @@ async def test_c457_a_pause_begins_no_more_rows_and_a_stop_is_gone_on_with():
     assert batch.counts["completed"] == n
     batch.go_on()
     await until(lambda: batch.counts["completed"] >= n + 10)
+    rows.takes = 0.2
+    await asyncio.sleep(0.05)
     batch.stop()
     with pytest.raises(nb.errors.Cancelled):
         await batch
     assert (batch.status, batch.counts["running"]) == ("cancelled", 0)
     stopped = batch.counts["cancelled"]
     assert 0 < stopped <= 4
+    rows.takes = 0.001
     batch = nb.map(rows.agent, range(200), prompt="row {}", id="march")
     await batch
     assert batch.counts["completed"] == 200 - stopped
@@ -519,3 +525,30 @@ async def test_c455_a_batch_in_the_background_is_answered_from_another_loop():
     assert (await batch.questions.approve()).count == 10
     assert (await batch).counts["completed"] == 30
     assert set(rows.bodies.values()) == {1}
+
+
+async def test_c455_a_body_that_asks_in_its_middle_holds_nothing_either():
+    """It ends, and runs again from its last step once it is answered."""
+    steps: Counter[str] = Counter()
+    agent = nb.Agent(
+        nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else call("book", n=1)),
+        name="books",
+        store=nb.MemoryStore(),
+    )
+
+    @agent.tool
+    async def book(n: int, ctx: nb.ToolContext) -> str:
+        held = await ctx.step("hold", lambda: steps.update(["hold"]) or "held")
+        day = await ctx.ask(nb.Ask("Which day?"))
+        steps["book"] += 1
+        return f"{held} {day}"
+
+    batch = nb.map(agent, range(20), prompt="row {}", id="march", attended=True, show=False)
+    await batch
+    assert batch.counts["interrupted"] == 20
+    await asyncio.sleep(0.05)
+    assert len(asyncio.all_tasks()) < 6
+    assert (await batch.questions.answer("Monday")).count == 20
+    await batch
+    assert batch.counts["completed"] == 20
+    assert steps == {"hold": 20, "book": 20}

@@ -425,7 +425,14 @@ class Batch:
 
         Returns:
             How many.
+
+        Raises:
+            UsageError: another process works on the batch.
         """
+        if self._goes_on and not self._work.is_at_work:
+            raise UsageError(
+                f"another process works on the batch {self.id!r}: retry its rows there"
+            )
         chosen = None if keys is None else [str(key) for key in keys]
         n = self._work.again(chosen)
         if n:

@@ -65,6 +65,9 @@ class Source:
                 asked = said(prompt)
             except UsageError as error:
                 raise UsageError(f"row {number} ({key!r}): {error}") from error
+            except Exception as error:
+                error.add_note(f"It was raised for the prompt of row {number} ({key!r}).")
+                raise
             yield Given(number, key, prompt, digest(asked))
 
     def keys(self) -> Iterator[str]:

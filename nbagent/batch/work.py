@@ -23,7 +23,6 @@ from nbagent.core.base.events import RowOf
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import run_in_thread, running_loop
-from nbagent.core.journal.default import place_of
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.run.describe import unanswered
@@ -118,7 +117,8 @@ class Work:
         """The places of the keys that were read."""
         self._is_known: set[str] = set()
         """Keys of rows whose prompts were compared already."""
-        self._ahead: Given | None = None
+        self._is_read = False
+        """Whether the source was gone through."""
         self._input = self._output = self._unknown = 0
         self._cost = self._dearest_cost = 0.0
         self._dearest_tokens = 0
@@ -142,8 +142,8 @@ class Work:
         if self.asked.source is None:
             return len(self.rows)
         if self.asked.source.count is not None:
-            return max(self.asked.source.count, 0)
-        return None if self._given is not None or not self.is_at_work else len(self.rows)
+            return self.asked.source.count
+        return len(self.rows) if self._is_read else None
 
     @property
     def usage(self) -> Usage:
@@ -219,9 +219,10 @@ class Work:
         if not self.rows:
             return bool(source.count)
         changed: list[str] = []
+        numbers: dict[str, int] = {}
         is_new = False
         for given in source:
-            self._note_key(given)
+            _note_key(numbers, given)
             row = self.rows.get(given.key)
             if row is None:
                 is_new = True
@@ -233,7 +234,6 @@ class Work:
                 await asyncio.sleep(0)
         if changed and self.asked.changed is None:
             raise self._changed(changed)
-        self._numbers.clear()
         return is_new or self._has_open() or (bool(changed) and self.asked.changed == "again")
 
     def _has_open(self) -> bool:
@@ -292,7 +292,7 @@ class Work:
 
     def _begin(self) -> None:
         source = self.asked.source
-        self._given, self._ahead = None if source is None else iter(source), None
+        self._given, self._is_read = None if source is None else iter(source), False
         self._numbers.clear()
         for row in self.rows.values():
             is_again = row.key in self._again and row.status in ("failed", "cancelled")
@@ -336,7 +336,7 @@ class Work:
                     self._resume(row)
                 elif not self._begin_next():
                     return False
-            except (UsageError, RunError) as error:
+            except Exception as error:
                 self.fail(error)
                 return False
         return True
@@ -353,9 +353,9 @@ class Work:
             return False
         given = next(self._given, None)
         if given is None:
-            self._given = None
+            self._given, self._is_read = None, True
             return False
-        self._note_key(given)
+        _note_key(self._numbers, given)
         row, anew = self.rows.get(given.key), 1
         if row is not None and row.status == "cancelled" and given.key in self._again:
             self._again.discard(given.key)
@@ -371,14 +371,6 @@ class Work:
             anew = row.attempt + 1
         self._start(given, anew)
         return True
-
-    def _note_key(self, given: Given) -> None:
-        before = self._numbers.setdefault(given.key, given.number)
-        if before != given.number:
-            raise UsageError(
-                f"rows {before} and {given.number} have the same key {given.key!r}: give key= a column, or a function "
-                "of the row, that tells all rows apart"
-            )
 
     def _start(self, given: Given, attempt: int) -> None:
         number, key, prompt, digest = given
@@ -505,7 +497,7 @@ class Work:
         if row.status == "failed" and self.asked.on_error == "stop":
             try:
                 run.result  # noqa: B018 - raises what it failed with
-            except RunError as error:
+            except Exception as error:
                 failure = RunError(
                     f"row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
                     "the same id goes on"
@@ -730,9 +722,19 @@ class Work:
         self._again.update(row.key for row in chosen)
         return len(chosen)
 
-    def place(self) -> str:
-        """Where its rows are kept, in words."""
-        return place_of(self.store)
+
+def _note_key(numbers: dict[str, int], given: Given) -> None:
+    """Know the place of a row's key.
+
+    Raises:
+        UsageError: an earlier row has it.
+    """
+    before = numbers.setdefault(given.key, given.number)
+    if before != given.number:
+        raise UsageError(
+            f"rows {before} and {given.number} have the same key {given.key!r}: give key= a column, or a function "
+            "of the row, that tells all rows apart"
+        )
 
 
 def prompt_of(journal: Journal) -> str:

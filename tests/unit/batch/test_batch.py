@@ -552,3 +552,15 @@ async def test_c455_a_body_that_asks_in_its_middle_holds_nothing_either():
     await batch
     assert batch.counts["completed"] == 20
     assert steps == {"hold": 20, "book": 20}
+
+
+async def test_c453_what_a_function_of_the_row_raises_ends_the_batch_and_names_the_row():
+    """Those under way come to their end; the error is the function's own."""
+    rows = Rows()
+    batch = nb.map(
+        rows.agent, range(20), prompt=lambda n: f"row {10 // (7 - n)}", id="march", concurrency=2
+    )
+    with pytest.raises(ZeroDivisionError) as caught:
+        await batch
+    assert caught.value.__notes__ == ["It was raised for the prompt of row 7 ('7')."]
+    assert (batch.counts["completed"], batch.counts["running"]) == (7, 0)

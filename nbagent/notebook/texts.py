@@ -231,6 +231,8 @@ TEXTS: dict[str, str] = {
     "batch_example": "The first: {it}",
     "batch_approve": "Approve {n}",
     "batch_reject": "Reject {n}",
+    "batch_reply": "Answer {n}",
+    "batch_reply_with": "Answer",
     "batch_reason": "Reason, which the model is told",
     "batch_one_by_one": "These are answered one by one: open their rows.",
     "batch_answered": "{n} answered",

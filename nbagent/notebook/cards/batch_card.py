@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -13,15 +14,25 @@ import traitlets
 
 from nbagent.batch.batch import Batch, work_of
 from nbagent.core.base.errors import NbagentError
-from nbagent.core.base.interrupts import Reject
+from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.call.threads import run_in_thread
-from nbagent.core.run.scripted_answers import approval_of
-from nbagent.core.stored.inbox import Answered
+from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.scripted_answers import approval_of, as_resolution
+from nbagent.core.stored.inbox import Answered, Asked
 from nbagent.notebook import kernel
 from nbagent.notebook.render import static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.batch import COLUMNS, OPERATORS, ROWS, SHOWN, BatchView, Rule
+from nbagent.notebook.view.batch import (
+    COLUMNS,
+    OPERATORS,
+    ROWS,
+    SHOWN,
+    BatchView,
+    Rule,
+    choices_of,
+    is_written,
+)
 from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, View
 
 from . import front_end
@@ -177,7 +188,8 @@ class BatchCard(Card):
         """Answer the questions that the page was shown, and no others."""
         view = self.view
         rule, shown = view.previews.get(number, (view.rule, None))
-        if shown is None or action not in ("approve", "reject"):
+        means = None if shown is None else _meaning(action, reason, shown)
+        if shown is None or means is None:
             view.told = TEXTS["batch_look_again"]
             self._looking.soon()
             return
@@ -185,7 +197,7 @@ class BatchCard(Card):
         try:
             await view.waiting.answer_each(
                 shown,
-                approval_of if action == "approve" else lambda _: Reject(reason=reason or None),
+                means,
                 by=f"form, rule: {rule.said()}",
                 into=answered,
             )
@@ -239,6 +251,22 @@ class BatchCard(Card):
 
     def _stop(self) -> None:
         """It is stopped in the table."""
+
+
+def _meaning(
+    action: str, text: str, shown: Sequence[Asked]
+) -> Callable[[PendingInterrupt], AnyResolution] | None:
+    """What a button means for a question; None where none of these questions takes it."""
+    if action == "approve":
+        return approval_of
+    if action == "reject":
+        return lambda _: Reject(reason=text or None)
+    choices = choices_of(shown)
+    if action == "answer" and text.isdecimal() and int(text) < len(choices):
+        return partial(as_resolution, choices[int(text)][0])
+    if action == "answer" and text and is_written(shown):
+        return partial(as_resolution, text)
+    return None
 
 
 def bundle(batch: Batch) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,10 @@ KEPT = 500
 """Outputs that are kept, those that were drawn last."""
 WITHIN = 30.0
 """Seconds over which the rate is measured."""
+MAX_ERROR = 2_000
+"""Characters of why a batch ended."""
+MAX_CHOICES = 100
+"""Choices that many questions are answered from."""
 OPERATORS = ("is", "contains", "below", "above")
 
 
@@ -280,6 +284,8 @@ class BatchView:
             else TEXTS["batch_fit"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
             "example": reveal(facts.bounded(_question(fit[0]), facts.MAX_BRIEF)) if fit else "",
             "approvable": approvable,
+            "choices": [[str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(fit))],
+            "writable": is_written(fit),
             "told": self.told,
             "waits": TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
                 n=f"{len(waiting):,}"
@@ -294,11 +300,8 @@ class BatchView:
         error = batch.error
         items = []
         if error is not None:
-            items.append(
-                NoticeItem(
-                    key="error", tone="bad", text=reveal(f"{type(error).__name__}: {error}"[:2000])
-                )
-            )
+            said = str(error) or type(error).__name__
+            items.append(NoticeItem(key="error", tone="bad", text=reveal(said[:MAX_ERROR])))
         if self.trouble:
             items.append(NoticeItem(key="trouble", tone="bad", text=self.trouble))
         return View(head=self._head(), items=[*items])
@@ -342,6 +345,42 @@ class BatchView:
         if before is None or before.head != view.head:
             ops.append(SetHead(head=view.head))
         return ops
+
+
+def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
+    """The values, and their labels, that each of these questions is answered with one of; empty where they differ."""
+    if not questions:
+        return []
+    first, *others = (
+        {"expects": one.interrupt.expects, "asked": one.interrupt.metadata} for one in questions
+    )
+    asked = first["asked"]
+    if (
+        first["expects"] != "choice"
+        or not isinstance(asked, Mapping)
+        or any(o != first for o in others)
+    ):
+        return []
+    given = asked.get("choices")
+    if (
+        asked.get("multiple") is True
+        or not isinstance(given, list | tuple)
+        or len(given) > MAX_CHOICES
+    ):
+        return []
+    found = []
+    for one in given:
+        value = one.get("value") if isinstance(one, Mapping) else one
+        label = one.get("label") if isinstance(one, Mapping) else None
+        found.append((value, label if isinstance(label, str) and label else _plain(value)))
+    return found
+
+
+def is_written(questions: Sequence[Asked]) -> bool:
+    """Whether each of these questions is answered with a text."""
+    schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
+    texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]
+    return bool(questions) and len(texts) == len(questions) and all(texts)
 
 
 def _status(row: Row) -> str:

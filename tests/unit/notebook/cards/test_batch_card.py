@@ -151,3 +151,44 @@ async def test_c462_where_no_kernel_is_counts_the_first_rows_and_failures_stand(
         assert text in html
     assert "<script" not in html
     assert html.count("<tr>") == 2 + 10 + 20
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "answer"),
+    [
+        (nb.Choose("Which?", ["red", "green"]), "1", "green"),
+        (nb.Ask("Which one?"), "blue", "blue"),
+    ],
+)
+async def test_c463_many_questions_are_answered_with_one_of_their_choices_or_a_text(
+    question, given, answer
+):
+    """Where all that a rule fits take the same; what is none of the choices answers nothing."""
+
+    def reply(messages: Any) -> Any:
+        return nb.ScriptedModel.call("paint", n=1) if messages[-1]["role"] != "tool" else "done"
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="painter", store=nb.MemoryStore())
+    painted: list[str] = []
+
+    @agent.tool
+    async def paint(n: int, ctx: nb.ToolContext) -> str:
+        painted.append(await ctx.ask(question))
+        return "painted"
+
+    batch = nb.map(agent, range(4), prompt="row {}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+    await until(lambda: (card.table.state["asks"] or {}).get("fit") == 4)
+    asks = card.table.state["asks"]
+    assert asks["approvable"] is False
+    assert (asks["choices"], asks["writable"]) == (
+        ([["0", "red"], ["1", "green"]], False) if given == "1" else ([], True)
+    )
+    card.press(
+        type="decide", preview=asks["preview"], action="answer", reason="7" if given == "1" else ""
+    )
+    await until(lambda: "look again" in card.table.state["asks"]["told"])
+    card.press(type="decide", preview=asks["preview"], action="answer", reason=given)
+    await until(lambda: batch.counts["completed"] == 4)
+    assert painted == [answer] * 4

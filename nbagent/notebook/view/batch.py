@@ -395,7 +395,9 @@ def _question(one: Asked) -> str:
     asked = one.interrupt
     given = ", ".join(f"{name}={_plain(value)}" for name, value in asked.input.items())
     name = asked.tool_name or TEXTS["batch_limit"]
-    return f"{name}: {given}" if given else name
+    said = asked.metadata.get("message") if isinstance(asked.metadata, Mapping) else None
+    told = " · ".join(filter(None, (said if isinstance(said, str) else "", given)))
+    return f"{name}: {told}" if told else name
 
 
 def _plain(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import re
 import weakref
@@ -26,7 +27,7 @@ from nbagent.core.journal.default import Kept, is_same_place, kept_in
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.known import known_named
-from nbagent.core.run.host import current_host
+from nbagent.core.run.host import ScriptHost, current_host
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.stored.inbox import Waiting
@@ -148,6 +149,7 @@ class Batch:
         self._run: Run | None = None
         self._error: BaseException | None = None
         self._is_begun = False
+        self._was_awaited = False
         self._follows = False
         """Whether what becomes of it in another process is still to be read."""
         self._task: asyncio.Task[None] | None = None
@@ -310,6 +312,7 @@ class Batch:
                 return self._outcome()
 
     async def _until_begun(self) -> None:
+        self._was_awaited = True
         await asyncio.wrap_future(self._work.when(lambda: self._is_begun))
 
     def wait(self) -> Batch:
@@ -322,6 +325,7 @@ class Batch:
         """
         if running_loop() is self._loop:
             raise UsageError("this batch lives on the loop that runs here: use `await batch`")
+        self._was_awaited = True
         self._work.when(lambda: self._is_begun).result()
         while True:
             over = self._work.when(self.is_over)
@@ -562,6 +566,19 @@ def work_of(batch: Batch) -> Work:
 
 _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 """The batches that this process has."""
+
+
+@atexit.register
+def _report_unfinished() -> None:
+    """Warn that the program ends before batches that it began and never waited for."""
+    for one in list(_batches):
+        goes_on = one._goes_on or not one._is_begun  # noqa: SLF001 - one class
+        if goes_on and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
+            logger.warning(
+                "nbagent: the program ended before its batch %r, as nothing waited for it: write nb.map(…).wait(), or await "
+                "it. The same call with the same id goes on, where its store outlives the program.",
+                one.id,
+            )
 
 
 def _flow_of(batch: Batch) -> Any:

@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
+from nbagent.batch.batch import _report_unfinished
 from nbagent.core.base.model import Usage
 from nbagent.core.run.session import open_sessions
 from tests.until import until
@@ -584,3 +585,22 @@ async def test_c456_any_inbox_answers_all_that_it_chose(tmp_path):
     for limit in ("100", None, True, float("nan")):
         with pytest.raises(nb.errors.UsageError, match="takes a number"):
             nb.below(limit)
+
+
+async def test_c458_a_program_that_ends_before_its_batch_says_so(caplog):
+    """One that was waited for is not told of."""
+    rows = Rows()
+    rows.takes = 5
+    awaited = nb.map(rows.agent, range(2), prompt="row {}", id="awaited")
+    waiting = asyncio.ensure_future(awaited._wait())
+    batch = nb.map(rows.agent, range(2), prompt="row {}", id="forgotten")
+    await until(lambda: rows.at_once == 4)
+    _report_unfinished()
+    [told] = [r.getMessage() for r in caplog.records if "ended before its batch" in r.getMessage()]
+    assert "'forgotten'" in told
+    for one in (batch, awaited):
+        one.stop()
+    with pytest.raises(nb.errors.Cancelled):
+        await waiting
+    with pytest.raises(nb.errors.Cancelled):
+        await batch

@@ -22,7 +22,7 @@ from nbagent.core.stored.inbox import Answered, Asked
 from nbagent.notebook import kernel
 from nbagent.notebook.render import static
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
 from nbagent.notebook.view.batch import (
     COLUMNS,
     OPERATORS,
@@ -190,7 +190,7 @@ class BatchCard(Card):
         rule, shown = view.previews.get(number, (view.rule, None))
         means = None if shown is None else _meaning(action, reason, shown)
         if shown is None or means is None:
-            view.told = TEXTS["batch_look_again"]
+            view.told = BATCH_TEXTS["batch_look_again"]
             self._looking.soon()
             return
         answered = Answered()
@@ -201,10 +201,12 @@ class BatchCard(Card):
                 by=f"form, rule: {rule.said()}",
                 into=answered,
             )
-            view.told = reveal(TEXTS["batch_answered"].format(n=f"{answered.count:,}"))
+            view.told = reveal(BATCH_TEXTS["batch_answered"].format(n=f"{answered.count:,}"))
             if answered.refused:
                 n, error = len(answered.refused), answered.refused[0][1]
-                view.told += " · " + reveal(TEXTS["batch_refused"].format(n=f"{n:,}", error=error))
+                view.told += " · " + reveal(
+                    BATCH_TEXTS["batch_refused"].format(n=f"{n:,}", error=error)
+                )
         except NbagentError as error:
             view.told = reveal(str(error))
         await self.batch.answered()
@@ -278,13 +280,13 @@ def bundle(batch: Batch) -> dict[str, str]:
     counts = [label for _, label, _ in view.state["counts"]]
     told = " · ".join(filter(None, (*counts, view.state["used"])))
     table, more = _table(view.window["rows"]), view.state["total"] - FIRST
-    left = f"<p>{escape(TEXTS['batch_more'].format(n=f'{more:,}'))}</p>" if more > 0 else ""
+    left = f"<p>{escape(BATCH_TEXTS['batch_more'].format(n=f'{more:,}'))}</p>" if more > 0 else ""
     failed, n = "", batch.counts["failed"]
     if n:
         view.status, view.first, view.count = "failed", 0, FAILURES
         view.look()
-        first = f" ({TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
-        said = f"{TEXTS['batch_count'].format(n=f'{n:,}', what=TEXTS['batch_failed'])}{first}"
+        first = f" ({BATCH_TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
+        said = f"{BATCH_TEXTS['batch_count'].format(n=f'{n:,}', what=BATCH_TEXTS['batch_failed'])}{first}"
         failed = f"<p><b>{escape(said)}</b></p>{_table(view.window['rows'])}"
     html = f"{frame}<div style='margin-top:8px'><p>{escape(told)}</p>{table}{left}{failed}</div>"
     return {"text/html": html, "text/plain": repr(batch)}
@@ -295,10 +297,10 @@ def _table(rows: Sequence[Sequence[Any]]) -> str:
         return ""
     names = (
         "#",
-        TEXTS["batch_key"],
-        TEXTS["batch_status"],
-        TEXTS["batch_said"],
-        TEXTS["batch_cost"],
+        BATCH_TEXTS["batch_key"],
+        BATCH_TEXTS["batch_status"],
+        BATCH_TEXTS["batch_said"],
+        BATCH_TEXTS["batch_cost"],
     )
     head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)
 

@@ -17,7 +17,7 @@ from nbagent.core.base.messages import dumps
 from nbagent.core.stored.inbox import Asked, Waiting, below
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.texts import BATCH_TEXTS
 from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
 
 ROWS = 60
@@ -149,11 +149,13 @@ class BatchView:
             "status": status,
             "retry": counts["failed"] + counts["cancelled"],
             "chosen": self.status,
-            "found": TEXTS["batch_found"].format(n=f"{len(chosen):,}", all=f"{len(work.rows):,}")
+            "found": BATCH_TEXTS["batch_found"].format(
+                n=f"{len(chosen):,}", all=f"{len(work.rows):,}"
+            )
             if self.text or self.status
             else "",
             "asks": self._asks(),
-            "labels": {key: text for key, text in TEXTS.items() if key.startswith("batch_")},
+            "labels": dict(BATCH_TEXTS),
         }
 
     def _look_at_questions(self, waiting: int) -> None:
@@ -190,7 +192,7 @@ class BatchView:
             row.key,
             row.number,
             _status(row),
-            TEXTS[f"batch_{_status(row)}"],
+            BATCH_TEXTS[f"batch_{_status(row)}"],
             reveal(facts.bounded(self._tells(row), facts.MAX_BRIEF)),
             "" if not cost else f"${cost:,.4f}",
             reveal(facts.bounded(row.key, facts.MAX_BRIEF)),
@@ -236,7 +238,7 @@ class BatchView:
         rate = (ended - n) / (now - before) if now - before > 0.5 else 0.0
         if not rate:
             return ""
-        said = TEXTS["batch_rate"].format(n=f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}")
+        said = BATCH_TEXTS["batch_rate"].format(n=f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}")
         left = counts.get("left", 0) + counts["running"]
         return said if "left" not in counts else f"{said} · {_span(left / rate)}"
 
@@ -244,7 +246,7 @@ class BatchView:
         usage = self.batch.usage
         used = [f"${usage.known_cost:,.4f}"] if usage.known_cost else []
         if usage.total_tokens:
-            used.append(TEXTS["batch_tokens"].format(n=_short(usage.total_tokens)))
+            used.append(BATCH_TEXTS["batch_tokens"].format(n=_short(usage.total_tokens)))
         return " · ".join(used)
 
     # --- many questions at once
@@ -273,21 +275,22 @@ class BatchView:
         )
         return {
             "tools": [
-                [name, reveal(name or TEXTS["batch_limit"]), n] for name, n in tools.most_common(50)
+                [name, reveal(name or BATCH_TEXTS["batch_limit"]), n]
+                for name, n in tools.most_common(50)
             ],
             "fields": [[name, reveal(name)] for name in [*fields][:50]],
             "rule": [self.rule.tool, self.rule.field, self.rule.operator, self.rule.value],
             "fit": len(fit),
             "preview": next(reversed(self.previews)),
-            "said": TEXTS["batch_no_number"]
+            "said": BATCH_TEXTS["batch_no_number"]
             if limit
-            else TEXTS["batch_fit"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
+            else BATCH_TEXTS["batch_fit"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
             "example": reveal(facts.bounded(_question(fit[0]), facts.MAX_BRIEF)) if fit else "",
             "approvable": approvable,
             "choices": [[str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(fit))],
             "writable": is_written(fit),
             "told": self.told,
-            "waits": TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
+            "waits": BATCH_TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
                 n=f"{len(waiting):,}"
             ),
         }
@@ -311,12 +314,12 @@ class BatchView:
         total = work_of(batch).total
         done = f"{counts['completed']:,}"
         said = (
-            TEXTS["batch_done"].format(n=done)
+            BATCH_TEXTS["batch_done"].format(n=done)
             if total is None
-            else TEXTS["batch_of"].format(n=done, all=f"{total:,}")
+            else BATCH_TEXTS["batch_of"].format(n=done, all=f"{total:,}")
         )
         if batch.status in ("paused", "cancelled", "starting"):
-            said = f"{TEXTS[f'batch_is_{batch.status}']} · {said}"
+            said = f"{BATCH_TEXTS[f'batch_is_{batch.status}']} · {said}"
         status = {"waiting": "interrupted", "paused": "interrupted", "starting": "running"}.get(
             batch.status, batch.status
         )
@@ -325,7 +328,7 @@ class BatchView:
         return Head(
             run=batch.id,
             agent=reveal(batch.id),
-            prompt=reveal(TEXTS["batch_with"].format(agent=batch.agent)),
+            prompt=reveal(BATCH_TEXTS["batch_with"].format(agent=batch.agent)),
             status=status,
             status_text=said,
             started_at=0.0,
@@ -388,13 +391,13 @@ def _status(row: Row) -> str:
 
 
 def _label(name: str, n: int) -> str:
-    return TEXTS["batch_count"].format(n=f"{n:,}", what=TEXTS[f"batch_{name}"])
+    return BATCH_TEXTS["batch_count"].format(n=f"{n:,}", what=BATCH_TEXTS[f"batch_{name}"])
 
 
 def _question(one: Asked) -> str:
     asked = one.interrupt
     given = ", ".join(f"{name}={_plain(value)}" for name, value in asked.input.items())
-    name = asked.tool_name or TEXTS["batch_limit"]
+    name = asked.tool_name or BATCH_TEXTS["batch_limit"]
     said = asked.metadata.get("message") if isinstance(asked.metadata, Mapping) else None
     told = " · ".join(filter(None, (said if isinstance(said, str) else "", given)))
     return f"{name}: {told}" if told else name
@@ -411,8 +414,8 @@ def _plain(value: Any) -> str:
 def _span(seconds: float) -> str:
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= size:
-            return TEXTS["batch_left_in"].format(n=f"{seconds / size:.0f} {unit}")
-    return TEXTS["batch_left_in"].format(n=f"{max(1, round(seconds))} s")
+            return BATCH_TEXTS["batch_left_in"].format(n=f"{seconds / size:.0f} {unit}")
+    return BATCH_TEXTS["batch_left_in"].format(n=f"{max(1, round(seconds))} s")
 
 
 def _short(n: int) -> str:

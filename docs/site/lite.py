@@ -1,6 +1,6 @@
 """The quickstart in JupyterLite, as a folder of static files: a page that needs no server, and no account.
 
-    pip install "jupyterlite-core>=0.8.6,<0.9" "jupyterlite-pyodide-kernel>=0.8.7,<0.9"
+    pip install "jupyterlite-core>=0.8.6,<0.9" "jupyterlite-pyodide-kernel>=0.8.6,<0.9"
     python docs/site/lite.py build/site/lite
 
 Pyodide comes from npm, packages from the package index, where Pyodide's own are. Two of them are in Pyodide's
@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import tomllib
 import zipfile
@@ -34,10 +35,12 @@ PLATFORM = "pyemscripten_2026_0_wasm32"
 DISTRIBUTION = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE}/full/"
 ELSEWHERE = ("nh3", "rpds-py")
 """What Pyodide's distribution alone has for a web page."""
-KERNEL = ("ipython", "comm", "micropip", "packaging")
-"""What the kernel itself needs; it brings the rest."""
-UNUSED = ("jedi", "pexpect", "ptyprocess", "psutil", "widgetsnbextension", "openai", "nest-asyncio")
-"""What nothing in a web page uses: editors and terminals, the client of models that the demo has no use for."""
+KERNEL = ("ipython", "comm", "jedi", "micropip", "packaging")
+"""What the kernel needs from the package index."""
+OF_KERNEL = ("piplite", "pyodide-kernel", "ipykernel")
+"""What comes with it."""
+UNUSED = ("pexpect", "ptyprocess", "psutil", "widgetsnbextension", "openai", "nest-asyncio")
+"""What nothing in a web page uses: terminals, the client of models that the demo has no use for."""
 ENVIRONMENT = {
     "sys_platform": "emscripten",
     "platform_system": "Emscripten",
@@ -83,6 +86,13 @@ def needed(told: Sequence[str]) -> Iterator[Requirement]:
         if holds and one.name not in {*ELSEWHERE, *UNUSED}:
             one.marker, one.extras = None, set()
             yield one
+
+
+def of_kernel() -> list[Path]:
+    """The wheels that come with jupyterlite-pyodide-kernel."""
+    share = Path(sysconfig.get_path("data")) / "share" / "jupyter" / "labextensions"
+    there = share / "@jupyterlite" / "pyodide-kernel-extension" / "static" / "pypi"
+    return [one for one in there.glob("*.whl") if metadata(one)[0] in OF_KERNEL]
 
 
 def requirements(wheel: Path) -> list[str]:
@@ -154,15 +164,15 @@ def build(out: Path, *, given: Sequence[Path] = (), cache: Path) -> None:
         wheels = work / "wheels"
         pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
         subprocess.run([*pip, str(wheels), str(ROOT)], check=True)
-        for wheel in [*fetched.glob("*.whl"), *given]:
+        for wheel in [*fetched.glob("*.whl"), *of_kernel(), *given]:
             shutil.copy(wheel, wheels)
         static = work / "lite" / "static" / "pyodide"
         shutil.copytree(pyodide, static, ignore=shutil.ignore_patterns("*.map", "*.html", "*.ts"))
         for wheel in sorted(wheels.iterdir()):
             shutil.copy(wheel, static)
         lock(static, sorted(wheels.iterdir()), "")
-        options = {"loadPyodideOptions": {"lockFileURL": "./static/pyodide/pyodide-lock.json"}}
-        kernel = {"@jupyterlite/pyodide-kernel-extension:kernel": options}
+        options = {"packages": [*KERNEL, *OF_KERNEL, "jupyter-nbagent"]}  # all of it at once
+        kernel = {"@jupyterlite/pyodide-kernel-extension:kernel": {"loadPyodideOptions": options}}
         config = {"jupyter-config-data": {"litePluginSettings": kernel, "appName": "nbagent"}}
         (work / "lite" / "jupyter-lite.json").write_text(
             json.dumps({"jupyter-lite-schema-version": 0, **config}), encoding="utf-8"

@@ -1,7 +1,6 @@
 """The quickstart in JupyterLite, as a folder of static files: a page that needs no server, and no account.
 
-    pip install "jupyterlite-core>=0.8.6,<0.9" "jupyterlite-pyodide-kernel>=0.8.6,<0.9"
-    python docs/site/lite.py build/site/lite
+    python docs/site/lite.py build/site/lite   # in an environment with: pip install -e ".[lite]"
 
 Pyodide comes from npm, packages from the package index, where Pyodide's own are. Two of them are in Pyodide's
 distribution alone: the page fetches these when it starts, or they are given with ``--wheel``.
@@ -189,9 +188,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Build the quickstart in JupyterLite.")
     parser.add_argument("out", type=Path, help="the folder to build")
     parser.add_argument("--wheel", type=Path, action="append", default=[], help="one to take in")
-    chosen = parser.parse_args()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nbagent-pyodide"
-    build(chosen.out, given=chosen.wheel, cache=cache)
+    parser.add_argument("--cache", type=Path, default=cache, help="where what is fetched is kept")
+    chosen = parser.parse_args()
+    build(chosen.out, given=chosen.wheel, cache=chosen.cache)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.card import Card
-from tests.browser.notebook_page import SPLASH, NotebookPage
+from tests.browser.notebook_page import SPLASH, App, NotebookPage
 from tests.browser.test_quickstart import (
     AFTERWARDS,
     APPROVAL,
@@ -37,7 +37,7 @@ MORE_CELLS = (
 import asyncio
 import nbagent as nb
 call = nb.ScriptedModel.call
-store = nb.SQLiteStore("runs.db")
+store = nb.SQLiteStore("/tmp/runs.db")
 agent = nb.Agent(nb.ScriptedModel([call("slow"), "never said"]), name="slow")
 
 @agent.tool
@@ -120,9 +120,11 @@ class LitePage(NotebookPage):
         super().__init__(context, None)  # type: ignore[arg-type]  # there is no server
         self._site = site
 
-    def open(self, name: str, **_: Any) -> LitePage:
+    def open(self, name: str, app: App = App.LAB, **_: Any) -> LitePage:
         """Open the notebook, and wait for its kernel."""
-        self.page.goto(f"{self._site}lab/index.html?path={name}")
+        self.app = app
+        there = "lab" if app is App.LAB else "notebooks"
+        self.page.goto(f"{self._site}{there}/index.html?path={name}")
         self._wait_until_shown()
         self.wait_for_kernel()
         return self
@@ -186,7 +188,7 @@ def test_c471_the_quickstart_in_a_page_without_a_server(lite: LitePage) -> None:
 
 def test_c472_stop_and_the_inbox_reach_a_kernel_whose_cell_waits(lite: LitePage) -> None:
     """Stop ends a run that its cell awaits; a question is answered in the inbox while another cell awaits it."""
-    notebook = lite.open(MORE)
+    notebook = lite.open(MORE, App.NB7)
     notebook.run_all()
     stopped = Card(notebook.output(0))
     expect(stopped.root).to_contain_text("slow")

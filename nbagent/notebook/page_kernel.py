@@ -16,7 +16,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from pydantic_core import from_json
+
 from nbagent.core.base.errors import UsageError
+from nbagent.core.base.foreign import counted
 
 from .wire import MAX_TEXT
 
@@ -169,11 +172,11 @@ class _PageComm:
     def _heard(self: Any, event: Any) -> None:
         """Take a message of the channel as one of the page's, which it is."""
         text = event.data
-        if not isinstance(text, str) or len(text) > MAX_TEXT:
+        if not isinstance(text, str) or len(text) > MAX_TEXT:  # no page of ours
             return
         try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):  # no page of ours
+            said = from_json(counted(text))  # json's own recursion would end Pyodide
+        except ValueError:
             return
         content = {"comm_id": self.comm_id, "data": {"method": "custom", "content": said}}
         super().handle_msg({"content": content, "buffers": []})  # type: ignore[misc]

@@ -101,7 +101,10 @@ def write_more(out: Path) -> None:
         }
         for n, source in enumerate(MORE_CELLS)
     ]
-    whole = {"cells": cells, "metadata": {"kernelspec": {"name": "python", "display_name": "Python"}}}
+    whole = {
+        "cells": cells,
+        "metadata": {"kernelspec": {"name": "python", "display_name": "Python"}},
+    }
     (out / "files" / MORE).write_text(json.dumps(whole | {"nbformat": 4, "nbformat_minor": 5}))
     listed = out / "api" / "contents" / "all.json"
     told = json.loads(listed.read_text())

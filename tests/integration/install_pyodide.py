@@ -71,6 +71,10 @@ def install() -> None:
     own = Path(sysconfig.get_path("purelib", "venv", paths))
     (own / "tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
     subprocess.run([*pip, *wanted], check=True)
+    there = "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension/static/pypi"
+    for wheel in (folder() / "env" / there).glob("*kernel-*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder() / "packages")
     (folder() / "whole").touch()
 
 
@@ -99,7 +103,9 @@ def build(out: Path) -> None:
     told = [part for wheel in wheels for part in ("--wheel", str(wheel))]
     done = subprocess.run([*command, *told], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"JupyterLite was not built:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(
+            f"JupyterLite was not built:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
 
 
 if __name__ == "__main__":

@@ -23,14 +23,24 @@ def needs_pyodide() -> None:
         pytest.skip(MISSING)
 
 
+def run_in_pyodide(script: str) -> None:
+    """Run a script of ``pyodide/``; it says when it is whole."""
+    needs_pyodide()
+    node = shutil.which("node")
+    assert node is not None
+    command = [node, str(HERE / "run.mjs"), script, f"{folder() / 'pyodide'}/"]
+    command += [str(folder() / "packages"), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.splitlines()[-1:] == ["whole"], done.stdout[-4000:] + done.stderr[-4000:]
+
+
 def test_c470_where_python_has_no_threads_tools_run_on_its_loop_and_what_needs_one_says_so() -> (
     None
 ):
     """Plain and async tools, approvals, questions, flows, a store on disk, HTML; refusals in one sentence."""
-    needs_pyodide()
-    node = shutil.which("node")
-    assert node is not None
-    command = [node, str(HERE / "core.mjs"), f"{folder() / 'pyodide'}/"]
-    command += [str(folder() / "packages"), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.splitlines()[-1:] == ["whole"], done.stdout[-4000:] + done.stderr[-4000:]
+    run_in_pyodide("core.py")
+
+
+def test_c473_c474_a_card_hears_its_own_page_alone_and_without_a_sanitizer_all_is_text() -> None:
+    """The channel of a card: what is no message changes nothing, null is None both ways; without nh3 all is text."""
+    run_in_pyodide("cards.py")

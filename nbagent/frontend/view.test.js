@@ -252,7 +252,7 @@ test("a kernel that is gone is said at once, by the card where no form says it",
   patch({ op: "head", head: { ...HEAD, status: "running" } });
   model.fire("comm_live_update");
   expect(said().map((one) => one.closest("form") !== null)).toEqual([true]);
-  expect($(".nba-pill").textContent).toBe("kernel gone");
+  expect($(".nba-pill").textContent).toBe("kernel stopped");
   patch({ op: "remove", key: asked.key }, { op: "head", head: { ...HEAD, status: "running" } });
   expect(said().map((one) => one.closest("form") !== null)).toEqual([false]);
   expect(said()[0].textContent).toContain("Run the cell again");
@@ -273,16 +273,16 @@ test("a kernel that is gone is said by the card where its forms are folded into 
 
 test("a notice's button tells the kernel once, and the focus stays in the notice", () => {
   const actions = [
-    { name: "stop", label: "Stop it" },
-    { name: "show", label: "Show it" },
+    { name: "stop", label: "Stop previous run" },
+    { name: "show", label: "Show previous run" },
   ];
   const { model, button, patch, $ } = open([{ ...notice, actions }]);
-  button("Stop it").focus();
-  button("Stop it").click();
-  button("Stop it").click();
+  button("Stop previous run").focus();
+  button("Stop previous run").click();
+  button("Stop previous run").click();
   expect(model.said("press")).toEqual([WIRE.from_front_end.press]);
-  patch({ op: "put", index: 0, item: { ...notice, actions: [actions[1]], text: "being stopped" } });
-  expect(document.activeElement).toBe(button("Show it"));
+  patch({ op: "put", index: 0, item: { ...notice, actions: [actions[1]], text: "is stopping" } });
+  expect(document.activeElement).toBe(button("Show previous run"));
   patch({ op: "put", index: 0, item: { ...notice, actions: [] } });
   expect($(".nba-notice").contains(document.activeElement)).toBe(true);
 });

@@ -66,7 +66,7 @@ class Card:
         if clicks > 1:
             self._wait_until_still(button)
         button.click(click_count=clicks)
-        while self.root.get_by_text("That moved just now. Press again.").count():
+        while self.root.get_by_text("The button just moved. Press it again.").count():
             self._wait_until_still(button)
             button.click(click_count=clicks)
 

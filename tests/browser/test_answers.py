@@ -143,7 +143,7 @@ def test_a_kernel_restart_leaves_a_form_that_says_so(app, asked):
     card.wait_for_question("Look it over")
     card.fill("Subject", "Typed before the restart")
     notebook.restart_kernel()
-    expect(card.root.locator(".nba-gone:visible")).to_contain_text("The kernel is gone")
+    expect(card.root.locator(".nba-gone:visible")).to_contain_text("The kernel has stopped")
     expect(card.root.get_by_label("Subject", exact=True)).to_have_value("Typed before the restart")
     expect(card.button("Approve with changes")).to_be_disabled()
 

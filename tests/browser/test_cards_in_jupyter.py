@@ -71,7 +71,7 @@ def test_a_preview_is_made_anew_when_the_input_is_edited(server, open_page):
     expect(preview).to_contain_text("300")
     expect(preview).not_to_contain_text("220")
     form.get_by_role("textbox", name="Percent", exact=True).fill("much")
-    expect(preview).to_contain_text("once the input is complete and valid")
+    expect(preview).to_contain_text("when the input is complete and valid")
     form.get_by_role("textbox", name="Product", exact=True).fill("lamp")
     form.get_by_role("textbox", name="Percent", exact=True).fill("25")
     expect(preview).to_contain_text("50")

@@ -72,7 +72,7 @@ def test_c236_a_chart_stands_below_the_live_card_and_stays_in_the_cell(server, o
     card.wait_until("completed")
     notebook.turn_to(3)
     expect(output.locator(f"{VEGA}:not(.jupyter-widgets *)")).to_be_visible()
-    expect(card.button("Ask on…")).to_be_visible()
+    expect(card.button("Follow up…")).to_be_visible()
     handle = output.locator(".widget-slider .noUi-handle")
     handle.focus()
     notebook.page.keyboard.press("ArrowRight")

@@ -125,7 +125,7 @@ def check_that_text_survives(notebook: NotebookPage, card: Card, typist: Typist)
     typist.type(LETTERS)
     with notebook.sending('"type":"drafts"'):
         typist.press("Enter")
-        expect(card.form.locator(".nba-errors")).to_contain_text("4 things to correct")
+        expect(card.form.locator(".nba-errors")).to_contain_text("4 fields to correct")
     text = card.root.get_by_role("textbox", name="String with default")
     expect(text).to_have_value(LETTERS)
     notebook.run_cell(2)

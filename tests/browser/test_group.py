@@ -103,7 +103,7 @@ def test_four_calls_are_decided_in_one_table_each_once(asked):
     """One is edited, one rejected with a reason, one answered by code, the rest approved at once."""
     notebook, table = asked(App.LAB, RUN, "run.restart(run.interrupts[0])", TOLD)
     card = table.card
-    table.wait("4 calls of pay wait")
+    table.wait("4 calls of pay are waiting")
     expect(table.root.locator(".nba-facts").first).to_contain_text("unit")
     look(notebook, card, "light")
 
@@ -119,12 +119,12 @@ def test_four_calls_are_decided_in_one_table_each_once(asked):
     look(notebook, card, "dark")
     notebook.light()
     card.press_still(table.under(2).locator(".nba-reason").get_by_role("button", name="Reject"))
-    table.wait("3 calls of pay wait")
+    table.wait("3 calls of pay are waiting")
     expect(table.rows.nth(2)).to_contain_text("rejected")
 
     before = table.place(table.button(3, "Approve"))
     notebook.run_cell(2)
-    table.wait("2 calls of pay wait")
+    table.wait("2 calls of pay are waiting")
     expect(table.rows.nth(0)).to_contain_text("approved · by code")
     assert table.place(table.button(3, "Approve")) == before, "a settled row moved another"
 
@@ -145,7 +145,7 @@ def test_four_calls_are_decided_in_one_table_each_once(asked):
 def test_a_table_is_decided_by_keyboard_alone(asked):
     """From the card's footer into the table, through its rows, and out at the end."""
     notebook, table = asked(App.LAB, RUN, TOLD)
-    table.wait("4 calls of pay wait")
+    table.wait("4 calls of pay are waiting")
     press = notebook.page.keyboard.press
     table.card.root.locator(".nba-jump").focus()
     press("Enter")
@@ -159,16 +159,16 @@ def test_a_table_is_decided_by_keyboard_alone(asked):
     press("Tab")
     notebook.page.keyboard.type("15")
     press("Enter")
-    expect(table.title).to_have_text("4 calls of pay wait")
+    expect(table.title).to_have_text("4 calls of pay are waiting")
     press("Control+Enter")
-    table.wait("3 calls of pay wait")
+    table.wait("3 calls of pay are waiting")
     expect(table.rows.nth(0).locator(".nba-record")).to_be_focused()
     press("Tab")
     expect(table.rows.nth(0).locator("summary")).to_be_focused()
     press("Tab")
     expect(table.button(1, "Approve: to Bob, amount 20")).to_be_focused()
     press("Enter")
-    table.wait("2 calls of pay wait")
+    table.wait("2 calls of pay are waiting")
     for _ in range(7):
         press("Tab")
     expect(table.card.button("Approve all 2")).to_be_focused()
@@ -181,7 +181,7 @@ def test_a_table_is_decided_by_keyboard_alone(asked):
 def test_a_reload_keeps_what_was_typed_in_a_row(asked):
     """While other rows are answered, and in the narrow table of blocks."""
     notebook, table = asked(App.NB7, RUN, TOLD)
-    table.wait("4 calls of pay wait")
+    table.wait("4 calls of pay are waiting")
     table.button(3, "Open").click()
     field = table.under(3).get_by_label("Amount", exact=True)
     field.click()
@@ -189,17 +189,17 @@ def test_a_reload_keeps_what_was_typed_in_a_row(asked):
         field.fill("44")
     notebook.run_cell(2)
     table.card.press_still(table.button(0, "Approve"))
-    table.wait("3 calls of pay wait")
+    table.wait("3 calls of pay are waiting")
     expect(field).to_have_value("44")
     notebook.save()
     notebook.reload()
-    table.wait("3 calls of pay wait")
+    table.wait("3 calls of pay are waiting")
     expect(table.rows.nth(2).locator("ins")).to_have_text("44")
     notebook.page.set_viewport_size({"width": 480, "height": 1000})
     expect(table.root.locator("thead")).to_be_hidden()
     notebook.shot("group-narrow", of=table.card.root)
     table.card.press_still(table.button(2, "Approve with changes"))
-    table.wait("2 calls of pay wait")
+    table.wait("2 calls of pay are waiting")
     table.card.press("Reject all 2…")
     table.card.press("Reject all 2")
     table.card.wait_until("completed")
@@ -209,11 +209,11 @@ def test_a_reload_keeps_what_was_typed_in_a_row(asked):
 def test_one_answer_goes_to_all_questions_that_are_left(asked):
     """One question is answered in its row, the others by the form for all of them."""
     notebook, table = asked(App.LAB, ASK, ANSWERS)
-    table.wait("3 questions of menu wait")
+    table.wait("3 questions from menu are waiting")
     table.button(1, "Answer").click()
     table.under(1).get_by_label("Fish").check()
     table.card.press_still(table.under(1).get_by_role("button", name="Send"))
-    table.wait("2 questions of menu wait")
+    table.wait("2 questions from menu are waiting")
     same = table.root.locator("> form")
     same.get_by_label("Vegan").check()
     notebook.shot("group-questions", of=table.card.root)

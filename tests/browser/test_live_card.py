@@ -50,7 +50,7 @@ LONG_GRACE = "from nbagent.core.run import session\nsession.GRACE = 600.0"
 KILLER = "import os\nkill = lambda: os._exit(1)"
 EXECUTE = """code => void window.jupyterapp.shell.currentWidget.context.sessionContext
   .session.kernel.requestExecute({ code })"""
-GONE = re.compile("The kernel is gone")
+GONE = re.compile("The kernel has stopped")
 
 
 @pytest.fixture
@@ -80,13 +80,13 @@ def test_a_cell_run_again_stops_or_shows_its_earlier_run(opened):
     expect(notice).to_contain_text("still executing transfer")
     card.wait_until("completed")
     notebook.shot("earlier-run", card.root)
-    card.button("Show it").click()
+    card.button("Show previous run").click()
     executing(below)
-    expect(card.button("Show it")).to_have_count(0)
+    expect(card.button("Show previous run")).to_have_count(0)
     notebook.shot("earlier-run-shown", notebook.output(1))
-    card.button("Stop it").focus()
+    card.button("Stop previous run").focus()
     notebook.page.keyboard.press("Enter")
-    expect(notice).to_contain_text("being stopped")
+    expect(notice).to_contain_text("is stopping")
     expect(notice.locator(".nba-text")).to_be_focused()
     below.wait_until("cancelled")
     expect(notice).to_have_count(0)
@@ -135,7 +135,7 @@ def test_a_kernel_that_goes_is_noticed_without_a_press(how, opened):
     )
     for card in (waits, runs):
         expect(card.root.locator(".nba-gone:visible")).to_have_text(GONE)
-        expect(card.root.locator(".nba-pill")).to_have_text("kernel gone")
+        expect(card.root.locator(".nba-pill")).to_have_text("kernel stopped")
         expect(card.button("Stop")).to_have_attribute("aria-disabled", "true")
     expect(waits.button("Approve")).to_be_disabled()
     if how != "shut down":
@@ -175,7 +175,7 @@ def test_a_lost_call_is_run_again_or_given_its_result_in_its_form(opened):
     given.form.locator("textarea, input").first.fill("sent, says the bank")
     given.form.locator("textarea, input").first.press("Enter")
     expect(given.root).to_have_attribute("data-status", "interrupted")
-    given.press("Give its result")
+    given.press("Enter its result")
     given.wait_until("completed")
     expect(given.root).to_contain_text("sent, says the bank")
 
@@ -227,7 +227,7 @@ def test_what_a_stopped_run_has_said_stays_in_its_card(opened, how):
         notebook.dark()
         notebook.shot("stopped-dark", card.root)
         notebook.light()
-        card.button("Ask on…").focus()
+        card.button("Follow up…").focus()
         notebook.page.keyboard.press("Enter")
         notebook.page.keyboard.type("Go on")
         notebook.page.keyboard.press("Enter")

@@ -69,23 +69,23 @@ def test_a_person_says_what_became_of_each_call_of_a_killed_kernel(server, open_
     gone = Card(notebook.output(1))
     notebook.page.locator(".jp-Dialog button.jp-mod-accept").click()
     expect(gone.root).to_contain_text(
-        'Define the agent again and reopen it: await nb.open_run("Ada")'
+        'Define the agent again and reopen the run: await nb.open_run("Ada")'
     )
     notebook.wait_for_kernel()
     for cell in (0, 2, 3, 4, 5):
         notebook.run_cell(cell)
     again, given, failed, looked = (Card(notebook.output(cell)) for cell in (2, 3, 4, 5))
     form = again.wait_for_question("Did wire take effect?")
-    expect(form).to_contain_text("If it did, give its result; if not, run it again")
+    expect(form).to_contain_text("If the call took effect, enter its result. If not, run it again")
     notebook.shot("lost-call", again.root)
     again.press("Run again")
     given.wait_for_question("Did wire take effect?")
-    given.fill("Its result", "sent to Bob, says the bank")
-    given.press("Give its result")
+    given.fill("Result", "sent to Bob, says the bank")
+    given.press("Enter its result")
     failed.wait_for_question("Did wire take effect?")
-    failed.press("Let it fail…")
+    failed.press("Mark as failed…")
     failed.root.get_by_label("Why?").fill("the bank knows of nothing")
-    failed.press("Let it fail")
+    failed.press("Mark as failed")
     for card in (again, given, failed, looked):
         card.wait_until("completed")
     expect(given.root).to_contain_text("sent to Bob, says the bank")
@@ -95,13 +95,13 @@ def test_a_person_says_what_became_of_each_call_of_a_killed_kernel(server, open_
 
     notebook.run_cell(6)
     inbox = Card(notebook.output(6))
-    expect(inbox.root).to_contain_text("Nobody goes on with Dee, Eve.")
+    expect(inbox.root).to_contain_text("No process is running Dee, Eve.")
     notebook.shot("lost-call-inbox-stranded", inbox.root)
-    inbox.press("Go on here with 2")
+    inbox.press("Continue 2 here")
     expect(inbox.forms).to_have_count(2)
     notebook.shot("lost-call-inbox", inbox.root)
-    inbox.forms.nth(0).get_by_label("Its result").fill("sent to Dee")
-    inbox.press_still(inbox.forms.nth(0).get_by_role("button", name="Give its result"))
+    inbox.forms.nth(0).get_by_label("Result").fill("sent to Dee")
+    inbox.press_still(inbox.forms.nth(0).get_by_role("button", name="Enter its result"))
     expect(inbox.forms).to_have_count(1)
     assert axe_finds(notebook.page, "[aria-label^=Inbox]") == []
     answer = ["answer", "Eve", "--text", "sent to Eve", "--store", str(server.root / "lost.db")]

@@ -44,7 +44,7 @@ SCENES = {
     "form": [FORM],
     "record": [RecordItem(key="r", title="Pay?", decision="approved", details=FACTS)],
     "notice": [NoticeItem(key="n", text="It waits. " * 20, tone="warn")],
-    "message": [MessageItem(key="m", text="And hurry", note="sent after this turn")],
+    "message": [MessageItem(key="m", text="And hurry", note="will be sent after this turn")],
 }
 MEASURE = """(card) => {
   for (const fold of card.querySelectorAll("details")) fold.open = true;

@@ -32,7 +32,7 @@ def _form_in(output: Locator) -> Locator:
 def _let_in(notebook: NotebookPage, form: Locator) -> str:
     """Open the link in a tab, as a person does, and allow it; the address to which the browser is sent back."""
     link = form.get_by_role("link")
-    expect(link).to_have_text("Open it in a new tab")
+    expect(link).to_have_text("Open in a new tab")
     with notebook.page.context.expect_page() as opened:
         link.click()
     page = opened.value

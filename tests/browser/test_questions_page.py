@@ -301,7 +301,7 @@ def test_c213_what_was_typed_is_not_lost_when_another_answers(opened):
     expect(notes.nth(1)).to_contain_text("because of the")
     shot(page, "unsent")
     assert made.violations() == []
-    button(page, "Put away").first.click()
+    button(page, "Dismiss").first.click()
     expect(notes).to_have_count(1)
 
 

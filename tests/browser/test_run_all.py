@@ -55,7 +55,7 @@ def test_run_all_goes_through_cells_that_wait_for_one_another(server, open_lab):
     first.wait_until("interrupted")
     for card in (second, third):
         card.wait_until("queued")
-        expect(card.root).to_contain_text("waits for the run before")
+        expect(card.root).to_contain_text("queued behind the previous run")
         expect(card.root.locator(".nba-footer")).not_to_contain_text("turn")
     notebook.shot("run_all_waiting", notebook.page.locator(".jp-Notebook"))
     notebook.command("application:toggle-left-area")

@@ -71,14 +71,14 @@ def test_a_run_that_waits_is_saved_as_it_stands_and_lives_on(server, open_page):
                 break
             notebook.save()
         assert WIDGET not in data
-        for text in ("clerk", "look", "Waits for an answer", "Ada", "nb.open_run("):
+        for text in ("clerk", "look", "Waiting for an answer", "Ada", "nb.open_run("):
             assert text in data["text/html"]
             assert text in data["text/plain"]
         assert "waiting for you" in data["text/plain"]
         shutil.copy(server.root / name, server.root / f"sent-{name}")
         sent = open_page(f"sent-{name}", app=app, kernel=False)
         still = sent.output(1).locator(".nbagent.nba-static")
-        expect(still).to_contain_text("Waits for an answer")
+        expect(still).to_contain_text("Waiting for an answer")
         sent.shot(f"saved-waiting-{app}", still)
         other = open_page(name, app=app)
         expect(Card(other.output(1)).form).to_be_visible()

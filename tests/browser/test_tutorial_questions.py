@@ -57,7 +57,7 @@ THREE = """run = agent(
     [call("wipe", disk="/dev/sda"), call("wipe", disk="/dev/sdb"), call("wipe", disk="/dev/sdc")],
     "Done.",
 ).run("Make room")"""
-RESULT = "Its result: wipe does not run"
+RESULT = "Result (wipe does not run)"
 OUT = "print(ran, [one[-1].output for one in run.calls.values()])"
 
 
@@ -108,7 +108,7 @@ def test_c138_a_question_is_run_again_from_its_menu_and_asks_once_more(asked):
     notebook.page.keyboard.press("Enter")
     card.button("Run ask_question").focus()
     notebook.page.keyboard.press("Enter")
-    expect(card.records.first).to_contain_text("you let it run")
+    expect(card.records.first).to_contain_text("you ran it")
     card.wait_for_question("asked again")
     told(notebook, "['asked', 'asked']")
 

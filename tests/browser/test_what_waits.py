@@ -122,7 +122,7 @@ def test_c405_the_browser_tells_of_a_question_once_that_is_turned_on(server, ope
     expect(button).to_have_text("Turn on notifications")
     notebook.shot("notify")
     button.click()
-    expect(notebook.output(1)).to_contain_text("The browser allows no notifications here.")
+    expect(notebook.output(1)).to_contain_text("The browser blocks notifications from this page.")
     page.evaluate("permission = 'granted'")
     button.click()
     expect(button).to_have_text("Turn off")
@@ -141,7 +141,7 @@ def test_c405_the_browser_tells_of_a_question_once_that_is_turned_on(server, ope
     assert page.evaluate("shown") == ["clerk asks: Run pay?", "closed"]
     notebook.save()
     saved = (server.root / "notify.ipynb").read_text()
-    assert "The browser tells you when a question waits" in saved
+    assert "The browser notifies you about new questions" in saved
     assert "Turn off" not in saved
     button.click()
     expect(button).to_have_text("Turn on notifications")

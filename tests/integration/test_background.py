@@ -135,7 +135,7 @@ def test_c145_run_all_where_nobody_is_there_goes_through_or_says_what_is_asked(a
         else:
             asked = ("error", "HumanInputRequired")
             assert ends == [("ok", ""), ("ok", ""), asked, asked], kernel.errors()
-            assert "waits for the run before" in done[2].displays[-1]["text/plain"]
+            assert "queued behind the previous run" in done[2].displays[-1]["text/plain"]
 
 
 CONNECTED = """

@@ -77,7 +77,7 @@ def test_a_run_that_the_kernel_stops_says_so_in_one_line():
         kernel.until_printed("sleeping")
         kernel.interrupt()
         kernel.finish(request)
-        assert _plain(kernel.errors()) == "KeyboardInterrupt: the run was cancelled"
+        assert _plain(kernel.errors()) == "KeyboardInterrupt: the run was stopped"
 
 
 def test_a_failure_that_the_card_tells_is_one_line_below_it():

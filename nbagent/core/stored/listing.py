@@ -111,7 +111,7 @@ class Runs(list[StoredRun]):
     def __repr__(self) -> str:
         if not self:
             is_new = is_missing(self.listing.catalog.store)
-            missing = ": there is no such file yet; is the path right?" if is_new else ""
+            missing = ": this file does not exist yet. Is the path right?" if is_new else ""
             return f"no runs in {escaped(self.place)}{missing}"
         rows = [COLUMNS, *([_short(cell) for cell in row] for row in self.rows())]
         widths = [max(len(row[n]) for row in rows) for n in range(len(COLUMNS))]

@@ -188,7 +188,7 @@ const CASES = [
   [
     "none, said so",
     { ...TAGS, rows: [] },
-    ({ button }) => button("answer with none").click(),
+    ({ button }) => button("use an empty list").click(),
     { rows: [] },
   ],
   ["no rows, untouched", { ...TAGS, rows: [] }, nothing, null],

@@ -31,7 +31,7 @@ const CASES = [
     { kind: "text", initial: { text: "x" } },
     (page) => {
       type(page.$("input"), "");
-      page.button("answer with empty text").click();
+      page.button("use empty text").click();
     },
     { empty: true },
   ],
@@ -222,7 +222,7 @@ test("a time that is half typed is not sent as left out", () => {
   Object.defineProperty($("input"), "validity", { value: { badInput: true } });
   button("Send").click();
   expect(model.said("answer")).toEqual([]);
-  expect($(".nba-err").textContent).toBe("This is not complete.");
+  expect($(".nba-err").textContent).toBe("This is incomplete.");
   expect(document.activeElement).toBe($("input"));
 });
 
@@ -328,7 +328,7 @@ test("an optional part that was there can be left out, and comes back", () => {
       { id: "/t/0", key: "0", kind: "text", label: "", initial: { text: "a" }, prefilled: true },
     ],
   };
-  const out = (page) => page.button("leave out").click();
+  const out = (page) => page.button("omit").click();
   const root = { kind: "object", fields: [tags] };
   expect(sent(root, out)).toEqual({ fields: { t: { cleared: true } } });
   const back = (page) => {

@@ -123,7 +123,7 @@ function tintOf(html) {
 }
 
 /**
- * The offer to answer with empty text, which is an answer, once a text was emptied.
+ * The offer to use empty text, which is an answer, once a text was emptied.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Input} input

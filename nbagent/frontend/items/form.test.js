@@ -150,18 +150,18 @@ test("editing a field clears what was wrong with it, and the summary counts the 
     { field: null, message: "not together" },
   ];
   judge({ ok: false, errors });
-  expect($(".nba-errors p").textContent).toBe("3 things to correct");
+  expect($(".nba-errors p").textContent).toBe("3 fields to correct");
   type($(".nba-number"), "150");
   expect(el.textContent).not.toContain("too much");
   expect(el.textContent).not.toContain("not together");
   expect([...el.querySelectorAll(".nba-errors li")].map((one) => one.textContent)).toEqual([
     "note: too short",
   ]);
-  expect(said()).toBe("One thing to correct");
+  expect(said()).toBe("1 field to correct");
   expect(document.activeElement).toBe($(".nba-number"));
   type($("input[type=text], textarea"), "hello");
   expect([$(".nba-errors").hidden, el.textContent.includes("too short")]).toEqual([true, false]);
-  expect(said()).toBe("Nothing marked is left to correct.");
+  expect(said()).toBe("All marked fields are corrected.");
 });
 
 test("no message touches what is typed: patches, errors, other items, the same form again", () => {
@@ -277,6 +277,31 @@ test("a press by pointer on a button that has just appeared or moved is ignored"
   vi.advanceTimersByTime(600);
   click();
   expect(model.said("answer")).toHaveLength(1);
+});
+
+test("a press counts that begins on a button which stands still, though leaving a field moves it", () => {
+  const { model, button } = open([edit()]);
+  const approve = button("Approve");
+  const pointer = (type) =>
+    approve.dispatchEvent(new MouseEvent(type, { detail: 1, bubbles: true }));
+  vi.advanceTimersByTime(600);
+  pointer("pointerdown");
+  approve.getBoundingClientRect = () => ({ x: 0, y: 40, width: 80, height: 30 });
+  pointer("click");
+  expect(model.said("answer")).toHaveLength(1);
+});
+
+test("a press does not count that begins on a button which just moved", () => {
+  const { model, button } = open([edit()]);
+  const approve = button("Approve");
+  const pointer = (type) =>
+    approve.dispatchEvent(new MouseEvent(type, { detail: 1, bubbles: true }));
+  vi.advanceTimersByTime(600);
+  approve.getBoundingClientRect = () => ({ x: 0, y: 40, width: 80, height: 30 });
+  pointer("pointerdown");
+  vi.advanceTimersByTime(600);
+  pointer("click");
+  expect(model.said("answer")).toEqual([]);
 });
 
 test("long input must be shown whole before it can be approved, in facts and in fields", () => {
@@ -443,7 +468,7 @@ test("a call's result is given in its place: by keyboard, and no approval goes w
   const line = $(".nba-instead input");
   expect(document.activeElement).toBe(line);
   expect(el.ownerDocument.getElementById(line.getAttribute("aria-labelledby")).textContent).toBe(
-    "Its result: transfer does not run",
+    "Result (transfer does not run)",
   );
   expect($(".nba-fields").inert).toBe(true);
   expect(
@@ -518,7 +543,7 @@ test("a question that asks for an answer runs its call by the menu alone, and wi
 });
 
 test("what the fields are is said above them where the title does not say it", () => {
-  const { $ } = open([form({ kind: "text" }, { named: "Its result" })]);
+  const { $ } = open([form({ kind: "text" }, { named: "Result" })]);
   const label = $(`[id="${$("input").getAttribute("aria-labelledby")}"]`);
-  expect([label.textContent, label.hidden]).toEqual(["Its result", false]);
+  expect([label.textContent, label.hidden]).toEqual(["Result", false]);
 });

@@ -94,7 +94,7 @@ test.each([
 
 test("a column for each value that differs, what is the same once above, no form twice", () => {
   const page = open(three());
-  expect(page.$("h4").textContent).toBe("3 calls of pay wait");
+  expect(page.$("h4").textContent).toBe("3 calls of pay are waiting");
   expect(page.$(".nba-note").textContent).toBe("Send it?");
   const heads = [...table(page).querySelectorAll("thead th")].map((one) => one.textContent);
   expect(heads).toEqual(["to", "amount"]);
@@ -107,7 +107,7 @@ test("a column for each value that differs, what is the same once above, no form
   expect(page.el.querySelectorAll("td > form[data-folded]")).toHaveLength(3);
   expect(page.el.querySelectorAll("form")).toHaveLength(4);
   expect(table(page).caption?.textContent).toBeTruthy();
-  expect(page.$("[aria-live]").textContent).toContain("3 calls of pay wait");
+  expect(page.$("[aria-live]").textContent).toContain("3 calls of pay are waiting");
   expect(inRow(page, 1, "Approve").getAttribute("aria-label")).toBe("Approve: to Bob, amount 20");
 });
 
@@ -199,7 +199,7 @@ test("a settled row is its record; the last one makes them stand where records s
   expect(cells(rows(page)[0])).toEqual(["Ada", "10"]);
   expect(inRow(page, 0, "Approve")).toBe(undefined);
   expect(document.activeElement).toBe(rows(page)[0].querySelector(".nba-record"));
-  expect(page.$("h4").textContent).toBe("2 calls of pay wait");
+  expect(page.$("h4").textContent).toBe("2 calls of pay are waiting");
   const details = [{ ...fact("amount", "25"), changed_from: "20" }];
   page.patch(...settle("b", 2, "approved with changes", { details }));
   expect(cells(rows(page)[1])).toEqual(["Bob", "20 25"]);
@@ -258,7 +258,7 @@ test("a press by pointer on a button that has just appeared or moved is ignored,
 
 test("one answer goes to every question that is still open, and its error stands in that form", () => {
   const page = open([ask("a", "Ada"), ask("b", "Bob"), ask("c", "Cid")]);
-  expect(page.$("h4").textContent).toBe("3 questions of menu wait");
+  expect(page.$("h4").textContent).toBe("3 questions from menu are waiting");
   page.patch(...settle("a", 0, "you chose Fish"));
   const same = page.$(".nba-group > form");
   same.querySelectorAll("input")[1].click();
@@ -301,7 +301,7 @@ test("a kernel that is gone disables every row, says so, and keeps what is typed
   type(under(page)[1].querySelector(".nba-number"), "25");
   page.model.dead = true;
   inRow(page, 0, "Approve").click();
-  expect(page.$(".nba-gone:not([hidden])").textContent).toContain("kernel is gone");
+  expect(page.$(".nba-gone:not([hidden])").textContent).toContain("kernel has stopped");
   expect(inRow(page, 2, "Approve").getAttribute("aria-disabled")).toBe("true");
   expect(page.button("Approve all 3, 1 with changes").getAttribute("aria-disabled")).toBe("true");
   expect(under(page)[1].querySelector(".nba-number").value).toBe("25");

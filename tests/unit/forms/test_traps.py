@@ -111,7 +111,7 @@ def test_a_factory_is_shown_where_it_makes_the_same_and_never_kills_the_form():
     """A random default is told as such; a factory that fails leaves the form open."""
     tags, key, broken = Form(Made).fields.fields
     assert (tags.default, tags.has_default) == (["new"], True)
-    assert (key.has_default, key.default_text) == (True, "made when sent")
+    assert (key.has_default, key.default_text) == (True, "generated when you send")
     assert broken.has_default
 
 

@@ -62,7 +62,7 @@ async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path,
         opened = await nb.open_run(run.id, agent=agent, store=store, show=False, attended=True)
         for one in (run, opened):
             for text in (one.to_html(), one.to_markdown(), one.to_notebook()):
-                assert "Waits for an answer." in text
+                assert "Waiting for an answer." in text
                 assert "nb.open_run(" in text
                 assert not re.search(r"<script|<i>|<b>now|src=.?.?http|<img", text)
         run.approve(run.interrupts[0])
@@ -125,7 +125,7 @@ async def test_a_chat_is_one_document_with_all_that_was_said(tmp_path):
     waiting = await chat.send(["Pay it", nb.File(b"a,b", name="bill.csv")], answers=None).settled()
     said = "> What does \\_it\\_ cost? &lt;i>now&lt;/i>"
     for form in (chat.to_markdown(), chat.to_notebook()):
-        assert "Waits for an answer." in form
+        assert "Waiting for an answer." in form
     assert "<span>2 turns</span>" in chat.to_html()
     waiting.approve(waiting.interrupts[0])
     await waiting

@@ -19,12 +19,12 @@ async def test_c405_the_card_says_what_the_page_tells_and_nothing_else() -> None
         (item,) = card._view().items
         return item.text.split()[2], [(one.name, one.label) for one in item.actions]
 
-    turned_off = ("tab", [("notify", "Turn on notifications")])
+    turned_off = ("can", [("notify", "Turn on notifications")])
     assert press("stop") == turned_off
     assert press("notify", "other") == turned_off
-    assert press("notify") == ("tells", [("quiet", "Turn off")])
-    assert press("bogus") == ("tells", [("quiet", "Turn off")])
-    assert press("blocked") == ("allows", [("notify", "Try again")])
+    assert press("notify") == ("notifies", [("quiet", "Turn off")])
+    assert press("bogus") == ("notifies", [("quiet", "Turn off")])
+    assert press("blocked") == ("blocks", [("notify", "Try again")])
     assert press("quiet") == turned_off
     assert "button" not in card.bundle()["text/html"].rpartition("</style>")[2]
 

@@ -179,7 +179,7 @@ async def test_c282_an_answer_goes_where_the_run_lives_or_is_kept(
     told = {
         "there": f"in process 1 on {host}",
         "here": "here",
-        "kept": "once somebody opens the run",
+        "kept": "when someone opens the run",
     }
     assert {form.facts[-1].value for form in forms.values()} == {told[where]}
     assert forms["menu"].spec is not None
@@ -195,7 +195,7 @@ async def test_c282_an_answer_goes_where_the_run_lives_or_is_kept(
     view.look(waiting.chosen(), waiting)
     records = [item for item in view.snapshot().items if isinstance(item, RecordItem)]
     assert len(records) == 2
-    assert ("kept until" in records[0].decision) == (where == "kept")
+    assert ("when someone opens" in records[0].decision) == (where == "kept")
     if where == "here":
         again = await nb.open_run(run_id, agent=agents[0], store=other, show=False)
         await again.settled()
@@ -214,7 +214,7 @@ async def test_c282_where_a_living_process_let_go_of_a_run_it_goes_on_here(
     _, forms = looked(waiting)
     told = {form.facts[-1].value for form in forms.values()}
     host = lives.split(":", 3)[3]
-    assert told == {f"in process 1 on {host}, or here if that one has let go of it"}
+    assert told == {f"in process 1 on {host}, or here if that process has released it"}
     for asked in waiting.chosen():
         assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""
     gc.collect()

@@ -56,7 +56,7 @@ async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
     assert "and 2 more" in repr(nb.runs(store, limit=1))
     nothing = repr(nb.runs(nb.SQLiteStore(tmp_path / "none.db")))
     assert nothing.startswith("no runs in ")
-    assert nothing.endswith("none.db: there is no such file yet; is the path right?")
+    assert nothing.endswith("none.db: this file does not exist yet. Is the path right?")
     with pytest.raises(nb.errors.UsageError, match=f"did you mean {nb.runs(store)[0].id!r}"):
         await nb.open_run(nb.runs(store)[0].id[:-1], store=store)
     with pytest.raises(nb.errors.UsageError, match="a status is one of"):
@@ -123,8 +123,8 @@ async def test_a_path_without_a_file_is_told_in_every_list_and_a_missing_folder_
     path = tmp_path / "nodir" / "rnus.db"
     listing, inbox = nb.runs(path).listing, nb.inbox(path)
     assert "there is no folder" in caplog.text
-    assert "there is no such file yet" in repr(nb.runs(path))
-    assert "there is no such file yet" in repr(inbox)
+    assert "file does not exist yet" in repr(nb.runs(path))
+    assert "file does not exist yet" in repr(inbox)
     heads, view = [RunsView("rnus.db"), RunsView("rnus.db")], InboxView("rnus.db")
     heads[0].look(listing)
     view.look([], inbox._waiting)
@@ -134,7 +134,7 @@ async def test_a_path_without_a_file_is_told_in_every_list_and_a_missing_folder_
         await agent.run("Hi.", id=name)
     heads[1].look(nb.runs(path).listing)
     shown = [each.snapshot().head.prompt for each in (heads[0], view, heads[1])]
-    assert shown == ["rnus.db · there is no such file yet"] * 2 + ["rnus.db"]
+    assert shown == ["rnus.db · this file does not exist yet"] * 2 + ["rnus.db"]
     for wrong, near in (
         ("rom-1", "did you mean 'room-1'"),
         ("oom", "'room-1' or 'room-2'"),

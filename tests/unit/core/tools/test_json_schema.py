@@ -129,7 +129,7 @@ async def test_c158_a_tool_of_a_schema_gets_plain_json_that_fits(play, fn):
     first, short, none = s.results
     assert first == {"city": "Rome", "days": 3, "more": [1.5]}
     assert "The arguments do not fit plan: city: " in short
-    assert "city: Is required." in none
+    assert "city: This field is required." in none
     assert s.text == "done"
 
 

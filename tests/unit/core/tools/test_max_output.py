@@ -101,7 +101,7 @@ async def test_c418_a_model_is_told_how_to_get_the_rest_and_the_person_sees_more
         view.apply(event)
     view.flush(time.monotonic())
     shown = next(item for item in view.snapshot().items if item.type == "call").result
-    assert shown.startswith("(The model was told 32,")
+    assert shown.startswith("(The model received 32,")
     assert '"line 2500"' in shown
     assert '"line 2500"' not in first
     output, _ = await told(nb.Agent("demo", tools=[text]), "text")

@@ -20,7 +20,7 @@ from nbagent.forms.form import Form
         (int, '"x"', "Please enter a whole number, such as 12."),
         (float, '"12,5"', "Please enter a number, such as 12.5."),
         (bool, '"perhaps"', "Please answer yes or no."),
-        (str, "1", "Please enter a text."),
+        (str, "1", "Please enter text."),
         (dt.date, '"soon"', "Please enter a date, such as 2026-11-30."),
         (Annotated[int, Field(ge=3)], "1", "Should be at least 3."),
         (Annotated[int, Field(lt=3)], "3", "Should be less than 3."),

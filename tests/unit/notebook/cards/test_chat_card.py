@@ -76,12 +76,12 @@ async def test_c225_what_is_wrong_with_a_message_is_told_and_nothing_runs(box, m
     made = box()
     broken = {"name": "x", "media_type": "text/plain", "data": "??"}
     for message, said in [
-        ({"text": "  "}, "Write something first."),
-        ({"text": "x" * 100_001}, "at most 100,000 characters"),
-        ({"text": "x", "files": [file("a")] * 11}, "At most 10 files"),
+        ({"text": "  "}, "Write a message first."),
+        ({"text": "x" * 100_001}, "The limit is 100,000 characters"),
+        ({"text": "x", "files": [file("a")] * 11}, "at most 10 files"),
         ({"text": "x", "files": [file("a", b"x" * 2000)]}, "too large together"),
         ({"text": "x", "files": [broken]}, "could not be read"),
-        ({"text": "x", "instead": "t9:m1"}, "is not there any more"),
+        ({"text": "x", "instead": "t9:m1"}, "no longer exists"),
     ]:
         assert said in await made.say(**message)
     assert made.chat.runs == ()

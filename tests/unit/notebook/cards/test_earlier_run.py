@@ -95,10 +95,10 @@ async def test_the_new_card_names_the_tool_and_its_stop_ends_the_earlier_run(cel
     first = await begun(cell)
     second, card = cell.run(cell.agent("second"))
     (notice,) = notices(card)
-    assert notice.text == "The earlier run of this cell is still executing slow."
-    assert [action.label for action in notice.actions] == ["Stop it", "Show it"]
+    assert notice.text == "The previous run of this cell is still executing slow."
+    assert [action.label for action in notice.actions] == ["Stop previous run", "Show previous run"]
     press(card, "stop")
-    assert notices(card)[0].text == "The earlier run of this cell is being stopped."
+    assert notices(card)[0].text == "The previous run of this cell is stopping."
     assert [action.name for action in notices(card)[0].actions] == ["show"]
     cell.let_go.set()
     await until(lambda: notices(card) == [])
@@ -151,7 +151,7 @@ async def test_a_waiting_earlier_run_is_cancelled_unless_it_is_kept(cell: Cell) 
     first, _ = cell.run(cell.agent([CALL("careful")], "first"))
     await first.settled()
     second, card = cell.run(cell.agent([CALL("careful")], "second"), on_rerun="keep")
-    assert notices(card)[0].text == "The earlier run of this cell still waits for you."
+    assert notices(card)[0].text == "The previous run of this cell is still waiting for you."
     await second.settled()
     _, last = cell.run(cell.agent("third"))
     await until(lambda: (first.status, second.status) == ("cancelled", "cancelled"))

@@ -56,7 +56,7 @@ async def test_an_answer_is_typed_and_counts_once() -> None:
     first = card.press(drafts=DRAFTS)
     assert first["ok"], first
     second = card.press(drafts={"fields": {"user": {"text": "eve"}, "password": {"text": "x"}}})
-    assert [e["message"] for e in second["errors"]] == ["This form is answered already."]
+    assert [e["message"] for e in second["errors"]] == ["This form is already answered."]
     login = await card.future
     assert (login.user, login.tries) == ("ada", 3)
     assert login.password.get_secret_value() == "hushhush"

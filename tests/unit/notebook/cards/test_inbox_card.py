@@ -161,10 +161,10 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_stand_apart(sto
     asked = [form.interrupt.partition("/")[0] for form in card.forms]
     assert asked == ["old b", "old ", new.id, "old a"]
     assert [item.type for item in card.items] == ["form"] * 3 + ["notice", "form"]
-    assert "answering both may do the work twice" in card.notices[0].text
+    assert "If you answer both, the work may be done twice" in card.notices[0].text
     assert all(form.group for form in forms)
     assert apart.group == ""
-    assert apart.note.startswith("Same cell, earlier kernel.")
+    assert apart.note.startswith("From an earlier run of this cell.")
     assert [TEXTS["inbox_earlier"] in (form.note or "") for form in forms] == [False] * 3
     assert TEXTS["inbox_earlier"] in card.bundle()["text/html"]
     assert (await card.press(forms[2]))["ok"]
@@ -220,7 +220,7 @@ async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     assert card.forms[0].tool == "pay"
     await until(lambda: card.bar.said.startswith("1 waiting"))
     static = card.bundle()
-    assert "Waits for an answer" in static["text/html"]
+    assert "Waiting for an answer" in static["text/html"]
     assert "<button" not in static["text/html"]
 
 
@@ -271,8 +271,7 @@ async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
     view.look(waiting.look(), waiting)
     [form] = [item for item in view.snapshot().items if isinstance(item, FormItem)]
     assert (
-        form.preview_note
-        == "What it would do is shown in its own card, in the process that it waits in."
+        form.preview_note == "The preview is in the run's own card, in the process that is waiting."
     )
     await run.cancel()
 
@@ -285,7 +284,7 @@ async def test_c283_a_run_that_nobody_goes_on_with_is_told_and_goes_on_here(stor
     card = Played(store)
     await until(lambda: bool(card.notices))
     [notice] = card.notices
-    assert "Nobody goes on with r1" in notice.text
+    assert "No process is running r1" in notice.text
     assert 'nb.open_run("r1", agent=agent, store=store)' in notice.text
     assert not notice.actions
     agent = nb.Agent(nb.ScriptedModel(["Settled."]), name="lost banker", tools=[nb.tool(_wire)])

@@ -25,9 +25,9 @@ ODD = {
     "a\u2003b": "em space",
     "a\u2215b": "division slash \u2215",
     "rm\u2011rf": "non-breaking hyphen \u2011",
-    " x": "a space at the beginning",
-    "x  ": "2 spaces at the end",
-    "rm -rf /tmp\n": "a line break at the end",
+    " x": "starts with a space",
+    "x  ": "ends with 2 spaces",
+    "rm -rf /tmp\n": "ends with a line break",
 }
 PLAIN = [
     "paypal",
@@ -87,7 +87,7 @@ def test_a_text_is_not_taken_for_a_number_or_nothing(value, shown):
 def test_a_text_of_json_is_said_to_be_a_text():
     """It is shown as it is, with its lines."""
     (fact,) = facts.facts_of({"body": '{"a": 1}'}, approved=True)
-    assert (fact.value, fact.remark) == ('{"a": 1}', "text, not JSON")
+    assert (fact.value, fact.remark) == ('{"a": 1}', "a string that looks like JSON")
     (fact,) = facts.facts_of({"body": {"a": 1}}, approved=True)
     assert fact.remark == ""
 
@@ -101,14 +101,14 @@ def test_no_two_values_of_different_types_are_shown_alike():
     seen: dict[tuple[str, bool], str] = {}
     for value in values:
         (fact,) = facts.facts_of({"a": value}, approved=True)
-        key = (fact.value, "text, not JSON" in fact.remark)
+        key = (fact.value, "a string that looks like JSON" in fact.remark)
         assert seen.setdefault(key, repr(value)) == repr(value)
 
 
 def test_marks_on_one_letter_are_counted_beyond_the_third():
     """A tower of them would cover the lines around it."""
     assert reveal("e" + "\u0301" * 3) == "e" + "\u0301" * 3
-    assert reveal("e" + "\u0301" * 40 + "x") == "e" + "\u0301" * 3 + "⟨37 more marks⟩x"
+    assert reveal("e" + "\u0301" * 40 + "x") == "e" + "\u0301" * 3 + "⟨37 more combining marks⟩x"
 
 
 class Transfer(BaseModel):
@@ -139,10 +139,10 @@ def test_an_approval_marks_and_names_it_live_static_and_as_text():
     snapshot = asked(editable=False)
     form = snapshot.items[-1]
     assert [(f.label, f.value, f.remark) for f in form.facts][1:] == [
-        ("amount", "9999", "left out: the default")
+        ("amount", "9999", "not given: the default")
     ]
     html = static.render(snapshot, style=False)
-    remark = f"Cyrillic {CYRILLIC_A}, a space at the end"
+    remark = f"Cyrillic {CYRILLIC_A}, ends with a space"
     assert f'p<mark title="{remark}">{CYRILLIC_A}</mark>ul<mark title="{remark}"> </mark>' in html
     assert f'<small class="nba-odd" dir="auto">{remark}</small>' in html
     assert f"to: p{CYRILLIC_A}ul  ({remark})" in plain.render(snapshot)
@@ -151,7 +151,7 @@ def test_an_approval_marks_and_names_it_live_static_and_as_text():
 def test_a_form_of_the_input_says_it_above_the_fields():
     """A field cannot mark a part of what is typed in it."""
     note = asked(editable=True).items[-1].note
-    assert f"Look closely at to: Cyrillic {CYRILLIC_A}, a space at the end." in note
+    assert f"Check to: Cyrillic {CYRILLIC_A}, ends with a space." in note
 
 
 @pytest.mark.parametrize(

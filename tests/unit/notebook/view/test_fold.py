@@ -153,7 +153,7 @@ def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:
     view = view_of(STARTED, RESPONDED, ASKED, hurry)
     message = view.snapshot().items[-1]
     assert message.type == "message"
-    assert (message.text, message.note) == ("and **hurry**⟨U+202E⟩", "sent after this turn")
+    assert (message.text, message.note) == ("and **hurry**⟨U+202E⟩", "will be sent after this turn")
     yes = Resolved(at=104.0, id="i", call_id="c", resolution=Restart(), by="form")
     for event in (yes, RUNS, ToolFinished(at=105.0, call_id="c", output="ok")):
         view.apply(event)
@@ -174,7 +174,7 @@ def test_a_message_that_a_run_did_not_live_to_send_says_so() -> None:
     assert [i.note for i in view.snapshot().items if i.type == "message"] == ["not sent"]
     view.apply(RunRetried(at=105.0, by="code"))
     assert [i.note for i in view.snapshot().items if i.type == "message"] == [
-        "sent after this turn"
+        "will be sent after this turn"
     ]
 
 

@@ -66,9 +66,9 @@ def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
 def test_what_was_said_stands_below_a_line_of_the_notebooks_own():
     """A card's first line may be where runs are kept: the prompt is a message all the same."""
     view = RunView("r", in_thread=True)
-    view.notice("kept", NoticeItem(key="kept", text="Runs are kept in runs.db"))
+    view.notice("kept", NoticeItem(key="kept", text="Runs are stored in runs.db"))
     view.apply(RunStarted(at=0.0, agent="a", model="m", messages=[user("first")], max_turns=3))
-    assert [item.text for item in view.snapshot().items] == ["Runs are kept in runs.db", "first"]
+    assert [item.text for item in view.snapshot().items] == ["Runs are stored in runs.db", "first"]
 
 
 async def test_the_static_thread_has_every_message_and_answer_once():

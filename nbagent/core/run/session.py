@@ -680,7 +680,7 @@ class Session:
     def give_up(self) -> None:
         """Run nothing more of a run that another process has taken over."""
         if self.follower.is_released and self._look_at_clock is not None:
-            self._look_at_clock.cancel()
+            self._look_at_clock[1].cancel()
             self._look_at_clock = None
         if self._driver is not None and self._task is not None and not self._driver.stopped:
             self._driver.stop()

@@ -126,10 +126,12 @@ class _TextAlone:
     """What draws where there is no sanitizer: text, and no element at all."""
 
     def clean(self, markup: str) -> str:
-        return html.escape(html.unescape(_TAG.sub("", markup)))
+        return html.escape(html.unescape(_TAG.sub("", _END.sub("\n", markup))))
 
 
 _TAG = re.compile(r"<[^<>]*>")
+_END = re.compile(r"</(?:blockquote|d[dt]|div|h[1-6]|li|p|pre|t[dhr])>|<br>")
+"""What ends a line or a word."""
 
 
 def _made(tags: frozenset[str], **kept: Any) -> _Cleaner:

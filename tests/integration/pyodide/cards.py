@@ -102,4 +102,5 @@ hostile = "<b title='>'>a &amp; &lt;c&gt;</b><img src=x onerror=alert(1)><svg><s
 for clean in (alone.clean, alone.clean_values, alone.clean_formula):
     assert "<" not in clean(hostile), clean(hostile)
     assert "a &amp; &lt;c&gt;" in clean(hostile), clean(hostile)
+assert alone.clean("<p>a</p><p>b</p>").split() == ["a", "b"]
 console.log("whole")  # the kernel has taken sys.stdout

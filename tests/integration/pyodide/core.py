@@ -68,6 +68,19 @@ assert "<msup>" in page, page
 opened = await nb.open_run(run.id, store=store)
 assert (await opened).text == result.text
 
+
+# a store that must be waited for, for which writes would have a thread
+class Waited:
+    """No more than a store must have."""
+
+    def __init__(self):
+        kept = nb.MemoryStore()
+        self.append, self.read, self.run_ids = kept.append, kept.read, kept.run_ids
+
+
+waited = nb.Agent(nb.ScriptedModel([call("plain", x=3), "done"]), tools=[plain], store=Waited())
+assert (await waited.run("go")).text == "done"
+
 # ctx.ask, with an answer of answers= and a JSON Schema
 asker = nb.Agent(nb.ScriptedModel([call("why"), "done"]))
 

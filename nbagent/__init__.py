@@ -261,7 +261,7 @@ def __dir__() -> list[str]:
 
 def _notebook_host() -> _Any:
     """The notebook, where this code runs in a kernel, or in marimo."""
-    if "ipykernel" in _sys.modules:
+    if "ipykernel" in _sys.modules or "pyodide_kernel" in _sys.modules:
         found = _import_module("nbagent.notebook.host").find()
         if found is not None:
             return found

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nbagent.core.base.errors import HumanInputRequired, RunError
-from nbagent.core.call.threads import private_loop, running_loop
+from nbagent.core.call.threads import running_loop
 from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.stored.listing import Runs
@@ -44,7 +44,7 @@ class NotebookHost:
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
         """The kernel's own with a person there; else the private one, so that cells may block."""
-        return kernel.kernel_loop() if attended else private_loop()
+        return kernel.kernel_loop() if attended else kernel.loop_apart()
 
     def cell(self) -> tuple[str, str] | None:
         """By its id, where the front end tells it."""

@@ -614,9 +614,13 @@ class SQLiteStore(Travels):
         if handle.logged < CHECKPOINT:
             return
         handle.logged = 0
-        threading.Thread(
+        thread = threading.Thread(
             target=_checkpoint, args=(self.path,), name="nbagent-checkpoint", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no thread, as in a web page
+            _checkpoint(self.path)
 
 
 _shared: weakref.WeakValueDictionary[tuple[int, int, int], _Handle] = weakref.WeakValueDictionary()

@@ -221,7 +221,7 @@ class Questions:
         if self._is_on_loop() or (running_loop() is not None and not in_slot.get()):
             raise self._misused(
                 "ctx.ask_sync on the loop's own thread would wait for itself: use `await ctx.ask`, "
-                "or thread=True"
+                "or thread=True where Python has threads: a web page has none"
             )
         return self._in_loop(self.ask(inquiry, slot=in_slot.get()))
 

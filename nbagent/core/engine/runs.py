@@ -546,7 +546,7 @@ class StartedRuns:
         if running_loop() is self._loop:
             raise UsageError(
                 f"{name}: this run lives on the loop that runs here, which would wait for itself: use "
-                "`await run`, or a sync tool, which has a thread"
+                "`await run`, or a sync tool, which has a thread (but in a web page, where there are none)"
             )
 
     async def cancel(self, made: Started, by: str) -> None:

@@ -172,8 +172,8 @@ class Session:
         self._waiting: tuple[tuple[Holds, Waited], ...] = ()
         self.was_awaited = False
         """Whether anybody ever waited for the run."""
-        self._look_at_clock: asyncio.TimerHandle | None = None
-        """The next look whether a question's time is over; touched on the run's loop only."""
+        self._look_at_clock: tuple[float, asyncio.TimerHandle] | None = None
+        """The next look whether a question's time is over, and when it is; touched on the run's loop only."""
         self.before: Before | None = None
         """The run before, while this one is queued."""
         self.behind: tuple[Session, ...] = ()
@@ -569,7 +569,7 @@ class Session:
         """Live on the private loop from now on; called on the loop of before, where nothing of it is at work."""
         self.follower.leave()
         if self._look_at_clock is not None:
-            self._look_at_clock.cancel()
+            self._look_at_clock[1].cancel()
             self._look_at_clock = None
         with _lock:
             self._move_to(private_loop())
@@ -683,7 +683,7 @@ class Session:
     def give_up(self) -> None:
         """Run nothing more of a run that another process has taken over."""
         if self.follower.is_released and self._look_at_clock is not None:
-            self._look_at_clock.cancel()
+            self._look_at_clock[1].cancel()
             self._look_at_clock = None
         if self._driver is not None and self._task is not None and not self._driver.stopped:
             self._driver.stop()
@@ -912,10 +912,10 @@ class Session:
         left = if_late if event.is_late(now) else event.expires_at - now
         due = self.loop.time() + min(left, LOOK)
         if self._look_at_clock is not None:
-            if self._look_at_clock.when() <= due:
+            if self._look_at_clock[0] <= due:
                 return
-            self._look_at_clock.cancel()
-        self._look_at_clock = self.loop.call_at(due, self._apply_and_watch)
+            self._look_at_clock[1].cancel()
+        self._look_at_clock = due, self.loop.call_at(due, self._apply_and_watch)
 
     def _apply_and_watch(self) -> None:
         """Apply what is over by now, and look again when the next one is."""

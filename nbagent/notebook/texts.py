@@ -77,9 +77,9 @@ TEXTS: dict[str, str] = {
     "not_retried": "The run could not be retried here: {error}",
     "message_waits": "will be sent after this turn",
     "message_unsent": "not sent",
-    "cell_rerun": "the cell was run again",
-    "kernel_stop": "kernel interrupt",
-    "kernel_stopped": "KeyboardInterrupt: the run was stopped",
+    "cell_rerun": "a new run of the cell",
+    "kernel_stop": "a kernel interrupt",
+    "kernel_stopped": "KeyboardInterrupt: the run was cancelled",
     # the card, live and static
     "card": "Run of {agent}: {prompt}",
     "form_card": "Form: {agent}",

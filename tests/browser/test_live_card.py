@@ -218,7 +218,7 @@ def test_what_a_stopped_run_has_said_stays_in_its_card(opened, how):
         notebook.interrupt_kernel()
     card.wait_until("cancelled")
     expect(card.root).to_contain_text(
-        f"Stopped by {'you' if how == 'button' else 'kernel interrupt'}."
+        f"Stopped by {'you' if how == 'button' else 'a kernel interrupt'}."
     )
     expect(card.root).to_contain_text(LAST)
     assert card.root.evaluate(below) >= before, "nothing falls in under who reads"

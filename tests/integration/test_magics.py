@@ -97,7 +97,7 @@ def test_c232_variables_of_the_notebook_stand_in_the_prompt_bounded(cells):
 
 MISTAKES = {
     "%%agent nobody\nHi": "'nobody' is not defined",
-    "%%agent ecko\nHi": "did you mean 'echo'",
+    "%%agent ecko\nHi": "Did you mean 'echo'",
     "%%agent price\nHi": "'price' is no agent",
     "%%agent echo again\nHi": "the name of one agent",
     "%%agent\n  \n": "no prompt",
@@ -141,7 +141,7 @@ def test_c444_a_magic_that_is_not_loaded_says_what_to_type():
         for code in ("%%agent\nHi", "%agent Hi"):
             kernel.seen.clear()
             assert kernel.run(code).status == "error"
-            assert "type  %load_ext nbagent  in a cell" in f"{kernel.errors()}{kernel.seen}"
+            assert "Run  %load_ext nbagent  in a cell" in f"{kernel.errors()}{kernel.seen}"
         kernel.must_run("%load_ext nbagent")
         kernel.must_run("%agent -o said Hi")
         assert kernel.must_run("print(said)") == "hello\n"

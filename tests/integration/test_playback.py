@@ -121,7 +121,7 @@ def test_a_notebook_that_knows_of_no_recording_is_recorded_and_replayed(recorded
             "replay", notebook, "--output", output, env=without_a_model(MY_TOKEN="tok-en-value-42")
         )
         assert done.returncode == 0, done.stderr
-        assert "no model was asked" in done.stdout
+        assert "no model was called" in done.stdout
     assert "Sent. ['A1']" in outputs[0].read_text()
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
@@ -200,7 +200,7 @@ CHANGES: dict[str, tuple[str, str, list[str]]] = {
         ],
     ),
     "all cells are gone": ("print(1)", "", ["4 of 4 exchanges and 2 of 2 answers of people"]),
-    "an approval is gone": (
+    "an approval was removed": (
         PLAIN.replace(', policy=[nb.review("send")]', ""),
         LATER,
         [
@@ -255,7 +255,9 @@ def test_c386_a_replay_fails_where_something_recorded_is_not_asked_any_more(
     )
     assert done.returncode == (1 if expected else 0), done.stderr
     assert all(line in done.stderr for line in expected), done.stderr
-    assert bool(expected) == (f"record it anew: nbagent record {notebook}" in done.stderr)
+    assert bool(expected) == (
+        f"record the notebook again: nbagent record {notebook}" in done.stderr
+    )
     assert output.exists() != bool(expected)
     if output.exists():
         assert "_playback" not in output.read_text()
@@ -319,7 +321,7 @@ def test_c388_a_recording_of_nothing_but_failures_says_so(tmp_path):
         environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
         done = nbagent("record", notebook, env=environment)
     assert done.returncode == 1
-    assert "no request to a model was answered. The last error: " in done.stderr
+    assert "because the model answered no request. The last error: " in done.stderr
     assert "401" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.ipynb"]
 
@@ -341,4 +343,4 @@ def test_c386_a_recording_that_nothing_asks_any_more_is_to_be_deleted(tmp_path):
     (tmp_path / "demo.recorded.json").write_text("{}")
     done = nbagent("record", notebook, env=without_a_model())
     assert done.returncode == 0
-    assert "nothing in it is asked any more: delete it" in done.stdout
+    assert "no longer used. Delete it" in done.stdout

@@ -393,8 +393,8 @@ class Follower:
 
 def _stuck(run_id: str) -> RunError:
     return RunError(
-        f"run {run_id!r} waits for nothing, so that nobody can go on with it: its journal was changed, or comes "
-        "from a document that was. Cancel it, or begin another run"
+        f"Run {run_id!r} is not waiting for anything, so it cannot continue. Its journal, or the document that it "
+        "comes from, was changed. Cancel it, or start another run"
     )
 
 

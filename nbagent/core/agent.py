@@ -155,6 +155,14 @@ class Agent:
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: without what is known of this one's cells and runs."""
+        return {**self.__dict__, "_added": {}, "_last_spec": None, "_started_as": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        know(self)
+
     @property
     def store(self) -> Store:
         """Where journals are kept: its own store, or what ``nb.use_store`` says as a run starts."""

@@ -91,6 +91,10 @@ class Flow(Generic[P, R]):
     def __repr__(self) -> str:
         return escaped(f"<Flow {self.name}>")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        know(self)
+
     @property
     def store(self) -> Store:
         """Where journals are kept: its own store, or what ``nb.use_store`` says as a run starts."""

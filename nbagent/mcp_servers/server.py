@@ -22,6 +22,7 @@ from nbagent.core.base.files import MAX_FILES, size_of_all
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Model
+from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.output import current_call
 from nbagent.core.tools.policy import Approval, condition_misfit
@@ -29,7 +30,7 @@ from nbagent.core.tools.tool import Tool, ToolOptions
 from nbagent.core.tools.toolbox import ToolSource
 from nbagent.core.tools.values import MAX_OUTPUT
 
-from .address import Command, Given, McpSignIn, address_of
+from .address import Command, Given, McpSignIn, Url, address_of
 
 try:
     import httpx2
@@ -62,7 +63,7 @@ MAX_ROUNDS = 10
 """How often a server may ask for more before it gives a result."""
 
 
-class McpServer(ToolSource):
+class McpServer(Travels, ToolSource):
     """An MCP server: made by ``nb.mcp``, and given to agents among their tools.
 
     It is connected when a run first needs it, once for each event loop, and closed with that loop or by
@@ -70,6 +71,7 @@ class McpServer(ToolSource):
     """
 
     def __init__(self, given: Given, how: dict[str, Any]) -> None:
+        self._remade = partial(made_anew, McpServer, given, dict(how))
         where = {key: how.pop(key) for key in ("server", "env", "headers", "cwd", "auth")}
         self._address, config_name = address_of(given, **where)
         self.label: str = how["name"] or config_name or self._address.label
@@ -101,6 +103,16 @@ class McpServer(ToolSource):
         left = f"; {self._left_out} left out (see .notes)" if self._left_out else ""
         count = f"{len(self._tools)} tool{'' if len(self._tools) == 1 else 's'}"
         return escaped(f"<MCP server {self.label}: {count}{names and f' ({names})'}{left}>")
+
+    def __reduce__(self) -> Made:
+        address = self._address
+        signs_itself = isinstance(address, Url) and not isinstance(address.auth, McpSignIn | None)
+        if any(address.secrets) or signs_itself:
+            cannot_travel(
+                repr(self),
+                "it was given headers, variables or a sign-in, which may hold secrets; make it in that process",
+            )
+        return self._remade()
 
     @property
     def tools(self) -> Mapping[str, Tool[..., Any]]:

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import UsageError
+from nbagent.core.base.travel import Made, Travels, made_anew
 
 MINUTE = 60.0
 BYTES = 4
@@ -252,7 +253,7 @@ class Line:
         ticket.place = "outside"
 
 
-class RateLimit:
+class RateLimit(Travels):
     """Limits that all requests of one model, or of several, share: in every run, thread and event loop here.
 
     Requests go in the order in which they came. When a server says that there were too many, all wait until
@@ -286,6 +287,10 @@ class RateLimit:
         told = {"concurrency": self.concurrency, "rpm": self.rpm, "tpm": self.tpm}
         given = ", ".join(f"{name}={value}" for name, value in told.items() if value is not None)
         return f"RateLimit({given})"
+
+    def __reduce__(self) -> Made:
+        """Another process has the same limits, and counts its own requests alone."""
+        return made_anew(RateLimit, concurrency=self.concurrency, rpm=self.rpm, tpm=self.tpm)
 
     def ticket(self) -> Ticket:
         """A place at the end of the line, for one request."""

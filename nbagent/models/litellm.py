@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
+from nbagent.core.base.travel import Made, made_anew
 
 from .limits import RateLimit
 from .openai.errors import is_transport, refused, unanswered, words_in
@@ -82,6 +83,8 @@ class LiteLLMModel(OpenAIModel):
             raise ModelConfigError(
                 f'LiteLLM names the model "{prefix}/{model}", not {name!r}. Without LiteLLM, use nb.Agent("{name}")'
             )
+        self._given = dict(options, max_retries=max_retries, vision=vision, output=output)
+        self._given["tool_choice"] = tool_choice
         super().__init__(
             name,
             client=_Client(name, max_retries, options),
@@ -90,6 +93,10 @@ class LiteLLMModel(OpenAIModel):
             tool_choice=tool_choice,
             limits=limits,
         )
+
+    def __reduce__(self) -> Made:
+        given = {key: value for key, value in self._given.items() if not _SECRET.search(key)}
+        return made_anew(LiteLLMModel, self.name, limits=self._limits, **given)
 
     @property
     def tells_cost(self) -> bool:

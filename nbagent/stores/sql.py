@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
+from nbagent.core.base.travel import Made, Travels, cannot_travel, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
 from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
@@ -172,7 +173,7 @@ class _Append(NamedTuple):
     expected: int
 
 
-class SQLStore:
+class SQLStore(Travels):
     """Journals in the tables ``nbagent_…`` of an SQL database, which are made when a run begins in it.
 
     ``nb.SQLStore("postgresql://user@host/database")``. PostgreSQL 13 or newer is what is tested, with psycopg 3;
@@ -212,6 +213,14 @@ class SQLStore:
         """Appends of this process that go into one transaction, on PostgreSQL."""
         if self._is_own:
             weakref.finalize(self, _dispose, self._engine, self._pid)
+
+    def __reduce__(self) -> Made:
+        """Another process finds the password where its driver looks for it, such as in ``PGPASSWORD``."""
+        if not self._is_own:
+            cannot_travel(repr(self), "it was given an engine, which has connections; give its URL")
+        told = [name for name in self._engine.url.query if "passw" in name.lower()]
+        url = self._engine.url._replace(password=None).difference_update_query(told)
+        return made_once(type(self), url.render_as_string(), timeout=self._timeout)
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, in one transaction.
@@ -376,11 +385,14 @@ class SQLStore:
         """The runs it holds, oldest first."""
         return [run_id for (run_id,) in self._all(_IDS)]
 
-    def heads(self) -> list[Head]:
-        """Where each journal ends, oldest run first; a row's damage is no matter of the others."""
+    def heads(self, prefix: str = "") -> list[Head]:
+        """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others."""
+        if not _is_storable(prefix):
+            return []
+        such = sa.func.substr(_runs.c.id, 1, len(prefix)) == prefix
         return [
             Head(run_id, length, None if data is None else last_of(bytes(data)))
-            for run_id, length, data in self._all(_HEADS)
+            for run_id, length, data in self._all(_HEADS.where(such) if prefix else _HEADS)
         ]
 
     def search(self, text: str) -> list[str]:

@@ -23,6 +23,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
+from nbagent.core.base.travel import Made, Travels, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import begun_anew, moved_on
 from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
@@ -55,7 +56,7 @@ CHECKPOINT = 4_000_000
 HEADS = """
 select runs.number, runs.id, events.key, events.data from runs join events on events.key = (
   select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
-) order by runs.number
+) where substr(runs.id, 1, length(?1)) = ?1 order by runs.number
 """
 SEARCH = """
 select id from runs where exists (
@@ -101,7 +102,7 @@ class _Handle:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class SQLiteStore:
+class SQLiteStore(Travels):
     """Journals in the SQLite file at ``path``, which is made, private to you, when a run begins in it.
 
     One that is there is made private too. A link stands for the file it leads to. Reading makes no file:
@@ -133,6 +134,9 @@ class SQLiteStore:
         """None as long as there is nothing to read, and nothing was written."""
         if self._nothing_there() is None:
             self._handle = self._opened()
+
+    def __reduce__(self) -> Made:
+        return made_once(type(self), str(self.path), timeout=self._timeout)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -213,20 +217,22 @@ class SQLiteStore:
                 return []
             return handle.connection.execute("select id from runs order by number").fetchall()
 
-    def heads(self) -> list[Head]:
-        """Where each journal ends, oldest run first; a row's damage is no matter of the others."""
+    def heads(self, prefix: str = "") -> list[Head]:
+        """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others."""
         return [
             Head(
                 run_id.decode(errors="replace"),
                 key - (number << _POSITIONS) + 1,
                 last_of(data) if isinstance(data, bytes) else None,
             )
-            for number, run_id, key, data in self._patiently(self._heads)
+            for number, run_id, key, data in self._patiently(lambda: self._heads(prefix))
         ]
 
-    def _heads(self) -> list[tuple[int, bytes, int, Any]]:
+    def _heads(self, prefix: str) -> list[tuple[int, bytes, int, Any]]:
         with self._there() as handle:
-            return [] if handle is None else handle.connection.execute(HEADS).fetchall()
+            if handle is None:
+                return []
+            return handle.connection.execute(HEADS, (prefix,)).fetchall()
 
     def search(self, text: str) -> list[str]:
         """The runs in which an event's JSON has this text, oldest first."""

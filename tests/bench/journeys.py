@@ -114,6 +114,8 @@ async def journeys() -> dict[str, list[Step]]:
     with profiler.on() as found["run to pause"]:
         run = agent.run("go", attended=True, show=False)
         await run.settled()
+        for _ in range(9):  # newer versions of Python wake who waits before the last look
+            await asyncio.sleep(0)
     with profiler.on() as found["answer to end"]:
         run.restart(run.interrupts[0])
         await run

@@ -248,6 +248,10 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
         ("a", 2, Last("run_completed", said("2").at)),
         ("b", 1, Last("run_completed", said("3").at)),
     ]
+    store.append("A%", [said("5")], 0)
+    found = [[h.run_id for h in store.heads(prefix)] for prefix in ("a", "A%", "_", "b", "ab")]
+    assert found == [["a"], ["A%"], [], ["b"], []]
+    store.delete("A%")
     stamps += [store.stamp(), store.stamp()]
     rows = store.rows("a")
     assert first_broken("a", rows) is None

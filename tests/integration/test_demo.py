@@ -75,8 +75,9 @@ def test_the_demo_serves_the_quickstart_until_it_is_stopped(signal_, code, tmp_p
         assert kernel["spec"]["argv"][0] == sys.executable
         settings = fetch(url, "/lab/api/settings/@jupyterlab/apputils-extension:notification")
         assert json.loads(settings)["schema"]["properties"]["fetchNews"]["default"] == "false"
-        with pytest.raises(urllib.error.HTTPError, match="403"):
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
             fetch(url.partition("?")[0], "/api/contents")
+        refused.value.close()
         process.send_signal(signal_)
         assert process.wait(60) == code
         assert "Traceback" not in process.stdout.read()

@@ -329,7 +329,6 @@ async def test_a_run_keeps_what_the_provider_ran() -> None:
 class Point(BaseModel):
     """Where it is."""
 
-    model_config = {"extra": "forbid"}
     x: int
     y: int
 
@@ -355,7 +354,8 @@ async def test_what_can_be_strict_is_and_what_cannot_is_as_it_was() -> None:
         "free": False,
     }
     assert body["text"]["format"]["strict"] is True
-    assert body["text"]["format"]["schema"] == Point.model_json_schema()
+    closed = {**Point.model_json_schema(), "additionalProperties": False}
+    assert body["text"]["format"]["schema"] == closed
 
 
 async def test_a_server_without_schemas_is_asked_in_another_way() -> None:

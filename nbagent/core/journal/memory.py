@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from nbagent.core.base.errors import Conflict, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent, dump
+from nbagent.core.base.travel import Made, Travels, cannot_travel
 
 from .history import LostReference, referred_by
 from .journal import Watcher, moved_on
@@ -17,13 +18,20 @@ from .rows import Head, Last, Row, check_known, events_of, sealed
 _NOTHING = nullcontext()
 
 
-class MemoryStore:
+class MemoryStore(Travels):
     """Journals in this process's memory: gone when it ends."""
 
     def __init__(self) -> None:
         self._journals: dict[str, _Kept] = {}
         self._lock = threading.Lock()
         self._changes = 0
+
+    def __reduce__(self) -> Made:
+        cannot_travel(
+            "nb.MemoryStore()",
+            "its runs are in this process's memory; keep them in nb.SQLStore(url), or in nb.SQLiteStore(path) for "
+            "processes of this machine",
+        )
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, or raise ``Conflict``."""
@@ -63,10 +71,14 @@ class MemoryStore:
         with self._lock:
             return list(self._journals)
 
-    def heads(self) -> list[Head]:
-        """Where each journal ends, oldest run first."""
+    def heads(self, prefix: str = "") -> list[Head]:
+        """Where each journal ends whose run's id begins so, oldest run first."""
         with self._lock:
-            ends = [(run_id, len(k.events), k.events[-1]) for run_id, k in self._journals.items()]
+            ends = [
+                (run_id, len(kept.events), kept.events[-1])
+                for run_id, kept in self._journals.items()
+                if run_id.startswith(prefix)
+            ]
         return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
 
     def stamp(self) -> object:

@@ -56,8 +56,8 @@ SEALED_FROM = 2
 class Archive(Protocol):
     """A store that tells of all its runs at once, and lets them be taken out, brought in and deleted."""
 
-    def heads(self) -> list[Head]:
-        """Where each journal ends, oldest run first; a row's damage is no matter of the others.
+    def heads(self, prefix: str = "") -> list[Head]:
+        """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others.
 
         Raises:
             StoreError: they could not be read.

@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
+
+from pydantic import BaseModel
 
 from nbagent.core.base.controls import escaped, escaped_repr
 from nbagent.core.base.errors import UsageError, suggest
@@ -167,11 +169,32 @@ class Result:
     finish_reason: str = "stop"
     """Why the last model response ended, as a ``Response`` says it."""
 
+    def to_frame(self) -> Any:
+        """The output as a pandas DataFrame: a row for each item of a list, a column for each field.
+
+        What has no fields is in a column ``output``; without ``output_type`` the text is the output.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        output = self.text if self.output is None else self.output
+        items = output if isinstance(output, list | tuple | set | frozenset) else [output]
+        rows = [_fields(item) for item in items]
+        return frame_of(rows, list(dict.fromkeys(name for row in rows for name in row)))
+
     def __str__(self) -> str:
         return self.text
 
     def __repr__(self) -> str:
         return f"<Result: {shortened(self.text)}>"
+
+
+def _fields(item: Any) -> Mapping[Any, Any]:
+    if isinstance(item, BaseModel):
+        return item.model_dump()
+    if is_dataclass(item) and not isinstance(item, type):
+        return asdict(item)
+    return item if isinstance(item, Mapping) else {"output": item}
 
 
 def shortened(text: str, limit: int = 60) -> str:

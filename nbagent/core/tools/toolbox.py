@@ -36,6 +36,12 @@ class Toolbox(dict[str, Tool[..., Any]]):
         self._known: dict[ToolSource, Mapping[str, Tool[..., Any]] | None] = {}
         """The sources, with what each gave last; None before the first time."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What came from a source is asked for anew."""
+        of_sources = [tool for known in self._known.values() for tool in (known or {}).values()]
+        own = [tool for tool in self.values() if not any(tool is one for one in of_sources)]
+        return toolbox, ([*own, *self._known],)
+
     @property
     def sources(self) -> list[ToolSource]:
         """Where tools come from, beside those that were added one by one."""

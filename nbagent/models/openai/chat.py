@@ -49,12 +49,12 @@ from .encoding import (
     EncodedOnce,
     Settings,
     arguments_of,
+    as_strict,
     as_text,
     chosen,
     data_of,
     id_at_server,
     in_words,
-    is_strict,
     json_bytes,
     next_mode,
     schema_name,
@@ -341,8 +341,9 @@ def _named(tool: str) -> dict[str, Any]:
 def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
     if output == "object":
         return {"type": "json_object"}
-    told: dict[str, Any] = {"name": schema_name(schema), "schema": schema}
-    if is_strict(schema):  # left out where it is not: few servers know the word
+    strict = as_strict(schema)
+    told: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
+    if strict is not None:  # left out where it is not: few servers know the word
         told["strict"] = True
     return {"type": "json_schema", "json_schema": told}
 

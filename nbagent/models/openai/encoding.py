@@ -235,7 +235,7 @@ _MAX_VALUES = 1_000
 
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
-    """Whether the schema satisfies the rules of strict mode as it is; it is never changed to.
+    """Whether the schema satisfies the rules of strict mode as it is.
 
     All properties are required, nothing else is allowed, nothing has a default, and only keywords are used
     that the mode has.
@@ -243,6 +243,31 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
     counted = _Counted()
     is_object = schema.get("type") == "object" and "anyOf" not in schema
     return is_object and _fits(schema, 1, counted) and counted.within()
+
+
+def as_strict(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """An answer's schema as strict mode takes it; None where it does not.
+
+    Objects that do not say whether they may have more properties get none, as a pydantic model would ignore them.
+    """
+    closed: Mapping[str, Any] = _closed(schema, 1)
+    return closed if is_strict(closed) else None
+
+
+def _closed(schema: Any, level: int) -> Any:
+    if not isinstance(schema, Mapping) or level > _MAX_LEVELS:
+        return schema
+    closed = dict(schema)
+    if "properties" in closed:
+        closed.setdefault("additionalProperties", False)
+    for name in ("properties", "$defs", "definitions"):
+        if isinstance(closed.get(name), Mapping):
+            closed[name] = {key: _closed(each, level + 1) for key, each in closed[name].items()}
+    if isinstance(closed.get("anyOf"), Sequence):
+        closed["anyOf"] = [_closed(each, level + 1) for each in closed["anyOf"]]
+    if "items" in closed:
+        closed["items"] = _closed(closed["items"], level + 1)
+    return closed
 
 
 class _Counted:

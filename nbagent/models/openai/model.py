@@ -18,6 +18,7 @@ from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Hosted, ModelDelta, Request
+from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
 from nbagent.models.limits import RateLimit, limits_of
 from nbagent.models.prices import price_of, says_cost
 
@@ -36,7 +37,7 @@ STANDARD = (None, "auto", "default", "standard")
 """The service tiers for which prices are known; others cost more or less."""
 
 
-class OpenAIModel:
+class OpenAIModel(Travels):
     """A model of OpenAI, or of any server that speaks Chat Completions or Responses.
 
     Args:
@@ -111,6 +112,23 @@ class OpenAIModel:
                 timeout=timeout,
             )
         self.name = name
+        self._remade = partial(
+            made_anew,
+            OpenAIModel,
+            name,
+            base_url=base_url,
+            client=client,
+            temperature=temperature,
+            max_retries=max_retries,
+            timeout=timeout,
+            output=output,
+            vision=vision,
+            extra=extra,
+            api=api,
+            tool_choice=tool_choice,
+            max_wait=max_wait,
+        )
+        """What another process makes it from: without the key, which is in that process's environment."""
         where = _checked_url(base_url) or _base_url(client)
         self._provider, self._model = provider_of(
             name, base_url=where, has_client=client is not None
@@ -179,6 +197,16 @@ class OpenAIModel:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    def __reduce__(self) -> Made:
+        client, url = (self._remade.keywords[name] for name in ("client", "base_url"))
+        if client is not None and not _is_maker(client):
+            cannot_travel(
+                repr(self), "its client= has connections and a key; give a function that makes one"
+            )
+        if url and "@" in urlsplit(url).netloc:
+            cannot_travel(repr(self), "its base_url= holds a password; give it without")
+        return self._remade(limits=self._limits)
 
     @property
     def _asked_host(self) -> str:

@@ -37,6 +37,7 @@ from .encoding import (
     EncodedOnce,
     Settings,
     arguments_of,
+    as_strict,
     as_text,
     chosen,
     data_of,
@@ -285,7 +286,9 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 def _format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
     if output == "object":
         return {"type": "json_object"}
-    own = {"name": schema_name(schema), "schema": schema, "strict": is_strict(schema)}
+    strict = as_strict(schema)
+    told = schema if strict is None else strict
+    own = {"name": schema_name(schema), "schema": told, "strict": strict is not None}
     return {"type": "json_schema", **own}
 
 

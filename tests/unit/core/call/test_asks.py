@@ -556,12 +556,16 @@ async def test_a_failing_sibling_does_not_hang_on_a_question_that_is_on_its_way_
     model = nb.ScriptedModel([[call("asks"), call("fails")], "done"])
     agent = nb.Agent(model, on_tool_error="raise", store=Slow())
 
+    begun = asyncio.Event()
+
     @agent.tool
     async def asks(ctx: nb.ToolContext) -> str:
+        await begun.wait()  # else its question may be written before the sibling can begin
         return await ctx.ask("well?")
 
     @agent.tool
     async def fails() -> str:
+        begun.set()
         await until(asking.is_set)
         if told:
             return "through"

@@ -181,6 +181,7 @@ async def test_an_end_that_was_never_stored_gives_way_to_what_others_did(
     run = agent.run("go", attended=True)
     await run.settled()
     await until(lambda: not session_of(run).is_active)
+    await turns()  # the look at what it wrote last
     store.down = True
     await run.cancel()
     assert run.status == "cancelled"

@@ -195,6 +195,7 @@ async def test_c59_opening_a_run_whose_answered_tool_is_gone_names_the_tool() ->
     run = agent.run("go", store=store, attended=True)
     await run.settled()
     await until(lambda: not session_of(run).is_active)  # nobody drives it any more
+    await turns()
 
     class Killed(BaseException):
         """The process is gone."""

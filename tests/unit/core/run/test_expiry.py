@@ -90,6 +90,10 @@ async def test_c133_a_deadline_may_fail_the_run_and_a_retry_waits_as_long_again(
         await run
     assert (run.status, ran, plain) == ("failed", [], [1])
     assert caught.value.messages[-1]["role"] == "assistant"
+    session_of(run).follower._seen = -1  # another process has written, for all it knows
+    session_of(run).follower.look()
+    with pytest.raises(nb.errors.Expired, match="'gate'"):
+        await run
     run.retry()
     await run.settled()
     (i,) = run.interrupts

@@ -1,9 +1,11 @@
 """What a newcomer got wrong, and what nbagent says now."""
 
+import json
 import subprocess
 import sys
 import typing
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
@@ -398,3 +400,39 @@ def test_a_program_that_ends_before_its_run_says_so(tmp_path, how, told):
     assert (done.returncode, done.stdout) == (0, "")
     assert told in done.stderr
     assert done.stderr.count("nbagent:") == bool(told), done.stderr
+
+
+class Sight(BaseModel):
+    """One row of an answer."""
+
+    name: str
+    height: float
+
+
+@dataclass
+class Town:
+    """The same as a dataclass."""
+
+    name: str
+    people: int
+
+
+@pytest.mark.parametrize(
+    ("output_type", "answer", "columns", "rows"),
+    [
+        (list[Sight], [{"name": "Tower", "height": 3.5}], ["name", "height"], [["Tower", 3.5]]),
+        (Town, {"name": "Rome", "people": 3}, ["name", "people"], [["Rome", 3]]),
+        (dict[str, int], {"a": 1, "b": 2}, ["a", "b"], [[1, 2]]),
+        (list[int], [1, 2], ["output"], [[1], [2]]),
+        (list[Sight], [], [], []),
+        (None, "Hello.", ["output"], [["Hello."]]),
+    ],
+)
+async def test_a_typed_answer_is_a_table_of_its_fields(
+    output_type: Any, answer: Any, columns: list[str], rows: list[list[Any]]
+) -> None:
+    """``result.to_frame()``: a row for each item, a column for each field."""
+    said = answer if isinstance(answer, str) else json.dumps(answer)
+    result = await nb.Agent(nb.ScriptedModel([said]), output_type=output_type).run("go")
+    table = result.to_frame()
+    assert (list(table.columns), table.to_numpy().tolist()) == (columns, rows)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from nbagent.models.openai.encoding import is_strict
+from nbagent.models.openai.encoding import as_strict, is_strict
 
 NUMBER = {"type": "integer"}
 
@@ -73,3 +74,34 @@ def test_what_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
 def test_what_does_not_is_not(schema: dict[str, Any]) -> None:
     """It is sent all the same, and said not to be strict."""
     assert not is_strict(schema)
+
+
+class Place(BaseModel):
+    """Where."""
+
+    name: str
+    note: str | None
+
+
+class Trip(BaseModel):
+    """From a plain model, as people write them."""
+
+    places: list[Place]
+    home: Place
+
+
+def test_the_schema_of_a_plain_model_is_sent_strict() -> None:
+    """Its objects are closed, and it stays as it is; a default, or an object of any keys, is sent as it stands."""
+    plain = Trip.model_json_schema()
+    sent = as_strict(plain)
+    assert sent is not None
+    assert is_strict(sent)
+    assert not is_strict(plain)
+    assert sent["$defs"]["Place"] == {**plain["$defs"]["Place"], "additionalProperties": False}
+    assert plain == Trip.model_json_schema()
+    for loose in (
+        {"type": "object", "properties": {"a": {**NUMBER, "default": 3}}},
+        of(a={"type": "object", "additionalProperties": NUMBER}),
+        {"type": "object", "properties": {"a": NUMBER}, "additionalProperties": True},
+    ):
+        assert as_strict(loose) is None

@@ -1,0 +1,59 @@
+"""What goes to another process by pickle: made anew there from what it was given, without keys and passwords."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, Self, TypeAlias
+
+from .errors import UsageError
+
+Made: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
+"""What ``__reduce__`` gives."""
+
+
+class Travels:
+    """An object with locks or connections; a copy within one process is the object itself."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+
+def made_anew(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:
+    """The other process calls ``kind`` with these arguments."""
+    return _make, (kind, args, options)
+
+
+def made_once(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:
+    """The same, and the other process has one object of these arguments, however often it comes there."""
+    return _make_once, (kind, args, options)
+
+
+def cannot_travel(what: str, instead: str) -> NoReturn:
+    """Refuse to be pickled.
+
+    Raises:
+        UsageError: naming the object, and what to do instead.
+    """
+    raise UsageError(f"{what} cannot be pickled for another process: {instead}")
+
+
+def _make(kind: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    return kind(*args, **options)
+
+
+def _make_once(kind: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    key = (kind, args, tuple(sorted(options.items())))
+    with _lock:
+        known = _here.get(key)
+        if known is None or known.is_closed:
+            known = _here[key] = kind(*args, **options)
+        return known
+
+
+_here: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+_lock = threading.Lock()

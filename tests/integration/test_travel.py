@@ -1,0 +1,109 @@
+"""Agents go to other processes by pickle, and no key or password goes with them."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import openai
+import pytest
+import sqlalchemy as sa
+
+import nbagent as nb
+from tests.integration.chat_server import ChatServer, Reply
+
+SECRET = "sk-planted-4711"
+THERE = """
+import pickle, sys
+agent = pickle.load(open(sys.argv[1], "rb"))
+result = agent.run_sync("go", id="march", answers={"pay": True})
+print(result.text, result.calls["pay"][0].output, type(agent.store).__name__)
+"""
+
+
+def test_c480_an_agent_runs_in_another_process(tmp_path: Path) -> None:
+    """With its own tools, rules, limits and store; the key is in that process's environment."""
+
+    async def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    with ChatServer([Reply(calls=[("pay", {"amount": 5})]), Reply("Done.")]) as server:
+        model = nb.OpenAIModel("test", base_url=server.url, api_key=SECRET, rpm=100)
+        store = nb.SQLiteStore(tmp_path / "runs.db")
+        agent = nb.Agent(model, tools=[pay], policy=[nb.review("pay")], store=store)
+        told = cloudpickle.dumps(agent)
+        assert SECRET.encode() not in told
+        (tmp_path / "agent").write_bytes(told)
+        done = subprocess.run(
+            [sys.executable, "-c", THERE, tmp_path / "agent"],
+            env={**os.environ, "OPENAI_API_KEY": "of that process"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.stdout == "Done. paid 5 SQLiteStore\n", done.stderr
+    assert store.run_ids() == ["march"]
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (lambda: nb.OpenAIModel("gpt-5", api_key=SECRET, limits=nb.RateLimit(rpm=5)), "'gpt-5'"),
+        (lambda: nb.LiteLLMModel("x/y", api_key=SECRET, aws_secret_access_key=SECRET), "'x/y'"),
+        (lambda: nb.RateLimit(rpm=5, concurrency=2), "rpm=5"),
+        (lambda: nb.SQLStore(f"postgresql://ann:{SECRET}@localhost/x"), "//ann@localhost/x"),
+        (lambda: nb.SQLStore(f"postgresql:///x?user=ann&password={SECRET}"), "postgresql"),
+        (lambda: nb.mcp("https://example.org/mcp"), "example.org"),
+        (lambda: nb.mcp("npx some-server --verbose"), "some-server"),
+        (lambda: nb.Agent("gpt-5", tools=[nb.mcp("https://example.org/mcp")]), "agent on gpt-5"),
+    ],
+)
+def test_c480_no_key_or_password_goes_along(made: Any, shown: str) -> None:
+    """What was made anew from it shows the same; within the process a copy is the object itself."""
+    one = made()
+    told = pickle.dumps(one)
+    assert SECRET.encode() not in told
+    again = pickle.loads(told)
+    assert shown in repr(again)
+    if not isinstance(one, nb.Agent):
+        assert copy.copy(one) is one
+        assert copy.deepcopy([one])[0] is one
+
+
+def test_c480_a_store_that_comes_twice_is_one_there(tmp_path: Path) -> None:
+    """Many tasks of one process share its connections."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    told = pickle.dumps([store])
+    first, second = pickle.loads(told)[0], pickle.loads(told)[0]
+    assert first is second
+    first.close()
+    assert pickle.loads(told)[0] is not first
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (
+            nb.MemoryStore,
+            r"nb.MemoryStore\(\) cannot .* this process's memory; keep them in nb.SQL",
+        ),
+        (lambda: nb.Agent("gpt-5", store=nb.MemoryStore()), r"nb.MemoryStore\(\) cannot"),
+        (lambda: nb.OpenAIModel("x", client=openai.AsyncOpenAI(api_key=SECRET)), "client= has"),
+        (lambda: nb.OpenAIModel("x", base_url=f"http://a:{SECRET}@h/v1"), "holds a password"),
+        (lambda: nb.mcp("https://example.org/mcp", auth=SECRET), "may hold secrets"),
+        (lambda: nb.mcp("server", env={"KEY": SECRET}), "may hold secrets"),
+        (lambda: nb.SQLStore(sa.create_engine("sqlite://")), "give its URL"),
+    ],
+)
+def test_c480_what_cannot_go_is_named(made: Any, why: str) -> None:
+    """And nothing of it is told."""
+    with pytest.raises(nb.errors.UsageError, match=why) as error:
+        pickle.dumps(made())
+    assert SECRET not in str(error.value)

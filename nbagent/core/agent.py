@@ -594,7 +594,8 @@ def _model(model: str | Model) -> Model:
     if not isinstance(model, str) and not hasattr(model, "stream"):
         is_client = hasattr(model, "chat") and hasattr(model, "base_url")
         hint = ". To use this client, write nb.OpenAIModel(name, client=…)" if is_client else ""
-        if inspect.isroutine(model):
+        given: Any = model
+        if inspect.isroutine(given):
             hint = ". To use a function as the model, write nb.ScriptedModel(function)"
         raise UsageError(
             f"A model must be a name or an object with a stream method, got {model!r:.80}{hint}"

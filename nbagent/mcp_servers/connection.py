@@ -545,7 +545,7 @@ class Connection:
                 f"pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
             )
         if status in (401, 403):
-            return f"it rejected the request (HTTP {status}). Pass credentials, as in nb.mcp(url, headers={'Authorization': 'Bearer …'})"
+            return f"it rejected the request (HTTP {status}). Pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
         if status in (404, 405, 406, 415) and not self._opened.done():
             return f"there is no MCP server at this URL (HTTP {status}: {said}). {_OTHER_URL}"
         is_other = isinstance(error, MCPError) and (

@@ -187,15 +187,15 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
     """Each kind of mistake has its exit code; with ``--json`` the error is JSON too."""
     bank, travel, vault = (folder.ids[name] for name in ("bank", "travel", "vault"))
     for code, arguments, why in [
-        (3, ["show", "nothing"], "there is no run 'nothing'"),
-        (3, ["show", bank, "--store", "none.db"], "there is no store at 'none.db'"),
+        (3, ["show", "nothing"], "There is no run 'nothing'"),
+        (3, ["show", bank, "--store", "none.db"], "There is no store at 'none.db'"),
         (2, ["answer", bank], "There is no terminal to ask in"),
         (2, ["answer", travel, "--approve"], "nothing to approve. Use --value JSON"),
         (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont'. Its names: amount"),
         (2, ["answer", bank, "--input", '{"to": "Eve"}'], "input to of 'pay' cannot be changed"),
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "x", "legs": []}'], "when: "),
         (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Should be"),
-        (2, ["answer", vault, "--text", "hunter2"], "secrets are never stored"),
+        (2, ["answer", vault, "--text", "hunter2"], "Secrets are never stored"),
         (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
         (2, ["prune", "--older-than", "soon"], "soon"),
         (2, ["delete", bank], "pass --yes"),
@@ -225,7 +225,7 @@ def test_a_document_that_is_brought_in_again_changes_nothing_and_that_is_said(
     assert first.startswith(
         f"Imported {bank}. Calls that were approved elsewhere need approval again"
     )
-    assert again == f"{bank} is here already: nothing was changed.\n"
+    assert again == f"The run {bank} already exists here. Nothing was changed.\n"
 
 
 def test_a_hint_can_be_pasted_and_a_stop_says_what_it_did(folder: Folder) -> None:
@@ -269,7 +269,7 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
         ["answer", folder.ids["vault"]],
         [("to skip:", "s\n"), ("Answer", "hunter2\n"), ("to skip:", "\n")],
     )
-    assert (code, "secrets are never stored" in said, "hunter2" in said) == (0, True, False), said
+    assert (code, "Secrets are never stored" in said, "hunter2" in said) == (0, True, False), said
     code, said = folder.typed(
         ["answer", folder.ids["travel"]],
         [
@@ -302,7 +302,7 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     second = folder.nbagent("answer", fresh, kept["question"], "--approve")
     assert (second.returncode, "command line" in second.stderr) == (4, True)
     late = folder.nbagent("answer", fresh, "--approve")  # the same script, run twice
-    assert (late.returncode, "given by command line" in late.stderr) == (4, True), late.stderr
+    assert (late.returncode, "answered by command line" in late.stderr) == (4, True), late.stderr
     went = folder.json("answer", fresh, "--agent", "bank.py:agent")
     assert (went["goes_on"], went["status"], went["text"]) == ("here", "completed", "Paid.")
     assert "paid 4 to Bob" in folder.nbagent("show", fresh).stdout

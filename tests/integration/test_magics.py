@@ -100,8 +100,8 @@ MISTAKES = {
     "%%agent ecko\nHi": "Did you mean 'echo'",
     "%%agent price\nHi": "'price' is no agent",
     "%%agent echo again\nHi": "the name of one agent",
-    "%%agent\n  \n": "no prompt",
-    "%agent": "no prompt",
+    "%%agent\n  \n": "prompt is missing",
+    "%agent": "prompt is missing",
     "%%agent --fast\nHi": "--fast",
     "%%agent -o 1x\nHi": "the name of a variable",
     "%%agent\nHi {nothing}": "NameError",
@@ -130,7 +130,7 @@ def test_c232_names_are_completed_and_help_is_told(cells):
     assert "echo" in cells.kernel.must_run(complete.format("%%agent ec", 10))
     assert "--df" in cells.kernel.must_run(complete.format("%%agent --", 10))
     cells.kernel.must_run("other = nb.Agent(nb.ScriptedModel(['other here']), name='other')")
-    assert "other answers, which was defined last" in page_run(cells, "%agent -o said Hi")
+    assert "other answers, because it was defined last" in page_run(cells, "%agent -o said Hi")
     assert cells.kernel.must_run("print(said)") == "other here\n"
 
 

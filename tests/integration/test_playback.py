@@ -179,7 +179,7 @@ def test_a_kernel_that_dies_is_told_with_its_last_words(tmp_path):
     (tmp_path / "demo.recorded.json").write_text(EMPTY)
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == 1
-    assert "the kernel died" in done.stderr
+    assert "The kernel died" in done.stderr
     notebook_of(notebook, ["import sys, os\nos.write(sys.__stderr__.fileno(), b'noise')"])
     assert nbagent("replay", notebook, env=without_a_model()).stderr == ""
 

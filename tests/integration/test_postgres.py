@@ -145,7 +145,7 @@ def test_a_run_that_another_holds_is_busy_in_words_and_works_again_afterwards(
     store.append("run", [said("a")], 0)
     with psycopg.connect(url) as held:
         held.execute("update nbagent_runs set seal = seal")
-        with pytest.raises(nb.errors.Busy, match="another process holds"):
+        with pytest.raises(nb.errors.Busy, match="another process has locked"):
             store.append("run", [said("b")], 1)
         store.append("other", [said("c")], 0)
         assert store.read("run") == [said("a")]
@@ -293,7 +293,7 @@ def test_who_may_only_read_reads_and_is_told_what_it_may_not(
                 lambda: reader.append("new", [said("b")], 0),
                 lambda: reader.delete("run"),
             ):
-                with pytest.raises(nb.errors.StoreError, match="role may not do that") as error:
+                with pytest.raises(nb.errors.StoreError, match="role lacks permission") as error:
                     write()
                 assert "hunter2" not in f"{reader!r} {error.value}"
         empty = database(postgres)
@@ -301,7 +301,7 @@ def test_who_may_only_read_reads_and_is_told_what_it_may_not(
             assert (reader.run_ids(), reader.heads(), reader.beats("p")) == ([], [], 0)
             with pytest.raises(nb.errors.UsageError, match="Is it the right database"):
                 reader.read("run")
-            with pytest.raises(nb.errors.StoreError, match="role may not do that"):
+            with pytest.raises(nb.errors.StoreError, match="role lacks permission"):
                 reader.append("run", [said("b")], 0)
     finally:
         sql(url, f"drop owned by {name}", f"drop role {name}")

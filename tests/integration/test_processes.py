@@ -139,7 +139,7 @@ def test_c136_a_person_says_what_becomes_of_a_call_whose_process_was_killed(
     asked = [other.ask("settle", run_id=run["id"]) for other in others]
     assert asked[0] == asked[1]
     assert asked[0]["status"] == "interrupted"
-    assert "which ran slow, is gone" in asked[0]["messages"]["slow"]
+    assert "slow was running in process" in asked[0]["messages"]["slow"]
     [interrupt] = asked[0]["interrupts"].values()
     assert effects(tmp_path) == ["slow"]
     said = others[1].ask("answer", run_id=run["id"], interrupt=interrupt, at=0, **answer)
@@ -163,7 +163,7 @@ def test_c136_where_nobody_is_attached_awaiting_names_the_lost_call(
     end = second.ask("finish", run_id=run["id"])
     assert end["status"] == "interrupted"
     assert "HumanInputRequired" in end["text"]
-    assert "which ran slow, is gone" in end["text"]
+    assert "slow was running in process" in end["text"]
     assert "nb.Restart()} to run it again" in end["text"]
     assert effects(tmp_path) == ["slow"]
 
@@ -225,7 +225,7 @@ def test_c136_a_call_on_another_machine_is_lost_when_its_heart_has_stopped(
     first.kill()
     second.ask("open", run_id=run["id"], attended=False)
     end = second.ask("finish", run_id=run["id"])
-    assert "which ran slow, is gone" in end["text"]
+    assert "slow was running in process" in end["text"]
     assert effects(tmp_path) == ["slow"]
 
 

@@ -23,7 +23,7 @@ MISTAKES = {
     'nb.Agent("demo").run_sync(["x", __import__("pathlib").Path("none.pdf")])': "does not exist",
     'nb.Budget(cost="1")': "finite number",
     'nb.Agent(nb.ScriptedModel(["1"]), output_type=[int])': "list[int]",
-    'nb.Agent(nb.ScriptedModel(["1"]), output_type="City")': "and this is the text 'City'",
+    'nb.Agent(nb.ScriptedModel(["1"]), output_type="City")': "got the string 'City'",
     'nb.Agent(nb.ScriptedModel(["one"]*3), output_type=int).run_sync("go")': "does not fit",
 }
 RAISES = (

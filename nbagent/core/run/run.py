@@ -533,4 +533,5 @@ def _is_no_text(_run: Run, _other: object) -> Never:
 
 
 Run.__getattr__ = _absent  # type: ignore[attr-defined]  # type checkers know what a run has
-Run.__add__ = Run.__radd__ = _is_no_text  # type: ignore[attr-defined]
+Run.__add__ = _is_no_text  # type: ignore[operator]
+Run.__radd__ = _is_no_text  # type: ignore[attr-defined]

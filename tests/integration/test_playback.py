@@ -133,7 +133,7 @@ def test_drift_fails_with_the_difference_and_exit_code_1(recorded, tmp_path):
     recording = notebook.with_name("demo.recorded.json")
     done = nbagent("replay", other, "--recording", recording, env=without_a_model())
     assert done.returncode == 1
-    assert "code cell 1 failed: NotRecorded" in done.stderr
+    assert "Code cell 1 failed: NotRecorded" in done.stderr
     assert "Send 50" in done.stderr
     assert "recorded as number 1" in done.stderr
     assert "Traceback" not in done.stderr

@@ -24,7 +24,7 @@ MISTAKES = {
     'nb.Budget(cost="1")': "finite number",
     'nb.Agent(nb.ScriptedModel(["1"]), output_type=[int])': "list[int]",
     'nb.Agent(nb.ScriptedModel(["1"]), output_type="City")': "got the string 'City'",
-    'nb.Agent(nb.ScriptedModel(["one"]*3), output_type=int).run_sync("go")': "does not fit",
+    'nb.Agent(nb.ScriptedModel(["one"]*3), output_type=int).run_sync("go")': "does not match",
 }
 RAISES = (
     'failing(nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("divide", x=1)]), tools=[divide], '

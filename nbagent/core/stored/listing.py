@@ -363,8 +363,8 @@ def _unreadable(run_id: str, why: str, store: Store) -> StoredRun:
 
 
 _SAYS: dict[Status, str] = {
-    "interrupted": "waiting for an answer",
-    "queued": "queued behind the previous run",
+    "interrupted": "needs an answer",
+    "queued": "queued",
     "completed": "done",
     "cancelled": "stopped",
 }

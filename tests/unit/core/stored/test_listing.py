@@ -48,7 +48,7 @@ async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
         "deadline",
         "cost",
     ]
-    assert "waiting for an answer" in lines[3]
+    assert "needs an answer" in lines[3]
     assert "<i>" not in listed._repr_html_()
     assert list(listed.to_frame().index) == ["again", "hi", "color"]
     run = await listed[2].open()
@@ -102,7 +102,7 @@ async def test_c275_a_list_is_chosen_and_sorted_among_all_and_read_in_parts(
     assert (ids(listing), listing.left, listing.has_changed) == (["b", "a", "c"], 0, False)
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({"text": "apples talker"}, ["a"]),
-        ({"text": "waiting ask"}, ["c"]),
+        ({"text": "needs ask"}, ["c"]),
         ({"agent": "talker", "status": "completed"}, ["b", "a"]),
         ({"by": "id"}, ["a", "b", "c"]),
         ({"by": "prompt", "backwards": True}, ["c", "b", "a"]),

@@ -67,7 +67,7 @@ TEXTS: dict[str, str] = {
     "find_before": "Previous match (Shift+Enter)",
     "find_next": "Next match (Enter)",
     "find_close": "Close (Esc)",
-    "found": "{n} matches",
+    "found": "{n} found",
     "found_none": "no matches",
     "found_at": "{i} of {n}",
     "expand_all": "Expand all",

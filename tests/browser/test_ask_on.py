@@ -127,7 +127,7 @@ def find(notebook, card):
     told = card.root.locator(".nba-finder .nba-help")
     expect(box).to_be_focused()
     keys.type("discount")
-    expect(told).to_have_text("2 matches")
+    expect(told).to_have_text("2 found")
     expect(rows).to_have_count(2)
     expect(folded).not_to_have_attribute("open", "")
     keys.press("Enter")
@@ -146,7 +146,7 @@ def find(notebook, card):
     assert axe_finds(notebook.page) == []
     notebook.light()
     box.fill("row 29")
-    expect(told).to_have_text("1 matches")
+    expect(told).to_have_text("1 found")
     keys.press("Enter")
     expect(card.root.get_by_text("row 29 of North")).to_be_visible()
     keys.press("Escape")

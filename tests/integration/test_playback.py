@@ -290,7 +290,7 @@ def test_c386_recordings_that_a_notebook_makes_itself_count_as_far_as_the_comman
     notebook_of(notebook, OWN.format(questions=["one"], more=more))
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == (0 if more else 1), done.stderr
-    assert ("not used of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
+    assert ("Not used of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
 
 
 SHOWN = PLAIN.replace("result = await run", "run")
@@ -304,7 +304,7 @@ def test_c388_a_run_that_fails_as_it_is_shown_is_told_with_its_own_error(tmp_pat
         environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
         done = nbagent("record", notebook, env=environment)
     assert done.returncode == 1
-    assert "code cell 2 failed: HumanInputRequired: the run waits for a person" in done.stderr
+    assert "Code cell 2 failed: HumanInputRequired: The run is paused" in done.stderr
     assert 'asks "Which account?"' in done.stderr
     assert "--answers FILE" in done.stderr
     assert "NoneType" not in done.stderr
@@ -334,7 +334,7 @@ def test_c388_an_earlier_error_that_a_cell_may_have_is_not_the_failing_cells(tmp
     nbformat.write(content, notebook)
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == 1
-    assert "code cell 2 failed: IndexError" in done.stderr
+    assert "Code cell 2 failed: IndexError" in done.stderr
 
 
 def test_c386_a_recording_that_nothing_asks_any_more_is_to_be_deleted(tmp_path):

@@ -59,7 +59,7 @@ export default function loader() {
 async function frontEndOf(model) {
   const name = model.get("front_end").replace("IPY_MODEL_", "");
   const found = await model.widget_manager?.get_model?.(name);
-  if (!found) throw new Error("nbagent: this page cannot find the code of its cards");
+  if (!found) throw new Error("nbagent: this page cannot find the code of the cards");
   return found;
 }
 

@@ -212,7 +212,7 @@ class NotebookHost:
             HumanInputRequired: nobody is there, or the code runs where no form can be: in a tool, off the kernel's loop.
         """
         if not kernel.attended() or running_loop() is not kernel.kernel_loop():
-            raise HumanInputRequired("no form can be shown by a run that is not the notebook's own")
+            raise HumanInputRequired("Only a run in the notebook itself can show a form")
         from .forms import ask_outside  # noqa: PLC0415 - ipywidgets and anywidget load here
 
         return await ask_outside(reply, message, link=link)

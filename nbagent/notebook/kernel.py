@@ -199,7 +199,7 @@ def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
     """
     loop = kernel_loop()
     if loop is None:
-        raise UsageError("the main thread takes work in a kernel only")
+        raise UsageError("Work can run on the main thread only in a kernel")
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
     _errands.append((future, work))
     loop.call_soon_threadsafe(_run_errands)
@@ -513,8 +513,8 @@ def _need(owner: Any, name: str) -> Any:
 def _missing(name: str) -> UsageError:
     version = getattr(sys.modules.get("ipykernel"), "__version__", "?")
     return UsageError(
-        f"ipykernel {version} has no {name}, which waiting inside a cell needs. "
-        "Start the run with `run = agent.run(...)` and let the cell end, or install ipykernel 7.4."
+        f"ipykernel {version} has no {name}, which is needed to wait inside a cell. Start the run with `run = "
+        "agent.run(...)` and let the cell end, or install ipykernel 7.4."
     )
 
 

@@ -51,8 +51,8 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     """
     if not isinstance(mapping, Mapping):
         raise UsageError(
-            f"set_locale takes sentences by their keys, such as {{'approve': 'Zulassen'}}, and not {mapping!r:.40}: "
-            "nbagent comes in English alone. nbagent.notebook.locale.ENGLISH has the keys, each with its English sentence"
+            f"set_locale takes sentences by key, such as {{'approve': 'Zulassen'}}, got {mapping!r:.40}. nbagent "
+            "contains only English. nbagent.notebook.locale.ENGLISH has the keys with their English sentences"
         )
     problems = [problem for key, text in mapping.items() if (problem := _problem(key, text))]
     if problems:
@@ -67,16 +67,16 @@ def set_locale(mapping: Mapping[str, str]) -> None:
 
 def _problem(key: object, text: object) -> str:
     if not isinstance(key, str) or key not in ENGLISH:
-        return f"there is no sentence {key!r}"
+        return f"unknown key {key!r}"
     if not isinstance(text, str):
-        return f"the sentence {key!r} must be a text, not {type(text).__name__}"
+        return f"the sentence {key!r} must be a string, got {type(text).__name__}"
     try:
         unknown = _names(text) - _names(ENGLISH[key])
     except ValueError as error:
-        return f"the sentence {key!r} has broken braces: {error}"
+        return f"the sentence {key!r} has invalid braces: {error}"
     if unknown:
         known = ", ".join(sorted(_names(ENGLISH[key]))) or "nothing"
-        return f"the sentence {key!r} fills in {', '.join(sorted(unknown))}, where there is {known}"
+        return f"the sentence {key!r} uses {', '.join(sorted(unknown))}. Available: {known}"
     return ""
 
 

@@ -107,7 +107,7 @@ class ThreadStopped(RuntimeError):
 def raisable(error: BaseException) -> BaseException:
     """The error as a future carries it."""
     if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
-        stopped = ThreadStopped(f"the tool raised {type(error).__name__}: {error}")
+        stopped = ThreadStopped(f"The tool raised {type(error).__name__}: {error}")
         stopped.__cause__ = error
         return stopped
     return error
@@ -158,7 +158,9 @@ def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
         except BaseException:
-            logger.exception("a task on the loop of runs raised what would have ended the loop")
+            logger.exception(
+                "A task on nbagent's event loop raised an error that would have stopped the loop"
+            )
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -79,14 +79,14 @@ class Others:
         known = has_ended(process)
         if known is not None:
             return known
-        return self._is_silent(process, "which cannot be seen from here and")
+        return self._is_silent(process, "which cannot be checked from here and")
 
     def drives_nothing(self, process: str) -> bool:
         """Whether a process drives no run of this store: it has ended, or lives and leaves no beat any more."""
         if has_ended(process) is not False:
             return self.has_ended(process)
         is_beating = isinstance(self._store, Beating)
-        return is_beating and self._is_silent(process, "which lives, but is stuck or asleep: it")
+        return is_beating and self._is_silent(process, "which is running but does not respond: it")
 
     def _is_silent(self, process: str, known: str) -> bool:
         """Whether nothing was heard of it for too long; a person is told before."""
@@ -94,7 +94,8 @@ class Others:
         if silent >= 2 * BEAT and process not in self._told:
             self._told += (process,)
             logger.warning(
-                "run %s waits for %s, %s is silent for %.0f s; others may go on with the run after %.0f s",
+                "run %s is waiting for %s, %s has been silent for %.0f s; other processes can continue the run after %.0f "
+                "s",
                 *(self._run_id, describe_process(process), known, silent, self._limit),
             )
         return silent >= self._limit
@@ -231,7 +232,7 @@ def _beat_once() -> bool:
         try:
             store.beat(this_process())
         except Exception as error:  # the next one makes up for it
-            logger.warning("no beat could be left in %r: %s", store, error)
+            logger.warning("the heartbeat could not be written to %r: %s", store, error)
     return True
 
 

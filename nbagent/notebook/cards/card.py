@@ -409,7 +409,7 @@ class Card(front_end.Own):
         if isinstance(error, ValidationError):  # which makes an object of each error
             few = error.error_count() <= MAX_ERRORS
             why = error.errors(include_input=False)[:3] if few else f"{error.error_count()} errors"
-        log.warning("a message of the page was ignored: %s", why)
+        log.warning("ignored a message from the page: %s", why)
         self._refuse(_submission_of(content), "unknown_action")
 
     def _refuse(self, submission: str, text: str) -> None:
@@ -417,7 +417,7 @@ class Card(front_end.Own):
         if submission:
             self._receipt(submission, "", [FieldError(field=None, message=TEXTS[text])])
         elif text != "unknown_action":
-            log.warning("a message of the page was ignored: %s", TEXTS[text])
+            log.warning("ignored a message from the page: %s", TEXTS[text])
 
     def _receipt(self, submission: str, interrupt: str, errors: list[FieldError]) -> None:
         receipt = Receipt(submission=submission, interrupt=interrupt, ok=not errors, errors=errors)

@@ -106,4 +106,4 @@ class Looking:
 def say_failed(task: asyncio.Task[Any]) -> None:
     """Log why something about a list failed."""
     if not task.cancelled() and task.exception() is not None:
-        log.error("what a list does failed", exc_info=task.exception())
+        log.error("an action of a list failed", exc_info=task.exception())

@@ -194,7 +194,7 @@ class _Execution:
         output = current_call.get()
         printed = "" if output is None else output.printed
         made = before.told()
-        if output is not None and made:
+        if output is not None and made and value is not None:  # else the result shows it
             output.write("log", f"{made}\n")  # in the row, for the person
         told = for_model(value, MAX_TOLD)
         text = "" if value is None else told if isinstance(told, str) else dumps(told)

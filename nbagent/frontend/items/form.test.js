@@ -279,6 +279,31 @@ test("a press by pointer on a button that has just appeared or moved is ignored"
   expect(model.said("answer")).toHaveLength(1);
 });
 
+test("a press counts that begins on a button which stands still, though leaving a field moves it", () => {
+  const { model, button } = open([edit()]);
+  const approve = button("Approve");
+  const pointer = (type) =>
+    approve.dispatchEvent(new MouseEvent(type, { detail: 1, bubbles: true }));
+  vi.advanceTimersByTime(600);
+  pointer("pointerdown");
+  approve.getBoundingClientRect = () => ({ x: 0, y: 40, width: 80, height: 30 });
+  pointer("click");
+  expect(model.said("answer")).toHaveLength(1);
+});
+
+test("a press does not count that begins on a button which just moved", () => {
+  const { model, button } = open([edit()]);
+  const approve = button("Approve");
+  const pointer = (type) =>
+    approve.dispatchEvent(new MouseEvent(type, { detail: 1, bubbles: true }));
+  vi.advanceTimersByTime(600);
+  approve.getBoundingClientRect = () => ({ x: 0, y: 40, width: 80, height: 30 });
+  pointer("pointerdown");
+  vi.advanceTimersByTime(600);
+  pointer("click");
+  expect(model.said("answer")).toEqual([]);
+});
+
 test("long input must be shown whole before it can be approved, in facts and in fields", () => {
   const long = Array.from({ length: 30 }, (_, line) => `line ${line}`).join("\n");
   const facts = [{ label: "script", value: long, code: true, changed_from: null }];

@@ -2,7 +2,7 @@
 // A button that appeared or moved under the pointer a moment ago ignores the press.
 
 import { boxOf } from "../dom.js";
-import { every } from "../lifetime.js";
+import { every, on } from "../lifetime.js";
 
 /** Milliseconds a button must have stood still. */
 const STILL = 500;
@@ -20,10 +20,18 @@ const SLACK = 4;
 export function pressGuard(elements, clock, signal) {
   /** @type {WeakMap<HTMLElement, Place & {since: number}>} */
   const places = new WeakMap();
+  /** @type {WeakMap<HTMLElement, boolean>} Of a press that has begun: leaving a field may move the button until it ends. */
+  const pressed = new WeakMap();
+  const stands = (/** @type {HTMLElement} */ el) => {
+    look();
+    const place = places.get(el);
+    return place !== undefined && clock() - place.since >= STILL;
+  };
   const look = () => {
     for (const el of elements()) {
       const now = placeOf(el);
       const old = places.get(el);
+      if (!old) on(signal, el, "pointerdown", () => pressed.set(el, stands(el)));
       // Scrolling moves it in the window, scroll anchoring in the page: a shift moves it in both.
       const moved = !old || (isApart(old.window, now.window) && isApart(old.page, now.page));
       const hidden = el.closest("[hidden]") !== null;
@@ -39,9 +47,9 @@ export function pressGuard(elements, clock, signal) {
      * @param {HTMLElement} el
      */
     stood(el) {
-      look();
-      const place = places.get(el);
-      return place !== undefined && clock() - place.since >= STILL;
+      const stood = pressed.get(el) ?? stands(el);
+      pressed.delete(el);
+      return stood;
     },
   };
 }

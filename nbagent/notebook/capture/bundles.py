@@ -31,7 +31,7 @@ def present(value: Any) -> Bundle | None:
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
         return None
-    bundle = _formatted(value) | _tried(value, partial(charts.more_of, value))
+    bundle = _formatted(_as_table(value)) | _tried(value, partial(charts.more_of, value))
     if "image/png" not in bundle and _is_figure(value):
         bundle |= _tried(value, partial(_drawn, value))
     if not bundle:
@@ -42,6 +42,14 @@ def present(value: Any) -> Bundle | None:
     if not _ADDRESS.search(text.get("text/plain", "")):
         bundle = text | bundle
     return bundle
+
+
+def _as_table(value: Any) -> Any:
+    """A Series of pandas as a table of one column: by itself it has no HTML."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(value, pandas.Series):
+        return value
+    return value.to_frame("" if value.name is None else value.name)
 
 
 def _named(value: Any) -> Bundle:

@@ -65,6 +65,12 @@ async def test_c430_approved_code_runs_among_the_variables_and_its_last_value_is
     assert await told("import asyncio\nawait asyncio.sleep(0, total + 1)") == (
         "17\nMade: asyncio (module)."
     )
+    run = agent_of("doubled = [total]", "doubled").run(
+        "go", answers={"run_python": True}, show=False
+    )
+    await run
+    ended = [event for event in run.journal if event.type == "tool_finished"]
+    assert [event.printed.count("Made") + event.output.count("Made") for event in ended] == [1, 0]
     long = await told("'x' * 10**6")
     assert len(long) < MAX_TOLD + 200
     assert "characters left out" in long

@@ -572,6 +572,8 @@ def test_what_somebody_registered_for_a_type_wins(cell: Cell, shell: Interactive
     ("make", "mime"),
     [
         (lambda: pd.DataFrame({"a": [1]}), "text/html"),
+        (lambda: pd.Series([1], name="a"), "text/html"),
+        (lambda: pd.Series([1]).rename(("a", "b")), "text/html"),
         (lambda: plt.gca().figure, "image/png"),
         (lambda: Image.new("RGB", (2, 2)), "image/png"),
     ],

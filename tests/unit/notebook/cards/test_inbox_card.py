@@ -271,8 +271,7 @@ async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
     view.look(waiting.look(), waiting)
     [form] = [item for item in view.snapshot().items if isinstance(item, FormItem)]
     assert (
-        form.preview_note
-        == "The preview is in the run's own card, in the process that is waiting."
+        form.preview_note == "The preview is in the run's own card, in the process that is waiting."
     )
     await run.cancel()
 

@@ -426,9 +426,10 @@ class RunTaken(Event):
     type: Literal["run_taken"] = "run_taken"
     by: str
     """Why: ``take over`` where somebody said so, ``silence`` where the one before was gone, ``vacancy`` where nobody
-    drove it: it had been answered by its record, or came in a document."""
+    drove it: it had been answered by its record, or came in a document; ``release`` where the process that drove it
+    has left it to any."""
     owner: str = ""
-    """The process that drives it now."""
+    """The process that drives it now; empty after a release."""
     gone: str = ""
     """The process that had it before, whose calls it takes; empty where it takes all, whoever lives."""
     user: str = ""

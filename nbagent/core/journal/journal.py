@@ -650,7 +650,7 @@ class Journal:
             self.taken = event
         elif event.owner not in ("", self.driver):
             self.taken = None
-        self.driver = event.owner or self.driver
+        self.driver = event.owner if isinstance(event, RunTaken) else event.owner or self.driver
         self._is_vacant = isinstance(event, Resolved) and not event.owner
 
     def _tell(self, listener: Listener, heard: RunEvent) -> None:

@@ -36,6 +36,8 @@ MOMENT = 2.0
 Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
 """Who makes the run go on: nobody before an answer comes, we, somebody else, or nobody ever again."""
 
+RELEASE = "release"
+"""Why nobody drives a run: the process that did has left it to any."""
 TakenBy: TypeAlias = Literal["take over", "silence", "vacancy"]
 """Why a process takes a run: a person said so, the one before is gone, or nobody drove it."""
 

@@ -10,11 +10,12 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, TypeVar
 
-from nbagent.core.base.errors import RunError, StoreError
+from nbagent.core.base.errors import RunError, StoreError, UsageError
 from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
     RunFailed,
+    RunTaken,
     StoredEvent,
     ToolFinished,
 )
@@ -23,11 +24,12 @@ from nbagent.core.call.threads import running_loop
 from nbagent.core.journal.default import is_closed
 from nbagent.core.journal.journal import Decide, Journal
 from nbagent.core.state.next_step import is_stuck
-from nbagent.core.state.state import RunState, Status
+from nbagent.core.state.state import RunState, Status, running_calls
 from nbagent.core.tools.spec import RunSpec
 
 from .follow import (
     POLL,
+    RELEASE,
     Lost,
     Turn,
     about_lost,
@@ -132,6 +134,7 @@ class Follower:
         "_seen",
         "_timer",
         "_wait",
+        "is_released",
         "looked_at",
         "news",
         "others",
@@ -146,6 +149,8 @@ class Follower:
         """Whether the store tells of what others write."""
         self.news = self.looked_at = 0
         """How often it was told to look, and what of that it has looked at."""
+        self.is_released = False
+        """Whether this handle leaves the run to others, whoever answers it."""
         self._timer: Planned | None = None
         self._seen = -1
         """How long the journal was when it was last looked at."""
@@ -256,6 +261,29 @@ class Follower:
 
         return run.submit(decide, self._took_over, run.lost)
 
+    def release(self) -> Future[None]:
+        """Leave the run to whichever process answers it; see ``Run.release``."""
+        run = self._run
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            if state.outcome is not None or not (run.journal.is_driven_here or self.is_released):
+                return []
+            busy = [call.name for call in running_calls(state)]
+            if state.status != "interrupted" or busy:
+                what = f"{', '.join(busy)} still runs" if busy else f"it is {state.status}"
+                raise UsageError(
+                    f"run {run.journal.run_id!r} cannot be released: {what}. Wait for `await run.settled()`"
+                )
+            now, here = run.spec.clock(), this_process()
+            return [] if self.is_released else [RunTaken(at=now, by=RELEASE, gone=here)]
+
+        def released(written: Sequence[StoredEvent]) -> None:
+            if written:
+                self.is_released = True
+                run.call_soon(run.give_up)
+
+        return run.submit(decide, released, run.lost)
+
     # --- looking
 
     @property
@@ -336,7 +364,9 @@ class Follower:
         if state.status == "queued":
             return run.look_at_run_before() or not self._is_told
         whose = self._whose_turn(state)
-        if whose == "ours":
+        if whose == "ours" and self.is_released:
+            whose = "theirs"
+        elif whose == "ours":
             if run.journal.is_driven_here:
                 run.go_on()
             else:
@@ -374,6 +404,7 @@ class Follower:
 
     def _took_over(self, written: Sequence[StoredEvent]) -> None:
         if written:
+            self.is_released = False
             self._run.go_on()
         else:
             self.follow()

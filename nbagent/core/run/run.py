@@ -318,6 +318,20 @@ class Run:
         """
         await asyncio.shield(asyncio.wrap_future(self._session.follower.take_over()))
 
+    @awaited("run.release")
+    async def release(self) -> None:
+        """Leave a run that waits for an answer to whichever process answers it, this one included.
+
+        Nothing of it is held here any more: a body that waits in ``ctx.ask`` ends, and runs again from its last
+        step where the run continues. This handle follows the run. Does nothing where the run has ended, or another
+        process drives it.
+
+        Raises:
+            UsageError: a call or the model still works.
+            StoreError: it could not be stored; nothing has changed.
+        """
+        await asyncio.shield(asyncio.wrap_future(self._session.follower.release()))
+
     def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
         """An independent run that goes on from here, from when ``at`` was asked, or from the end of its turn.
 

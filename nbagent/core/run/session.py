@@ -661,7 +661,8 @@ class Session:
             self.follower.leave()
             self.follower.seen()
         if was_taken and not is_over and taken is not None:
-            self.error = taken_from(self.run_id, taken)
+            is_left = self.follower.is_released  # this handle follows it, as any may
+            self.error = None if is_left else taken_from(self.run_id, taken)
         elif error is not None:
             self.error = error
             self.follower.seen()
@@ -678,6 +679,9 @@ class Session:
 
     def give_up(self) -> None:
         """Run nothing more of a run that another process has taken over."""
+        if self.follower.is_released and self._look_at_clock is not None:
+            self._look_at_clock.cancel()
+            self._look_at_clock = None
         if self._driver is not None and self._task is not None and not self._driver.stopped:
             self._driver.stop()
             self._task.cancel()
@@ -792,6 +796,7 @@ class Session:
         if isinstance(answer, Resolved):
             remember(asked_in[-1], answer, self.spec.tools, self.spec.remembered)
         if self.journal.driver == this_process():
+            self.follower.is_released = False
             self.go_on()
         else:
             self.follow()
@@ -1150,7 +1155,7 @@ def held(run_id: str, store: object) -> Session | None:
     """The session of a run that this process holds; another store may have another run of its id."""
     for one in open_sessions():
         never_began = one.error is not None and not one.state.position
-        is_it = one.run_id == run_id and not never_began
+        is_it = one.run_id == run_id and not never_began and not one.follower.is_released
         if is_it and is_same_place(one.journal.store, store):
             return one
     return None

@@ -323,7 +323,7 @@ class Fold:
 
     def _taken(self, event: RunTaken) -> None:
         """Who drives the run from here on, where somebody did before; what it asks anew follows."""
-        if event.by == "vacancy":
+        if event.by in ("vacancy", "release"):
             return
         other = event.user if is_somebody_else(event.user) else ""
         who = describe_process(event.owner) + (f" ({other})" if other else "")

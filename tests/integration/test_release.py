@@ -1,0 +1,139 @@
+"""A run that its process has released goes on wherever it is answered, and nothing of it is held before."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.interrupts import Respond
+from nbagent.core.journal.journal import Journal
+from nbagent.core.run.run import session_of
+from nbagent.core.stored.by_record import answer_by_record
+from tests import postgres as servers
+from tests.until import turns, until
+
+call = nb.ScriptedModel.call
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Where runs are kept."""
+    if request.param == "memory":
+        return nb.MemoryStore()
+    if request.param == "sqlite":
+        return nb.SQLiteStore(tmp_path / "runs.db")
+    return nb.SQLStore(servers.database(request.getfixturevalue("postgres")))
+
+
+def planner(store: Any, did: list[str]) -> nb.Agent:
+    """Asks within its body, after a step that is done once."""
+
+    def script(messages: Any) -> Any:
+        return "done" if messages[-1]["role"] == "tool" else [call("plan")]
+
+    agent = nb.Agent(nb.ScriptedModel(script), name="planner", store=store)
+
+    @agent.tool
+    async def plan(ctx: nb.ToolContext) -> str:
+        await ctx.step("look", lambda: did.append("looked"))
+        try:
+            nights = await ctx.ask("How many nights?", reply=int)
+        except asyncio.CancelledError:
+            did.append("left")
+            raise
+        did.append(f"booked {nights}")
+        return "booked"
+
+    return agent
+
+
+async def released(agent: nb.Agent) -> nb.Run:
+    """A run whose body waited, and that was released."""
+    run = await agent.run("go", id="trip", attended=True, show=False).settled()
+    await run.release()
+    await until(lambda: not session_of(run).is_at_work)
+    return run
+
+
+async def test_c481_what_was_released_goes_on_where_it_is_answered(store: Any) -> None:
+    """The body runs again from its last step, in the handle that answers; the one that released it follows."""
+    did: list[str] = []
+    run = await released(planner(store, did))
+    assert (did, run.status, len(run.interrupts)) == (["looked", "left"], "interrupted", 1)
+    other = await nb.open_run("trip", agent=planner(store, did), store=store, attended=True)
+    other.respond(other.interrupts[0], 3)
+    assert (await asyncio.wait_for(other, 30)).text == "done"
+    assert did == ["looked", "left", "booked 3"]
+    assert (await asyncio.wait_for(run, 30)).text == "done"
+    assert [event.by for event in run.journal if event.type == "run_taken"] == ["release"]
+
+
+async def test_c481_who_released_a_run_leaves_it_to_others_though_it_is_answered(
+    store: Any,
+) -> None:
+    """An answer by record, of a process without the agent, is kept for whoever opens the run next."""
+    did: list[str] = []
+    run = await released(planner(store, did))
+    journal = Journal("trip", store)
+    journal.catch_up()
+    answer_by_record(journal, run.interrupts[0].id, Respond(output=2), ("somebody", 1.0))
+    await until(lambda: not run.interrupts)
+    await asyncio.sleep(0.6)  # longer than a handle waits that would take it
+    assert (run.status, did) == ("running", ["looked", "left"])
+    other = await nb.open_run("trip", agent=planner(store, did), store=store)
+    assert (await asyncio.wait_for(other, 30)).text == "done"
+    assert did == ["looked", "left", "booked 2"]
+
+
+async def test_c481_who_released_it_may_answer_it_all_the_same(store: Any) -> None:
+    """And drives it again."""
+    did: list[str] = []
+    run = await released(planner(store, did))
+    await run.release()  # once more is nothing
+    run.respond(run.interrupts[0], 1)
+    assert (await asyncio.wait_for(run, 30)).text == "done"
+    assert did == ["looked", "left", "booked 1"]
+
+
+async def test_c481_nothing_is_held_of_a_released_run(store: Any) -> None:
+    """Not its session, once nobody holds the run."""
+    run = await released(planner(store, []))
+    held = weakref.ref(session_of(run))
+    del run
+    for _ in range(200):
+        await turns()
+        gc.collect()
+        if held() is None:
+            break
+        await asyncio.sleep(0.05)
+    assert held() is None
+
+
+async def test_c481_what_works_is_not_released() -> None:
+    """It says what to wait for; one that has ended is left as it is."""
+    go = asyncio.Event()
+    agent = nb.Agent(nb.ScriptedModel([[call("slow"), call("ask")], "done"]))
+    agent.add(nb.interrupt_tool("ask"))
+
+    @agent.tool
+    async def slow() -> str:
+        await go.wait()
+        return "slow"
+
+    run = agent.run("go", attended=True, show=False)
+    await until(lambda: bool(run.interrupts) and not session_of(run).is_writing)
+    with pytest.raises(nb.errors.UsageError, match=r"slow still runs.*await run\.settled"):
+        await run.release()
+    go.set()
+    await run.settled()
+    await run.release()
+    run.respond(run.interrupts[0], "yes")
+    await run
+    await run.release()
+    assert run.status == "completed"

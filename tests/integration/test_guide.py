@@ -25,7 +25,6 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "Made: double (list of 2).",
         "Rome",
         "1400000",
-        "{'to': 'Rome'}",
         "approval transfer A large one",
         "Done.",
         "XYZ",
@@ -45,5 +44,4 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "The accuracy is 0.9.",
         "Stella",
         "Coal it is.",
-        "Beer.",
     ]

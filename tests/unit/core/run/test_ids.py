@@ -98,7 +98,7 @@ async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_and_says
         nb.Agent(nb.ScriptedModel(["x"]), name="other", store=store).run("First.", id="a")
     with pytest.raises(nb.errors.UsageError, match=r"has no run 'b'. Pass a prompt"):
         agent.run(id="b")
-    with pytest.raises(nb.errors.UsageError, match="a run's id is a text"):
+    with pytest.raises(nb.errors.UsageError, match="a run's id must be a string"):
         agent.run("First.", id="no spaces")
     assert store.run_ids() == ["a"]
 

@@ -12,6 +12,7 @@ from .core.base.errors import suggest as _suggest
 from .core.hooks import hooks as _hooks
 
 if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loaded when it is asked for
+    from .batch.batch import map, open_batch  # noqa: A004 - the word that people look for
     from .core.agent import Agent
     from .core.base.errors import Conflict, HumanInputRequired, NbagentError, Rejected, TurnLimit
     from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart
@@ -28,6 +29,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.stored.decisions import decisions
     from .core.stored.deletion import delete_run, prune
     from .core.stored.document import export_run, import_run
+    from .core.stored.inbox import below
     from .core.stored.listing import runs
     from .core.stored.opening import answer_external, open_run
     from .core.tools.context import ToolContext
@@ -106,6 +108,7 @@ __all__ = [
     "allow",
     "allow_nested",
     "answer_external",
+    "below",
     "decisions",
     "delete_run",
     "deny",
@@ -117,11 +120,13 @@ __all__ = [
     "import_run",
     "inbox",
     "interrupt_tool",
+    "map",
     "mcp",
     "messages_from_openai",
     "messages_to_openai",
     "notebook_tools",
     "notify",
+    "open_batch",
     "open_run",
     "prune",
     "review",
@@ -180,6 +185,7 @@ _LATE = {
     "allow": "nbagent.core.tools.policy",
     "allow_nested": "nbagent.notebook.nested",
     "answer_external": "nbagent.core.stored.opening",
+    "below": "nbagent.core.stored.inbox",
     "decisions": "nbagent.core.stored.decisions",
     "delete_run": "nbagent.core.stored.deletion",
     "deny": "nbagent.core.tools.policy",
@@ -190,12 +196,14 @@ _LATE = {
     "import_run": "nbagent.core.stored.document",
     "inbox": "nbagent.notebook.inbox",
     "interrupt_tool": "nbagent.core.tools.define",
+    "map": "nbagent.batch.batch",
     "McpSignIn": "nbagent.mcp_servers.address",
     "mcp": "nbagent.mcp_servers.server",
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
     "notebook_tools": "nbagent.data.tools",
     "notify": "nbagent.notebook.notify",
+    "open_batch": "nbagent.batch.batch",
     "open_run": "nbagent.core.stored.opening",
     "prune": "nbagent.core.stored.deletion",
     "review": "nbagent.core.tools.policy",
@@ -258,7 +266,7 @@ def __dir__() -> list[str]:
 
 def _notebook_host() -> _Any:
     """The notebook, where this code runs in a kernel, or in marimo."""
-    if "ipykernel" in _sys.modules:
+    if "ipykernel" in _sys.modules or "pyodide_kernel" in _sys.modules:
         found = _import_module("nbagent.notebook.host").find()
         if found is not None:
             return found
@@ -311,6 +319,11 @@ def _kept_answers(model: _Any) -> _Any:
     return _import_module("nbagent.models.recorded.model").kept_answers(model)
 
 
+def _inbox_of(waiting: _Any, of: str, answered: _Any) -> _Any:
+    """The questions of a batch as an inbox."""
+    return _import_module("nbagent.notebook.inbox").Inbox(waiting, of, answered)
+
+
 def _store_at(place: str) -> _Any:
     """A database by its URL, a file by its path."""
     if "://" in place:
@@ -320,6 +333,7 @@ def _store_at(place: str) -> _Any:
 
 _tell_of_magic()
 _hooks.store_at = _store_at
+_hooks.inbox_of = _inbox_of
 _hooks.in_place_of = _in_place_of
 _hooks.kept_answers = _kept_answers
 _hooks.find_host = _notebook_host

@@ -21,7 +21,7 @@ from .base.controls import escaped
 from .base.errors import Conflict, StoreError, UsageError
 from .base.events import RunQueued, RunStarted, StoredEvent
 from .base.messages import Message
-from .call.threads import private_loop
+from .call.threads import is_private
 from .journal.journal import Journal, Store
 from .journal.memory import MemoryStore
 from .run.host import current_host
@@ -292,7 +292,7 @@ def thread_after(run: Run) -> Thread:
         ),
         lambda journal, options: take_up(session.spec, journal, options),
     )
-    is_apart = session.attended and session.loop is private_loop()
+    is_apart = session.attended and is_private(session.loop)
     options = Options(after=run, attended=session.attended, show=False, background=is_apart)
     thread = Thread(runs, options, session.journal.store or MemoryStore(), None)
     if goes_on(run):

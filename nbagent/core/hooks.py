@@ -60,6 +60,10 @@ def _call_ended(_output: Any) -> None:
     return None
 
 
+def _no_inbox(_waiting: Any, _of: str, _answered: Any) -> Any:
+    raise LookupError("the questions of a batch need nbagent's notebook: import nbagent")
+
+
 class Hooks:
     """One function of each kind, replaced by whoever knows better."""
 
@@ -69,6 +73,7 @@ class Hooks:
         "exported",
         "find_host",
         "in_place_of",
+        "inbox_of",
         "kept_answers",
         "makes_form",
         "model_named",
@@ -83,6 +88,8 @@ class Hooks:
     def __init__(self) -> None:
         self.find_host: Callable[[], Any] = _no_host
         """The ``Host`` of the code that runs now; None where it is a plain script."""
+        self.inbox_of: Callable[[Any, str, Any], Any] = _no_inbox
+        """What waits, of what, as an object that people hold; told of answers that it has given."""
         self.model_named: Callable[[str], Any] = _no_model
         """The model that a name such as ``"gpt-5"`` stands for."""
         self.price_list: Callable[[], str] = _no_prices

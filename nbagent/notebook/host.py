@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nbagent.core.base.errors import HumanInputRequired, RunError
-from nbagent.core.call.threads import private_loop, running_loop
+from nbagent.core.call.threads import running_loop
 from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.stored.listing import Runs
@@ -31,6 +31,8 @@ class NotebookHost:
         """By cell: the runs it started."""
         self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
         """By run id: where and how it is shown, while it is shown live; its run listens, and keeps it."""
+        self._batches: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        """How each batch is shown."""
         self._chats: dict[Chat, Any] = {}
         """How each chat is shown."""
         self._before: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
@@ -42,7 +44,7 @@ class NotebookHost:
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
         """The kernel's own with a person there; else the private one, so that cells may block."""
-        return kernel.kernel_loop() if attended else private_loop()
+        return kernel.kernel_loop() if attended else kernel.loop_apart()
 
     def cell(self) -> tuple[str, str] | None:
         """By its id, where the front end tells it."""
@@ -146,6 +148,35 @@ class NotebookHost:
         of = " · ".join(filter(None, (near(listing.catalog.store), *chosen)))
         ShownRuns(listed, reveal(of)).show()
         return True
+
+    def show_batch(self, batch: Any) -> None:
+        """Show a batch live where a front end is attached."""
+        from .cards.display import ShownBatch  # noqa: PLC0415 - as above
+
+        shown = self._batches.get(batch)
+        if shown is None:
+            shown = self._batches[batch] = ShownBatch(batch)
+        shown.show(kernel.execution_key())
+
+    def display_batch(self, batch: Any) -> None:
+        """Display a batch that is a cell's last line: live, or once it has come to a stand where nobody is."""
+        if kernel.attended():
+            shown, key = self._batches.get(batch), kernel.execution_key()
+            if (
+                shown is None or key is None or shown.key != key
+            ):  # else it stands in this cell already
+                self.show_batch(batch)
+            return
+        from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
+
+        from nbagent.batch.batch import work_of  # noqa: PLC0415 - not needed where no batch is
+
+        from .cards.batch_card import bundle  # noqa: PLC0415 - as above
+
+        kernel.pump(work_of(batch).when(batch.is_over))
+        display(bundle(batch), raw=True)  # type: ignore[no-untyped-call]
+        if batch.status != "completed":
+            batch.wait()  # raises what it came to, so that the cell fails
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""

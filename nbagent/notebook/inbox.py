@@ -6,7 +6,8 @@ import asyncio
 import datetime as dt
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,14 +16,17 @@ from IPython.display import display
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store
 from nbagent.core.base.awaited import awaited
-from nbagent.core.base.errors import UsageError
+from nbagent.core.base.errors import InvalidAnswer, UsageError
+from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import Kept, kept_in, place_of
 from nbagent.core.journal.memory import MemoryStore
+from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.describe import asks
-from nbagent.core.stored.inbox import Asked, Owner, Waiting
+from nbagent.core.run.scripted_answers import approval_of, as_resolution
+from nbagent.core.stored.inbox import Answered, Asked, Owner, Waiting, alike
 
 from . import kernel
 from .render.reveal import reveal
@@ -30,6 +34,10 @@ from .texts import TEXTS
 
 EVERY = 1.0
 """Seconds between looks of who waits for a change."""
+_LONGEST = 500
+"""Characters of a rule, as an answer's record has it."""
+_WORDED = 80
+"""Characters of one value in it."""
 MAX_LINES = 30
 """Questions that are printed."""
 
@@ -37,22 +45,33 @@ MAX_LINES = 30
 class Inbox:
     """What waits for an answer in a store: a cell's last line shows it with its forms, live."""
 
-    def __init__(self, waiting: Waiting, of: str) -> None:
+    def __init__(
+        self,
+        waiting: Waiting,
+        of: str,
+        answered: Callable[[], Awaitable[None]] | None = None,
+        rule: tuple[str, ...] = (),
+    ) -> None:
         self._waiting = waiting
         self._of = of
+        self._told = answered
+        self._rule = rule
+        """What it was chosen by, in words."""
         self._shown: Any = None
         self._seen: tuple[tuple[str, str], ...] | None = None
+        self._preview: list[Asked] | None = None
+        """What it had when somebody last looked at it."""
 
     @property
     def count(self) -> int:
         """How many questions wait; the store is read only where somebody has written since."""
-        return len(self._now())
+        return len(self._looked())
 
     def __len__(self) -> int:
         return self.count
 
     def __iter__(self) -> Iterator[Asked]:
-        return iter(self._now())
+        return iter(self._looked())
 
     def __bool__(self) -> bool:
         return True  # an inbox with nothing in it is still one
@@ -80,7 +99,88 @@ class Inbox:
         waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
         named = _named(waiting.catalog.store, waiting.agent, waiting.tool, waiting.older_than)
         some = f" · {TEXTS['inbox_some']}" if waiting.tests else ""
-        return Inbox(waiting, reveal(named + some))
+        words = {"agent": agent, "tool": tool, "older_than": older_than}
+        said = [f"{name}={value!r}" for name, value in words.items() if value is not None]
+        said += [_worded(test) for test in tests]
+        said += [f"{name}={_worded(wanted)}" for name, wanted in inputs.items()]
+        of = reveal(named + some) if not self._waiting.catalog.prefix else self._of
+        return Inbox(waiting, of, self._told, (*self._rule, *said))
+
+    def like(self, one: Asked) -> Inbox:
+        """The questions of it that are like this one, as an inbox of its own.
+
+        They are of the same tool, and have the same values where values come back: an input counts where there are at
+        least twice as many questions of the tool as different values of it. What differs from row to row, such as
+        ids, amounts and free text, does not count. ``repr`` says which inputs count.
+
+        Args:
+            one: a question of this inbox.
+        """
+        shared = alike(one, self._now())
+        return self.where(tool=one.interrupt.tool_name, **shared)
+
+    # --- answering many
+
+    @awaited("inbox.approve")
+    async def approve(self, *, standing: bool = False) -> Answered:
+        """Let each of its questions run, or go on: those that it had when it was last looked at (shown, counted, listed).
+
+        Each is answered singly, as by a form; ``nb.decisions()`` has the rule that it was chosen by. What came since
+        is left as it is, and told of.
+
+        Args:
+            standing: whether questions that come later and fit are approved too, as long as this process lives or
+                until ``.end()`` of what this gives.
+
+        Raises:
+            InvalidAnswer: none of them asks for approval; nothing was changed.
+            StoreError: it could not be stored.
+        """
+        return await self._answer(approval_of, standing=standing)
+
+    @awaited("inbox.reject")
+    async def reject(self, reason: str | None = None, *, standing: bool = False) -> Answered:
+        """Refuse each of its questions, as ``approve`` lets them; the model is told the reason."""
+        return await self._answer(lambda _: Reject(reason=reason), standing=standing)
+
+    @awaited("inbox.answer")
+    async def answer(self, value: Any, *, standing: bool = False) -> Answered:
+        """Give each of its questions this answer, as ``approve`` lets them; it means what it means in ``answers=``."""
+        return await self._answer(partial(as_resolution, value), standing=standing)
+
+    async def _answer(
+        self, means: Callable[[PendingInterrupt], AnyResolution], *, standing: bool
+    ) -> Answered:
+        now = await run_in_thread(self._now)
+        shown = now if self._preview is None else self._preview
+        keys = {one.key for one in shown}
+        answered = Answered()
+        chosen = [one for one in now if standing or one.key in keys]
+        if not standing:
+            answered.later = len(now) - len(chosen)
+        by = f"rule: {', '.join(self._rule)}"[:_LONGEST] if self._rule else "code"
+        give = partial(self._waiting.answer_each, means=means, by=by, into=answered)
+        await self._given(give, chosen)
+        self._preview = None
+        if standing:
+            answered.standing = asyncio.create_task(self._stand(give))
+        return answered
+
+    async def _given(self, give: Callable[..., Awaitable[None]], chosen: list[Asked]) -> None:
+        await give(chosen)
+        if chosen and self._told is not None:
+            await self._told()
+
+    async def _stand(self, give: Callable[..., Awaitable[None]]) -> None:
+        """Answer what comes; each question once, and a look is waited for longer where the last one took long."""
+        tried: set[tuple[str, str]] = set()
+        while True:
+            begun = time.monotonic()
+            found = [one for one in await run_in_thread(self._now) if one.key not in tried]
+            tried.update(one.key for one in found)
+            with suppress(InvalidAnswer):
+                await self._given(give, found)
+            await asyncio.sleep(max(EVERY, 20 * (time.monotonic() - begun)))
 
     @awaited("inbox.changed")
     async def changed(self) -> int:
@@ -112,9 +212,19 @@ class Inbox:
             [dict(zip(columns, _row(one), strict=True)) for one in self], columns=columns
         )
 
+    def _looked(self) -> list[Asked]:
+        """What waits now, which somebody looks at."""
+        self._preview = self._now()
+        return list(self._preview)
+
     def __repr__(self) -> str:
-        found = self._now()
+        found = self._looked()
         said = TEXTS["inbox_waiting"].format(n=len(found)) if found else TEXTS["inbox_empty"]
+        if self._rule:
+            of_all = TEXTS["inbox_of"].format(
+                n=f"{len(found):,}", all=f"{len(self._waiting.all):,}"
+            )
+            said = reveal(f"{', '.join(self._rule)} · {of_all}")
         is_new = self._waiting.is_missing
         of = TEXTS["no_file"].format(place=self._of) if is_new else self._of
         lines = [f"{TEXTS['inbox']} · {of} · {said}", *map(_line, found[:MAX_LINES])]
@@ -123,6 +233,7 @@ class Inbox:
         return "\n".join(lines)
 
     def _ipython_display_(self) -> None:
+        self._looked()
         if kernel.in_kernel() and kernel.attended():
             self._show()
             return
@@ -192,6 +303,11 @@ def _has_input(name: str, wanted: Any, one: Asked) -> bool:
     if name not in given:
         return False
     return bool(wanted(given[name]) if callable(wanted) else given[name] == wanted)
+
+
+def _worded(wanted: Any) -> str:
+    """A test in words: a function by its name."""
+    return str(getattr(wanted, "__name__", None) or repr(wanted)[:_WORDED])
 
 
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:

@@ -11,13 +11,14 @@ from weakref import WeakSet
 from nbagent.core.base.errors import UsageError
 from nbagent.forms.texts import TEXTS as FORM_TEXTS
 
-from .texts import TEXTS
+from .texts import BATCH_TEXTS, TEXTS
 
 PREFIX = "form."
 """What the keys of the form layer's sentences begin with."""
 
 ENGLISH: Final[Mapping[str, str]] = {
     **TEXTS,
+    **BATCH_TEXTS,
     **{f"{PREFIX}{key}": text for key, text in FORM_TEXTS.items()},
 }
 """Every key with its English sentence; what is in braces is filled in."""
@@ -59,6 +60,7 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     texts = {**ENGLISH, **mapping}
     # in place and in one step each: who holds the mappings never misses a key
     TEXTS.update({key: texts[key] for key in TEXTS})
+    BATCH_TEXTS.update({key: texts[key] for key in BATCH_TEXTS})
     FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})
     _tell_open_cards()
 

@@ -25,7 +25,7 @@ from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
-from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
+from nbagent.core.journal.rows import End, Head, Row, check_known, last_of, last_seal, sealed
 
 from .grouped import Groups, Waiting
 from .listening import CHANNEL, Listener
@@ -387,13 +387,24 @@ class SQLStore(Travels):
 
     def heads(self, prefix: str = "") -> list[Head]:
         """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others."""
-        if not _is_storable(prefix):
-            return []
-        such = sa.func.substr(_runs.c.id, 1, len(prefix)) == prefix
         return [
-            Head(run_id, length, None if data is None else last_of(bytes(data)))
-            for run_id, length, data in self._all(_HEADS.where(such) if prefix else _HEADS)
+            Head(run_id, length, None if data is None else last_of(data))
+            for run_id, length, data in self._lasts(prefix)
         ]
+
+    def ends(self, prefix: str) -> list[End]:
+        """The last event of each run whose id begins so, oldest run first."""
+        return [
+            End(run_id, length, None if data is None else data.decode(errors="replace"))
+            for run_id, length, data in self._lasts(prefix)
+        ]
+
+    def _lasts(self, prefix: str) -> Iterator[tuple[str, int, bytes | None]]:
+        if not _is_storable(prefix):
+            return
+        such = sa.func.substr(_runs.c.id, 1, len(prefix)) == prefix
+        for run_id, length, data in self._all(_HEADS.where(such) if prefix else _HEADS):
+            yield run_id, length, None if data is None else bytes(data)
 
     def search(self, text: str) -> list[str]:
         """The runs in which an event's JSON has this text, oldest first."""

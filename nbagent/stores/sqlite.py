@@ -26,7 +26,7 @@ from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import begun_anew, moved_on
-from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
+from nbagent.core.journal.rows import End, Head, Row, check_known, last_of, last_seal, sealed
 
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")
@@ -224,6 +224,17 @@ class SQLiteStore(Travels):
                 run_id.decode(errors="replace"),
                 key - (number << _POSITIONS) + 1,
                 last_of(data) if isinstance(data, bytes) else None,
+            )
+            for number, run_id, key, data in self._patiently(lambda: self._heads(prefix))
+        ]
+
+    def ends(self, prefix: str) -> list[End]:
+        """The last event of each run whose id begins so, oldest run first."""
+        return [
+            End(
+                run_id.decode(errors="replace"),
+                key - (number << _POSITIONS) + 1,
+                data.decode(errors="replace") if isinstance(data, bytes) else None,
             )
             for number, run_id, key, data in self._patiently(lambda: self._heads(prefix))
         ]
@@ -597,9 +608,13 @@ class SQLiteStore(Travels):
         if handle.logged < CHECKPOINT:
             return
         handle.logged = 0
-        threading.Thread(
+        thread = threading.Thread(
             target=_checkpoint, args=(self.path,), name="nbagent-checkpoint", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no thread, as in a web page
+            _checkpoint(self.path)
 
 
 _shared: weakref.WeakValueDictionary[tuple[int, int, int], _Handle] = weakref.WeakValueDictionary()

@@ -25,7 +25,7 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, RunQueued, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
-from nbagent.core.journal.rows import Archive, Last, Searching, first_broken
+from nbagent.core.journal.rows import Archive, Ending, Last, Searching, first_broken
 from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
 from tests.postgres import database
@@ -270,6 +270,21 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
     assert store.run_ids() == ["b", "a"]
     assert store.read("b") == [said("3")]
     assert [stamps[n] == stamps[n + 1] for n in range(7)] == [n % 2 == 0 for n in range(7)]
+
+
+def test_the_last_events_of_many_runs_come_in_one_go(store: Store) -> None:
+    """Where a store can: of the runs whose ids begin so, with how many events each has; no others."""
+    if not isinstance(store, Ending):
+        return
+    store.append("m:a", [said("1"), said("2 é")], 0)
+    store.append("n:a", [said("3")], 0)
+    store.append("m:b", [said("4")], 0)
+    found = [
+        (end.run_id, end.length, json.loads(end.data or "")["text"]) for end in store.ends("m:")
+    ]
+    assert found == [("m:a", 2, "2 é"), ("m:b", 1, "4")]
+    assert store.ends("m%") == []
+    assert [end.run_id for end in store.ends("")] == ["m:a", "n:a", "m:b"]
 
 
 def test_what_a_store_is_searched_for_is_found_in_any_of_its_events(store: Store) -> None:

@@ -100,6 +100,22 @@ AnswerForm: TypeAlias = Literal["text", "json", "value"]
 
 
 @_checked
+class RowOf(_Told):
+    """Which row of which batch a run is of; what ends the run adds what the row has used."""
+
+    batch: str
+    key: str
+    number: int
+    """Its place among the rows, from 0."""
+    prompt: str
+    """The digest of what the row asked: another one has changed."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    """US dollars; None as well where a part of it is not known."""
+
+
+@_checked
 class RunStarted(Event):
     """A run began with this history; its last message is the prompt."""
 
@@ -119,6 +135,8 @@ class RunStarted(Event):
     """What the model is to end with: a text, JSON, or JSON as the ``value`` of an object."""
     cell: str = ""
     """The id of the notebook's cell whose code began it; empty where that is not known."""
+    row: RowOf | None = None
+    """The row of a batch that it is of."""
 
 
 @_checked
@@ -393,6 +411,8 @@ class RunCompleted(Event):
     type: Literal["run_completed"] = "run_completed"
     text: str = ""
     output: Any = None
+    row: RowOf | None = None
+    """The row of a batch that it was of, and what it used: a batch that goes on reads nothing else of it."""
 
 
 @_checked

@@ -220,7 +220,8 @@ class Questions:
         """``ask`` in a thread."""
         if self._is_on_loop() or (running_loop() is not None and not in_slot.get()):
             raise self._misused(
-                "ctx.ask_sync would block the event loop that it needs. Use `await ctx.ask`, or set thread=True"
+                "ctx.ask_sync would block the event loop that it needs. Use `await ctx.ask`, or set thread=True "
+                "(a web page has no threads)"
             )
         return self._in_loop(self.ask(inquiry, slot=in_slot.get()))
 

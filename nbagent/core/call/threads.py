@@ -13,6 +13,7 @@ import contextvars
 import itertools
 import logging
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -125,6 +126,11 @@ def private_loop() -> asyncio.AbstractEventLoop:
         return _private[0]
 
 
+def is_private(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is the private loop."""
+    return loop in _private
+
+
 def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     """Close the loop's async generators, and so the connections of models, as ``asyncio.run`` does at its end.
 
@@ -175,3 +181,10 @@ def interruption() -> Callable[[], bool]:
     if not isinstance(runner, asyncio.Runner) or runner.get_loop() is not running_loop():
         return bool
     return lambda: getattr(runner, "_interrupt_count", 0) > 0
+
+
+if sys.platform == "emscripten":  # a web page: Python has no threads there
+    from . import threadless
+
+    run_in_thread, private_loop = threadless.run_in_thread, threadless.private_loop
+    threadless.Timeout.__call__ = threadless.timed

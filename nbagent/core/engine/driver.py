@@ -612,7 +612,15 @@ class Driver:
                     _misfit("tool's", "does not match output_type", str(misfit), finish.text)
                 ) from misfit
             return _refused(misfit, self.journal.state.finish_reason, now, self.scope)
-        return RunCompleted(at=now, scope=self.scope, text=text, output=output)
+        row, used = self.journal.state.row, self.journal.state.usage
+        if row is not None:
+            row = replace(
+                row,
+                input_tokens=used.input_tokens,
+                output_tokens=used.output_tokens,
+                cost=used.cost,
+            )
+        return RunCompleted(at=now, scope=self.scope, text=text, output=output, row=row)
 
     def _check_misfits(self, state: RunState) -> None:
         """Fail the run where the model has had its tries.

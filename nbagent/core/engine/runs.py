@@ -546,7 +546,7 @@ class StartedRuns:
         if running_loop() is self._loop:
             raise UsageError(
                 f"{name}: this run uses the event loop of this code, so waiting here would block it. Use `await run`, or a "
-                "synchronous tool, which runs in its own thread"
+                "synchronous tool, which runs in its own thread (a web page has none)"
             )
 
     async def cancel(self, made: Started, by: str) -> None:

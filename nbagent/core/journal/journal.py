@@ -349,7 +349,11 @@ class Journal:
             is_first = not self._line
             self._line += (waiting,)
         if is_first:  # no daemon: what waits is written before the interpreter ends
-            threading.Thread(target=self._work_off, name=f"nbagent-write-{self.run_id}").start()
+            thread = threading.Thread(target=self._work_off, name=f"nbagent-write-{self.run_id}")
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no thread, as in a web page
+                asyncio.get_running_loop().call_soon(self._work_off)
         return waiting.future
 
     def _work_off(self) -> None:

@@ -13,7 +13,7 @@ from nbagent.core.base.travel import Made, Travels, cannot_travel
 
 from .history import LostReference, referred_by
 from .journal import Watcher, moved_on
-from .rows import Head, Last, Row, check_known, events_of, sealed
+from .rows import End, Head, Last, Row, check_known, events_of, sealed
 
 _NOTHING = nullcontext()
 
@@ -80,6 +80,16 @@ class MemoryStore(Travels):
                 if run_id.startswith(prefix)
             ]
         return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
+
+    def ends(self, prefix: str) -> list[End]:
+        """The last event of each run whose id begins so, oldest run first."""
+        with self._lock:
+            ends = [
+                (run_id, len(kept.events), kept.events[-1])
+                for run_id, kept in self._journals.items()
+                if run_id.startswith(prefix)
+            ]
+        return [End(run_id, n, dump(event)) for run_id, n, event in ends]
 
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes."""

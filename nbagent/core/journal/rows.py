@@ -46,6 +46,16 @@ class Head(NamedTuple):
     """Of the last one; None where it cannot be read."""
 
 
+class End(NamedTuple):
+    """The end of one journal with its last event, for who reads nothing else of it."""
+
+    run_id: str
+    length: int
+    """How many events it has."""
+    data: str | None
+    """The JSON of the last one; None where it cannot be read."""
+
+
 AT_ONCE = 1000
 """Events that are read in one go, of several runs; a longer run is read by itself."""
 SEALED_FROM = 2
@@ -118,6 +128,18 @@ class Searching(Protocol):
 
     def search(self, text: str) -> list[str]:
         """The runs in which an event's JSON has this text, oldest first.
+
+        Raises:
+            StoreError: they could not be read.
+        """
+
+
+@runtime_checkable
+class Ending(Protocol):
+    """A store that gives the last events of many runs in one go."""
+
+    def ends(self, prefix: str) -> list[End]:
+        """Of each run whose id begins so, oldest first; a row's damage is no matter of the others.
 
         Raises:
             StoreError: they could not be read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -127,7 +128,10 @@ class Others:
                 ask()
             elif not heard.is_asked:  # what comes of it is known at the next look
                 heard.is_asked = True
-                threading.Thread(target=ask, name="nbagent-beats").start()
+                try:
+                    threading.Thread(target=ask, name="nbagent-beats").start()
+                except RuntimeError:  # the system gives no thread, as in a web page
+                    ask()
         return now - heard.at
 
 
@@ -180,10 +184,13 @@ def begin(store: object) -> Callable[[], None] | None:
     held = (store,)  # told apart from any other, also of the same store
     with _lock:
         _held.append(held)
-        if not any(thread.is_alive() for thread in _beating):
+        if not any(one.is_alive() for one in _beating):
             thread = threading.Thread(target=_beat, name="nbagent-heartbeat", daemon=True)
             _beating[:] = [thread]
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no thread, as in a web page
+                _beating[:] = [_OnLoop()]
 
     def end() -> None:
         with _lock:
@@ -194,18 +201,39 @@ def begin(store: object) -> Callable[[], None] | None:
 
 def _beat() -> None:
     """Leave beats from a thread of their own: a loop may be held up for long. Ends when nobody drives."""
-    while True:
+    time.sleep(BEAT)
+    while _beat_once():
         time.sleep(BEAT)
-        with _lock:
-            stores = {id(store): store for (store,) in _held}
-            if not stores:
-                _beating.clear()
-                return
-        for store in stores.values():
-            try:
-                store.beat(this_process())
-            except Exception as error:  # the next one makes up for it
-                logger.warning("the heartbeat could not be written to %r: %s", store, error)
+
+
+class _OnLoop:
+    """Beats where there are no threads: between all else that the loop does."""
+
+    def __init__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._beat())
+
+    def is_alive(self) -> bool:
+        return not self._task.done()
+
+    async def _beat(self) -> None:
+        await asyncio.sleep(BEAT)
+        while _beat_once():  # noqa: ASYNC110 - it waits for nothing but the time
+            await asyncio.sleep(BEAT)
+
+
+def _beat_once() -> bool:
+    """Leave one in each store; whether anybody here still drives a run."""
+    with _lock:
+        stores = {id(store): store for (store,) in _held}
+        if not stores:
+            _beating.clear()
+            return False
+    for store in stores.values():
+        try:
+            store.beat(this_process())
+        except Exception as error:  # the next one makes up for it
+            logger.warning("the heartbeat could not be written to %r: %s", store, error)
+    return True
 
 
 _NOTHING: Mapping[str, _Heard] = MappingProxyType({})
@@ -213,5 +241,5 @@ _NOTHING: Mapping[str, _Heard] = MappingProxyType({})
 _lock = threading.Lock()
 _held: list[tuple[Beating]] = []
 """The stores of the runs that are driven here, once for each run."""
-_beating: list[threading.Thread] = []
-"""The thread that beats, where there is one; a forked process has none."""
+_beating: list[threading.Thread | _OnLoop] = []
+"""What beats, where anything does; a forked process has nothing."""

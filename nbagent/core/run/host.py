@@ -44,6 +44,12 @@ class Host(Protocol):
         False where that cannot be: the list draws itself as it stands.
         """
 
+    def show_batch(self, batch: Any) -> None:
+        """Show a batch where the code that runs now puts its output."""
+
+    def display_batch(self, batch: Any) -> None:
+        """A batch is displayed by name, as the last line of a cell does."""
+
     async def wait(self, run: Any, future: Future[Any]) -> None:
         """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
 
@@ -115,6 +121,13 @@ class ScriptHost:
     def show_runs(self, listed: Any) -> bool:  # noqa: ARG002 - Host
         """Nothing is live here."""
         return False
+
+    def show_batch(self, batch: Any) -> None:
+        """Nowhere to show it."""
+
+    def display_batch(self, batch: Any) -> None:
+        """Print it."""
+        print(repr(batch))  # noqa: T201 - displayed outside of a notebook
 
     async def wait(self, run: Any, future: Future[Any]) -> None:  # noqa: ARG002 - Host
         """Just wait."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nbagent.core.base.errors import NbagentError
-from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed, RunStarted, StoredEvent
+from nbagent.core.base.events import (
+    RowOf,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+    StoredEvent,
+)
 from nbagent.core.base.messages import Message
 from nbagent.core.base.process import this_process
 from nbagent.core.state.pause_record import closed_messages
@@ -18,7 +25,12 @@ FAILED = "The previous run failed: "
 
 
 def run_started(
-    spec: RunSpec, messages: Sequence[Message], now: float, after: str | None, cell: str = ""
+    spec: RunSpec,
+    messages: Sequence[Message],
+    now: float,
+    after: str | None,
+    cell: str = "",
+    row: RowOf | None = None,
 ) -> RunStarted:
     """The event that begins a run on a history."""
     return RunStarted(
@@ -32,6 +44,7 @@ def run_started(
         flow=spec.model is None,
         answer=spec.answer.form,
         cell=cell,
+        row=row,
     )
 
 

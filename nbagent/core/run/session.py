@@ -30,6 +30,7 @@ from nbagent.core.base.errors import (
 from nbagent.core.base.events import (
     Interrupted,
     Resolved,
+    RowOf,
     RunCancelled,
     RunFailed,
     RunQueued,
@@ -171,8 +172,8 @@ class Session:
         self._waiting: tuple[tuple[Holds, Waited], ...] = ()
         self.was_awaited = False
         """Whether anybody ever waited for the run."""
-        self._look_at_clock: asyncio.TimerHandle | None = None
-        """The next look whether a question's time is over; touched on the run's loop only."""
+        self._look_at_clock: tuple[float, asyncio.TimerHandle] | None = None
+        """The next look whether a question's time is over, and when it is; touched on the run's loop only."""
         self.before: Before | None = None
         """The run before, while this one is queued."""
         self.behind: tuple[Session, ...] = ()
@@ -254,6 +255,7 @@ class Session:
         after: str | None = None,
         meanwhile: Callable[[], None] | None = None,
         cell: str = "",
+        row: RowOf | None = None,
     ) -> None:
         """Begin: write the first event, and let the driver go on from this history.
 
@@ -262,11 +264,12 @@ class Session:
             after: the run whose conversation it goes on with.
             meanwhile: called where the run was begun elsewhere, which this handle then follows.
             cell: the id of the notebook's cell whose code begins it.
+            row: the row of a batch that it is of.
 
         Raises:
             Conflict: the store has a run of this id, and ``meanwhile`` is not given.
         """
-        started = run_started(self.spec, messages, self.spec.clock(), after, cell)
+        started = run_started(self.spec, messages, self.spec.clock(), after, cell, row)
 
         def begin(state: RunState) -> list[StoredEvent]:
             if not state.position:
@@ -568,7 +571,7 @@ class Session:
         """Live on the private loop from now on; called on the loop of before, where nothing of it is at work."""
         self.follower.leave()
         if self._look_at_clock is not None:
-            self._look_at_clock.cancel()
+            self._look_at_clock[1].cancel()
             self._look_at_clock = None
         with _lock:
             self._move_to(private_loop())
@@ -682,7 +685,7 @@ class Session:
     def give_up(self) -> None:
         """Run nothing more of a run that another process has taken over."""
         if self.follower.is_released and self._look_at_clock is not None:
-            self._look_at_clock.cancel()
+            self._look_at_clock[1].cancel()
             self._look_at_clock = None
         if self._driver is not None and self._task is not None and not self._driver.stopped:
             self._driver.stop()
@@ -911,10 +914,10 @@ class Session:
         left = if_late if event.is_late(now) else event.expires_at - now
         due = self.loop.time() + min(left, LOOK)
         if self._look_at_clock is not None:
-            if self._look_at_clock.when() <= due:
+            if self._look_at_clock[0] <= due:
                 return
-            self._look_at_clock.cancel()
-        self._look_at_clock = self.loop.call_at(due, self._apply_and_watch)
+            self._look_at_clock[1].cancel()
+        self._look_at_clock = due, self.loop.call_at(due, self._apply_and_watch)
 
     def _apply_and_watch(self) -> None:
         """Apply what is over by now, and look again when the next one is."""

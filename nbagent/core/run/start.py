@@ -16,6 +16,7 @@ from nbagent.core.base.errors import (
     UnansweredInterrupts,
     UsageError,
 )
+from nbagent.core.base.events import RowOf
 from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
@@ -58,6 +59,8 @@ class Options:
     """What the run is found by in its store; one that nobody has where None."""
     is_new: bool = False
     """Whether a run of this id that is there already is refused, and not opened."""
+    row: RowOf | None = None
+    """The row of a batch that the run is of: it belongs to that, and to no cell."""
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what cannot be meant.
@@ -203,7 +206,9 @@ def _prepared(
         begun = beginning(spec, history, text, pending)
         meanwhile = None if asked is None else partial(asked.check, journal)
         last = after.id if after is not None else None
-        return partial(session.start, begun, after=last, meanwhile=meanwhile, cell=cell)
+        return partial(
+            session.start, begun, after=last, meanwhile=meanwhile, cell=cell, row=options.row
+        )
 
     host = current_host()
     cell, _ = host.cell() or ("", "")
@@ -225,7 +230,8 @@ def _prepared(
         start = partial(start, first_event, dismisses=dismisses)
 
     def begin() -> None:
-        host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
+        if options.row is None:
+            host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
         tell_kept(run.id, journal.store)
         start()
         if attended and options.show:
@@ -328,10 +334,12 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     _check_opens(spec, journal)
     spec, host = options.told(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
-    place = Place(host, attended, host.loop(attended=attended))
+    loop = private_loop() if options.background else host.loop(attended=attended)
+    place = Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
-    host.started(run, on_rerun="keep")
+    if options.row is None:
+        host.started(run, on_rerun="keep")
     tell_kept(run.id, journal.store)
     session.take_up()
     if attended and options.show:

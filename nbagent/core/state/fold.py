@@ -338,6 +338,7 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         position=state.position + 1,
         agent=event.agent,
         flow=event.flow,
+        row=event.row,
     )
 
 

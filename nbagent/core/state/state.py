@@ -11,6 +11,7 @@ from nbagent.core.base.events import (
     Interrupted,
     OutputRefused,
     Resolved,
+    RowOf,
     RunCancelled,
     RunCompleted,
     RunFailed,
@@ -314,6 +315,8 @@ class RunState:
     """Whether it has no model, so that its one call is all of it."""
     behind: RunQueued | None = None
     """What it is to begin with once the run before has ended, as long as it has not begun."""
+    row: RowOf | None = None
+    """The row of a batch that it is of."""
     questions: int = field(default=0, init=False, compare=False, repr=False)
     """How many questions wait for an answer; like ``status`` it follows from the rest, and is set with it."""
     status: Status = field(default="running", init=False, compare=False, repr=False)

@@ -65,10 +65,12 @@ class Catalog:
         store: whose.
         journals: how many journals of runs that have not ended it holds at most, those that grew last: many of them
             are many objects. Of others all is read again where they have grown. None for all.
+        prefix: only the runs whose ids begin so.
     """
 
-    def __init__(self, store: Store, *, journals: int | None = None) -> None:
+    def __init__(self, store: Store, *, journals: int | None = None, prefix: str = "") -> None:
         self.store = store
+        self.prefix = prefix
         self._journals = journals
         self._stamp: object = _NEVER
         self._found: dict[str, Entry] = {}
@@ -140,8 +142,9 @@ class Catalog:
 
     def _heads(self) -> list[Head]:
         if isinstance(self.store, Archive):
-            return self.store.heads()
-        return [Head(run_id, -1, None) for run_id in self.store.run_ids()]
+            return self.store.heads(self.prefix) if self.prefix else self.store.heads()
+        ids = (run_id for run_id in self.store.run_ids() if run_id.startswith(self.prefix))
+        return [Head(run_id, -1, None) for run_id in ids]
 
     def _begun(self, heads: list[Head]) -> Iterator[tuple[str, Begun]]:
         """Each run to read, with its events where the store reads several in one go."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +10,11 @@ from typing import Any, Literal, TypeAlias
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.awaited import awaited
+from nbagent.core.base.controls import escaped
+from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, UsageError
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.messages import canonical
 from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
@@ -30,6 +34,10 @@ from .opening import answer_stored, open_run
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "kept"]
 """Where a run goes on once it is answered: in this process, in the one that it lives in, or nowhere yet."""
+
+
+_AT_ONCE = 32
+"""Answers that are on their way to the store at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,79 @@ class Stranded:
     """Whether this process has an agent that goes on with it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A test of ``where``: whether a number is less than ``limit``; what is no number is not."""
+
+    limit: float
+
+    def __call__(self, value: Any) -> bool:
+        """Whether this value is."""
+        return isinstance(value, int | float) and not isinstance(value, bool) and value < self.limit
+
+    def __repr__(self) -> str:
+        return f"below({self.limit!r})"
+
+
+def below(limit: Any) -> Below:
+    """A test of an inbox's ``where``: ``batch.questions.where(tool="pay", amount=nb.below(100))``.
+
+    Args:
+        limit: values less than this fit; texts and missing values never do.
+
+    Raises:
+        UsageError: it is no number.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:  # noqa: PLR0124 - NaN
+        raise UsageError(f"nb.below takes a number, not {limit!r:.80}")
+    return Below(limit)
+
+
+class Answered:
+    """What an answer to many questions came to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many it answered."""
+        self.refused: list[tuple[Asked, Exception]] = []
+        """Those that did not take it, and why: somebody else was first, or it does not fit."""
+        self.later = 0
+        """How many questions fit that were asked after those that were shown, and are left as they were."""
+        self.standing: asyncio.Task[None] | None = None
+        """What goes on to answer those that come, with ``standing=True``."""
+
+    def end(self) -> None:
+        """Answer no more of those that come."""
+        if self.standing is not None:
+            self.standing.cancel()
+            self.standing = None
+
+    def __repr__(self) -> str:
+        parts = [f"{self.count:,} answered"]
+        if self.refused:
+            parts.append(f"{len(self.refused):,} not: {self.refused[0][1]}")
+        if self.later:
+            parts.append(f"{self.later:,} that came since are left as they were")
+        if self.standing is not None:
+            parts.append("those that come are answered too, until .end()")
+        return escaped("; ".join(parts))
+
+
+def alike(one: Asked, others: Sequence[Asked]) -> dict[str, Any]:
+    """The inputs that ``one`` shares with questions that are like it.
+
+    An input counts where its values come back: among the questions of its tool there are at least twice as many
+    questions as different values of it. What differs from row to row, such as ids, amounts and free text, does not.
+    """
+    same = [each for each in others if each.interrupt.tool_name == one.interrupt.tool_name]
+    shared = {}
+    for name, value in one.interrupt.input.items():
+        values = {canonical(each.interrupt.input.get(name)) for each in same}
+        if 2 * len(values) <= len(same):
+            shared[name] = value
+    return shared
+
+
 class Waiting:
     """The questions of a store that wait, read again only where runs have grown.
 
@@ -104,6 +185,9 @@ class Waiting:
         tool: only questions of this tool.
         older_than: only what was asked at least so many seconds ago.
         tests: only the questions of which each of these is true.
+        runs: only questions of runs whose ids begin so; no others are read.
+        by_record: whether an answer is kept for whoever goes on with these runs as there is room, and none goes on
+            here at once.
     """
 
     def __init__(
@@ -115,8 +199,11 @@ class Waiting:
         tool: str | None = None,
         older_than: float | None = None,
         tests: Sequence[Callable[[Asked], object]] = (),
+        runs: str = "",
+        by_record: bool = False,
     ) -> None:
-        self.catalog = Catalog(store)
+        self.catalog = Catalog(store, prefix=runs)
+        self._by_record = by_record
         self.agent, self.tool, self.older_than, self.tests = agent, tool, older_than, tuple(tests)
         self.agents = tuple(agents)
         self._journals: dict[str, Journal] = {}
@@ -147,6 +234,8 @@ class Waiting:
             tool=self.tool or tool,
             older_than=max(ages, default=None),
             tests=(*self.tests, *tests),
+            runs=self.catalog.prefix,
+            by_record=self._by_record,
         )
 
     @property
@@ -235,8 +324,10 @@ class Waiting:
         await run_in_thread(journal.catch_up)
         check_open(journal.state, asked.interrupt.id)
         owner, where = self._owner(asked.run.agent), self.goes_on(asked).place
-        agent = owner if where == "here" else None
-        is_there, interrupt_id = where == "there", asked.interrupt.id
+        session = held(journal.run_id, journal.store) if self._by_record else None
+        is_kept = self._by_record and not (session is not None and session.is_active)
+        agent = owner if where == "here" and not is_kept else None
+        is_there, interrupt_id = where == "there" or is_kept, asked.interrupt.id
         answer = await answer_stored(
             journal, interrupt_id, resolution, by=by, agent=agent, by_record=is_there
         )
@@ -244,6 +335,41 @@ class Waiting:
         if where == "there" and owner is not None and is_due:  # by whoever takes it first
             await open_run(journal.run_id, agent=owner, store=journal.store, show=False)
         return answer
+
+    async def answer_each(
+        self,
+        chosen: Sequence[Asked],
+        means: Callable[[PendingInterrupt], AnyResolution],
+        *,
+        by: str,
+        into: Answered,
+    ) -> None:
+        """Answer each of these singly, several at a time; who was first elsewhere, and what does not fit, is noted.
+
+        Args:
+            chosen: which.
+            means: what the answer means for a question.
+            by: who answers.
+            into: what it came to.
+
+        Raises:
+            InvalidAnswer: it fits none of them; nothing was changed.
+            StoreError: it could not be stored; what was answered before is.
+        """
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def answer(one: Asked) -> None:
+            async with room:
+                try:
+                    await self.answer(one, means(one.interrupt), by=by)
+                except (Conflict, NotPending, InvalidAnswer) as error:
+                    into.refused.append((one, error))
+                else:
+                    into.count += 1
+
+        await asyncio.gather(*(answer(one) for one in chosen))
+        if not into.count and into.refused and isinstance(into.refused[0][1], InvalidAnswer):
+            raise into.refused[0][1]
 
     def _owner(self, name: str) -> Owner | None:
         given = next((one for one in self.agents if one.name == name), None)

@@ -103,7 +103,7 @@ class Live:
         """When its run ended last, by the monotonic clock."""
         self._ended = False
         """Whether it has given way, and is there for pages alone that do not know it yet."""
-        self._keeping: asyncio.TimerHandle | None = None
+        self._keeping: tuple[float, asyncio.TimerHandle] | None = None
         """When pages are told again what a saved notebook keeps; touched on the loop only."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
         """What they were told last, and whether it was over; on the loop only."""
@@ -161,11 +161,12 @@ class Live:
     def _plan_keep(self, delay: float) -> None:
         if self._ended:
             return
-        loop, due = self.card.loop, self._keeping
-        if due is None or loop.time() + delay < due.when():
-            if due is not None:
-                due.cancel()
-            self._keeping = loop.call_later(delay, self._keep)
+        loop, planned = self.card.loop, self._keeping
+        due = loop.time() + delay
+        if planned is None or due < planned[0]:
+            if planned is not None:
+                planned[1].cancel()
+            self._keeping = due, loop.call_later(delay, self._keep)
 
     def _keep(self) -> None:
         """Tell the pages what is kept, if that is something else than before."""
@@ -269,7 +270,7 @@ class Live:
             return
         self._ended, self.bundle = True, lambda: shown
         if self._keeping is not None:
-            self._keeping.cancel()
+            self._keeping[1].cancel()
         self._cells = []
         for card in (self.card, *self.below):
             card.detach()
@@ -579,6 +580,39 @@ class ShownRuns:
                 more = card.bundle()
             case _:
                 return bundle
+        return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
+
+
+class ShownBatch:
+    """One batch on the page: live as long as its kernel."""
+
+    def __init__(self, batch: Any) -> None:
+        from .batch_card import BatchCard, bundle  # noqa: PLC0415 - not needed where no batch is
+
+        self._bundle_of = partial(bundle, batch)
+        self._card = card = BatchCard(batch)
+        self._live = Live(card, lambda _live: self._bundle())
+        card.opens = self._opened
+        card.moved = partial(self._live.keep, soon=False)
+        self.key: str | None = None
+        """The execution of a cell that it was shown in last."""
+
+    def show(self, key: str | None) -> None:
+        """Show it in the output of the code that runs now."""
+        self.key = key
+        self._live.show()
+
+    def _opened(self, card: Card | None) -> None:
+        self._live.replace_below(card)
+        self._live.keep(soon=True)
+
+    def _bundle(self) -> dict[str, str]:
+        """The batch as it stands, and the row that is open, as HTML and text that need no kernel."""
+        bundle = self._bundle_of()
+        card = self._card.below
+        if not isinstance(card, RunCard):
+            return bundle
+        more = _bundle_of(card.run, card)
         return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 

@@ -1,0 +1,88 @@
+"""What came of a batch as a table, joined to the one that it was given."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, is_typeddict
+
+from pydantic import BaseModel
+
+from nbagent.core.agent import Agent
+from nbagent.core.base.table import frame_of
+from nbagent.core.journal.rows import End
+
+from .listing import Row
+from .rows import Source
+
+_TAKEN = "{name}_of_run"
+"""What a column is called where the input has one of its name."""
+
+
+def framed(
+    rows: Mapping[str, Row], ends: Iterable[End], source: Source | None, agent: Agent
+) -> Any:
+    """The input with what came of each row; see ``Batch.to_frame``."""
+    outputs = {end.run_id: _output(end, typed=agent.output_type is not None) for end in ends}
+    fields = fields_of(agent.output_type)
+    frame = None if source is None else source.frame
+    if source is not None and source.is_table:
+        keys: list[str] = list(source.keys())
+    else:
+        keys = [row.key for row in sorted(rows.values(), key=lambda row: row.number)]
+    columns: dict[str, list[Any]] = {"status": []}
+    columns |= {name: [] for name in (fields or ["output"])}
+    columns |= {"error": [], "cost": [], "run": []}
+    for key in keys:
+        row = rows.get(key)
+        found = None if row is None else outputs.get(row.run_id)
+        columns["status"].append("left" if row is None else row.status)
+        for name in fields or ["output"]:
+            value = found
+            if fields:
+                value = found.get(name) if isinstance(found, dict) else None
+            columns[name].append(value)
+        columns["error"].append(row.error or None if row is not None else None)
+        columns["cost"].append(None if row is None else row.usage.cost)
+        columns["run"].append(None if row is None else row.run_id)
+    if frame is None:
+        made = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        table = frame_of(made, list(columns))
+        table.index = sys.modules["pandas"].Index(keys, name="key", dtype="object")
+        return table
+    taken = {str(name) for name in frame.columns}
+    named = {
+        _TAKEN.format(name=name) if name in taken else name: values
+        for name, values in columns.items()
+    }
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(frame, polars.DataFrame):
+        return frame.with_columns(
+            polars.Series(name, values, strict=False) for name, values in named.items()
+        )
+    return frame.assign(**named)
+
+
+def fields_of(output_type: Any) -> list[str]:
+    """The columns that an answer of this type has; none where it is one value."""
+    if isinstance(output_type, type) and issubclass(output_type, BaseModel):
+        return list(output_type.model_fields)
+    if dataclasses.is_dataclass(output_type):
+        return [field.name for field in dataclasses.fields(output_type)]
+    if is_typeddict(output_type):
+        return list(output_type.__annotations__)
+    if isinstance(output_type, Mapping) and isinstance(output_type.get("properties"), Mapping):
+        return list(output_type["properties"])
+    return []
+
+
+def _output(end: End, *, typed: bool) -> Any:
+    try:
+        plain = json.loads(end.data or "")
+    except (ValueError, RecursionError):
+        return None
+    if plain.get("type") != "run_completed":
+        return None
+    return plain.get("output") if typed else plain.get("text", "")

@@ -1,0 +1,180 @@
+"""What a store has of a batch: its rows as they stand, read in one go, and its own records."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.events import RowOf, RunFailed, RunRetried, StoredEvent
+from nbagent.core.base.model import Usage
+from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
+from nbagent.core.state.state import RunState, Status
+
+NOTHING = Usage()
+
+
+@dataclass(slots=True)
+class Row:
+    """Where one row of a batch stands."""
+
+    key: str
+    run_id: str
+    number: int
+    """Its place among the rows, from 0."""
+    digest: str
+    """Of what it asked."""
+    status: Status = "running"
+    usage: Usage = NOTHING
+    error: str = ""
+    """Why it failed."""
+    asks: tuple[str, ...] = ()
+    """The tools that wait for an answer, in call order; empty for a limit."""
+    deadline: float | None = None
+    """When the first of its questions expires, in Unix seconds."""
+    length: int = 0
+    """How many events its run had when it was looked at last."""
+    retried: int = 0
+    """How often it was tried again."""
+    attempt: int = 1
+    """Which run of this row it is, where it was begun anew."""
+
+
+@dataclass(slots=True)
+class Listed:
+    """A batch as it stands in its store."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    """By key."""
+    records: dict[int, tuple[str, Status]] = field(default_factory=dict)
+    """The runs that are the batch's own record, by number: id and status."""
+    agent: str = ""
+    """The name of the agent that its rows are runs of."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Why runs cannot be read, by their ids."""
+
+
+def record_id(batch: str, number: int) -> str:
+    """The id of the batch's own run: of the first the batch's id, of later ones a number more."""
+    return batch if number == 1 else f"{batch}:@{number}"
+
+
+def listed(store: Store, batch: str) -> Listed:
+    """All that a store has of a batch; not for an event loop, as it may read for long.
+
+    Of rows that have ended well nothing is read but their last events, all in one go.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    found = Listed()
+    own = re.compile(rf"{re.escape(batch)}:@(\d+)")
+    to_read: list[Head] = []
+    for end in ends_of(store, f"{batch}:"):
+        row = None if end.data is None else _ended_well(end)
+        if row is not None:
+            _add(found, row)
+        else:
+            to_read.append(Head(end.run_id, end.length, None))
+    for journal, events in _journals(store, [Head(batch, 1, None), *to_read], found):
+        state, number = journal.state, own.fullmatch(journal.run_id)
+        if state.row is not None and state.row.batch == batch:
+            _add(found, _row(journal.run_id, state.row, state, events))
+        elif journal.run_id == batch or number is not None:
+            found.records[1 if number is None else int(number[1])] = (journal.run_id, state.status)
+            found.agent = _agent_of(state) or found.agent
+    return found
+
+
+def ends_of(store: Store, prefix: str) -> list[End]:
+    """The last event of each run whose id begins so, oldest first, of any store."""
+    if isinstance(store, Ending):
+        return store.ends(prefix)
+    return [End(each, -1, None) for each in store.run_ids() if each.startswith(prefix)]
+
+
+def take_in(row: Row, state: RunState) -> None:
+    """Note of a row where its run stands now."""
+    row.status, row.usage, row.length = state.status, state.usage, state.position
+    asked = state.open
+    row.asks = tuple(event.tool_name for event in asked)
+    row.deadline = min((e.expires_at for e in asked if e.expires_at is not None), default=None)
+    failed = state.outcome
+    row.error = f"{failed.error}: {failed.message}" if isinstance(failed, RunFailed) else ""
+
+
+def _row(run_id: str, of: RowOf, state: RunState, events: list[StoredEvent]) -> Row:
+    row = Row(of.key, run_id, of.number, of.prompt, attempt=_attempt(run_id, of.batch))
+    take_in(row, state)
+    row.retried = sum(isinstance(event, RunRetried) for event in events)
+    return row
+
+
+def _attempt(run_id: str, batch: str) -> int:
+    anew = re.match(r"@(\d+):", run_id[len(batch) + 1 :])
+    return 1 if anew is None else int(anew[1])
+
+
+def _ended_well(end: End) -> Row | None:
+    """A row from the last event of its run, where that ended it well."""
+    try:
+        plain = json.loads(end.data or "")
+        of = plain.get("row")
+        if plain["type"] != "run_completed" or plain.get("scope") or of is None:
+            return None
+        used = Usage(of.get("input_tokens") or 0, of.get("output_tokens") or 0, of.get("cost"))
+        return Row(
+            str(of["key"]),
+            end.run_id,
+            int(of["number"]),
+            str(of["prompt"]),
+            "completed",
+            used,
+            length=end.length,
+            attempt=_attempt(end.run_id, str(of["batch"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None  # its journal is read, which says what is wrong
+
+
+def _add(found: Listed, row: Row) -> None:
+    """The newest run of a row counts."""
+    known = found.rows.get(row.key)
+    if known is None or known.attempt < row.attempt:
+        found.rows[row.key] = row
+
+
+def _journals(
+    store: Store, heads: list[Head], found: Listed
+) -> Iterator[tuple[Journal, list[StoredEvent]]]:
+    for group in in_batches(heads):
+        begun: Any = store.read_each(group) if isinstance(store, Batching) else {}
+        for run_id in group:
+            journal = Journal(run_id, store, keeps_events=False)
+            events = begun.get(run_id)
+            try:
+                if isinstance(events, StoreError):
+                    raise events
+                events = store.read(run_id) if events is None else events
+                journal.catch_up(events)
+            except UsageError:  # there is no such run, any more
+                continue
+            except StoreError as error:
+                found.unreadable[run_id] = str(error)
+                continue
+            yield journal, events
+
+
+def _agent_of(state: RunState) -> str:
+    """What a record says of the rows' agent."""
+    if not state.flow:
+        return ""
+    for message in state.messages:
+        for part in message["content"]:
+            if part.get("type") == "tool_call":
+                return str(part["input"].get("agent", ""))
+    return ""

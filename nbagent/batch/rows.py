@@ -1,0 +1,281 @@
+"""The rows of a batch as they are given: a table or anything that is iterated, read one after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from nbagent.core.base.errors import UsageError, suggest
+from nbagent.core.base.files import Said
+from nbagent.core.base.messages import dumps
+from nbagent.core.tools.files import said
+
+_ID = re.compile(r"[\w.:+-][\w.:@+-]*")
+LONGEST = 100
+"""Characters of a run's id."""
+MAX_KEY = 1000
+"""Characters of a key."""
+VALUE = "value"
+"""What a row that is one plain value calls it."""
+
+
+class Given(NamedTuple):
+    """One row as it was given."""
+
+    number: int
+    """Its place, from 0."""
+    key: str
+    prompt: Any
+    """What it asks, as ``agent.run`` takes it."""
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows come from, and how each is asked."""
+
+    items: Callable[[], Iterator[tuple[Any, Any]]]
+    """Begins to give them: a label, where the source has one, and the row."""
+    count: int | None
+    """How many there are, where that is known."""
+    is_table: bool
+    """Whether they can be gone through again and again."""
+    frame: Any
+    """The DataFrame that they are the rows of; None of anything else."""
+    prompt: Callable[[Any], Any]
+    key: Callable[[Any], Any] | None
+
+    def __iter__(self) -> Iterator[Given]:
+        """Each row, its key and what it asks, made when it is come to.
+
+        Raises:
+            UsageError: a row has no key, lacks a column, or its prompt cannot be made; it names the row.
+        """
+        for number, (label, row) in enumerate(self.items()):
+            key = _key_text(self._key(row, label, number), number)
+            try:
+                prompt = self.prompt(row)
+                asked = said(prompt)
+            except UsageError as error:
+                raise UsageError(f"row {number} ({key!r}): {error}") from error
+            except Exception as error:
+                error.add_note(f"It was raised for the prompt of row {number} ({key!r}).")
+                raise
+            yield Given(number, key, prompt, digest(asked))
+
+    def keys(self) -> Iterator[str]:
+        """The key of each row, in order, without what it asks."""
+        for number, (label, row) in enumerate(self.items()):
+            yield _key_text(self._key(row, label, number), number)
+
+    def _key(self, row: Any, label: Any, number: int) -> Any:
+        if self.key is None:
+            return number if label is None else label
+        try:
+            return self.key(row)
+        except UsageError as error:
+            raise UsageError(f"row {number}: {error}") from error
+
+
+def digest(asked: Said) -> str:
+    """What a row's prompt is compared by."""
+    text = asked if isinstance(asked, str) else dumps(list(asked))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
+    """The id of a row's run: the key where that fits, else its hash; a row that began anew has another."""
+    anew = "" if attempt == 1 else f"@{attempt}:"
+    made = f"{batch}:{anew}{key}"
+    if _ID.fullmatch(key) and len(made) <= LONGEST:
+        return made
+    return f"{batch}:{anew}@{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+def source_of(rows: Any, prompt: Any, key: Any) -> Source:
+    """The rows of a table, or of an iterable.
+
+    Args:
+        rows: a DataFrame or Series of pandas or polars, or an iterable of dicts, pydantic models or plain values.
+        prompt: a template with ``{column}``, or a function of the row.
+        key: the column that tells rows apart, or a function of the row; None for the index, or the place.
+
+    Raises:
+        UsageError: it is none of these, or a column is missing.
+    """
+    if not isinstance(prompt, str) and not callable(prompt):
+        raise UsageError(
+            f"prompt= is a template such as 'Classify: {{text}}', or a function of the row, not {prompt!r:.80}"
+        )
+    if key is not None and not isinstance(key, str) and not callable(key):
+        raise UsageError(f"key= names a column, or is a function of the row, not {key!r:.80}")
+    names = _names(prompt) if isinstance(prompt, str) else ()
+    by = key if callable(key) else None if key is None else _column_of(key)
+    ask = _Template(prompt, names) if isinstance(prompt, str) else prompt
+    whole = callable(prompt) or callable(key)
+    wanted = [*names, *([key] if isinstance(key, str) else [])]
+
+    def made(
+        items: Callable[[], Iterator[tuple[Any, Any]]], count: int | None, frame: Any
+    ) -> Source:
+        return Source(items, count, count is not None, frame, ask, by)
+
+    kind = _kind(rows)
+    if kind in ("pandas.DataFrame", "polars.DataFrame"):
+        columns = list(map(str, rows.columns))
+        _check_columns(wanted, columns, "the table")
+        used = columns if whole else [name for name in columns if name in wanted]
+        positions = [columns.index(name) for name in used]
+        if kind == "polars.DataFrame":
+            return made(lambda: _of_polars(rows, used), len(rows), rows)
+        return made(lambda: _of_pandas(rows, used, positions), len(rows), rows)
+    if kind in ("pandas.Series", "polars.Series"):
+        name = str(rows.name) if rows.name not in (None, "") else VALUE
+        _check_columns(wanted, ["", VALUE, name], "the series")
+        labels: Iterable[Any] = rows.index if kind == "pandas.Series" else range(len(rows))
+        if whole:
+            return made(lambda: zip(labels, rows, strict=True), len(rows), None)
+        return made(
+            lambda: (
+                (label, {"": it, VALUE: it, name: it})
+                for label, it in zip(labels, rows, strict=True)
+            ),
+            len(rows),
+            None,
+        )
+    if kind is not None:
+        raise UsageError(f"a {kind} is not read row by row: collect() it first")
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise UsageError(
+            f"rows are a DataFrame, or an iterable of dicts, pydantic models or values, not {rows!r:.80}"
+        )
+    count = len(rows) if isinstance(rows, Collection) else None
+    if count:
+        _check_columns(wanted, _columns_in(next(iter(rows))), "row 0")
+    give = _as_it_is if whole else _as_values
+    return made(lambda: ((None, give(row)) for row in rows), count, None)
+
+
+def _names(template: str) -> tuple[str, ...]:
+    try:
+        return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
+    except ValueError as error:
+        raise UsageError(
+            f"prompt={template!r:.80} is no template: {error}; a brace of its own is written twice"
+        ) from None
+
+
+class _Template:
+    """A prompt with ``{column}`` in it; what a value says is text, and no template again."""
+
+    def __init__(self, text: str, names: tuple[str, ...]) -> None:
+        self._parts = list(Formatter().parse(text))
+        if not names:
+            raise UsageError(
+                f"prompt={text!r:.80} has no {{column}}: all rows would ask the same; name one, or give a function"
+            )
+
+    def __call__(self, row: Any) -> str:
+        values: Mapping[str, Any] = row if isinstance(row, Mapping) else _as_values(row)
+        made: list[str] = []
+        for literal, name, spec, conversion in self._parts:
+            made.append(literal)
+            if name is None:
+                continue
+            value = _value_of(values, name)
+            if conversion:
+                value = Formatter().convert_field(value, conversion)
+            try:
+                made.append(format(value, spec or ""))
+            except (ValueError, TypeError) as error:
+                raise UsageError(
+                    f"{{{name}:{spec}}} of the prompt does not fit {value!r:.80}: {error}"
+                ) from None
+        return "".join(made)
+
+
+def _column_of(name: str) -> Callable[[Any], Any]:
+    def found(row: Any) -> Any:
+        return _value_of(row if isinstance(row, Mapping) else _as_values(row), name)
+
+    return found
+
+
+def _value_of(values: Mapping[str, Any], name: str) -> Any:
+    if name not in values:
+        raise _missing(name, [*map(str, values)], "it")
+    return values[name]
+
+
+def _check_columns(wanted: Sequence[str], columns: Sequence[str], what: str) -> None:
+    for name in wanted:
+        if name not in columns:
+            raise _missing(name, columns, what)
+
+
+def _missing(name: str, columns: Sequence[str], what: str) -> UsageError:
+    known = ", ".join(repr(each) for each in columns if each)
+    return UsageError(f"{what} has no column {name!r}; it has {known:.300}{suggest(name, columns)}")
+
+
+def _as_values(row: Any) -> Mapping[str, Any]:
+    """A row by the names of its columns."""
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, BaseModel):
+        return dict(row)
+    return {"": row, VALUE: row}
+
+
+def _as_it_is(row: Any) -> Any:
+    return row
+
+
+def _columns_in(row: Any) -> list[str]:
+    return [*map(str, _as_values(row))]
+
+
+def _of_pandas(
+    frame: Any, columns: Sequence[str], positions: Sequence[int]
+) -> Iterator[tuple[Any, Any]]:
+    values = [frame.iloc[:, n] for n in positions]
+    for label, *row in zip(frame.index, *values, strict=True):
+        yield label, dict(zip(columns, row, strict=True))
+
+
+def _of_polars(frame: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+    for row in (
+        frame.select(columns).iter_rows(named=True) if columns else ({} for _ in range(len(frame)))
+    ):
+        yield None, row
+
+
+def _kind(rows: Any) -> str | None:
+    """Which table of a library it is, without importing that."""
+    for library in ("pandas", "polars"):
+        module = sys.modules.get(library)
+        for name in ("DataFrame", "Series", "LazyFrame"):
+            kind = getattr(module, name, None)
+            if kind is not None and isinstance(rows, kind):
+                return f"{library}.{name}"
+    return None
+
+
+def _key_text(key: Any, number: int) -> str:
+    text = "" if key is None or key != key else str(key)  # noqa: PLR0124 - NaN alone is not itself
+    if not text.strip():
+        raise UsageError(
+            f"row {number} has no key: {key!r:.80}; give a column without gaps as key="
+        )
+    if len(text) > MAX_KEY:
+        raise UsageError(
+            f"the key of row {number} has {len(text):,} characters, and a key has up to {MAX_KEY:,}: {text!r:.80}"
+        )
+    return text

@@ -1,0 +1,752 @@
+"""The work on a batch: which row begins or goes on next, and what each came to.
+
+It lives in the body of the batch's own record, a flow's run, which says which process does it. Each row is a
+run of its own, begun through the door that every run is begun through; a row that asks holds nothing here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from nbagent.core.agent import Agent
+from nbagent.core.base.errors import BudgetExceeded, Conflict, RunError, StoreError, UsageError
+from nbagent.core.base.events import RowOf
+from nbagent.core.base.messages import is_prompt
+from nbagent.core.base.model import Usage
+from nbagent.core.call.threads import run_in_thread, running_loop
+from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.rows import Archive
+from nbagent.core.run.describe import unanswered
+from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.scripted_answers import Answers
+from nbagent.core.run.session import GRACE, held
+from nbagent.core.run.start import Options, launch_apart, take_up
+from nbagent.core.tools.spec import Budget, RunSpec
+
+from .listing import NOTHING, Listed, Row, take_in
+from .rows import Given, Source, run_id_of
+
+LOOK = 0.5
+"""Seconds between looks whether rows that wait were answered; more where a look takes long."""
+SHARE = 20
+"""A look is waited for so many times as long as the last one took."""
+AT_ONCE = 200
+"""Rows that are gone through before others have their turn on the loop."""
+NAMED = 5
+"""Keys that an error names."""
+ENDED = ("completed", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a batch was asked for; see ``nb.map``."""
+
+    source: Source | None = None
+    concurrency: int = 8
+    retry: int = 0
+    on_error: Literal["keep", "stop"] = "keep"
+    budget: Budget | None = None
+    answers: Answers = None
+    changed: Literal["keep", "again"] | None = None
+    context: Any = None
+    attended: bool = False
+    background: bool = False
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether questions that wait already may be answered without anybody there."""
+        return self.answers is not None and not self.attended
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse what no row could be started with.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        Options(answers=self.answers, attended=self.attended).check(spec)
+
+
+class Work:
+    """Where a batch stands, and what goes on with it here.
+
+    Args:
+        batch: its id.
+        agent: whose runs the rows are.
+        store: where they are kept.
+    """
+
+    def __init__(self, batch: str, agent: Agent, store: Store, asked: Asked) -> None:
+        self.batch, self.agent, self.store, self.asked = batch, agent, store, asked
+        self.rows: dict[str, Row] = {}
+        """By key, those that have begun."""
+        self.ended: list[Row] = []
+        """Rows in the order that they ended in, since this process works on it."""
+        self.counts: Counter[str] = Counter()
+        """Rows by the status of their runs."""
+        self.active: dict[str, Run | None] = {}
+        """The rows under way here, by key; None where the run is being read."""
+        self.is_paused = False
+        self.version = 0
+        """Grows with every change."""
+        self.unanswered: Exception | None = None
+        """What to raise where somebody waits for it, only people can help, and nobody is there."""
+        self.is_at_work = False
+        """Whether it is gone on with here."""
+        self.spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
+        self._context = copy_context()
+        self._due: deque[Row] = deque()
+        """Rows that have begun, and are to be gone on with as soon as there is room."""
+        self._due_keys: set[str] = set()
+        self._again: set[str] = set()
+        """Keys of rows that were stopped, and that somebody said to begin anew."""
+        self._reading: set[asyncio.Task[None]] = set()
+        self._outside: dict[str, Run] = {}
+        """Rows that ask outside systems, which find them by what this process holds."""
+        self._given: Iterator[Given] | None = None
+        """What is left of the source."""
+        self._numbers: dict[str, int] = {}
+        """The places of the keys that were read."""
+        self._is_known: set[str] = set()
+        """Keys of rows whose prompts were compared already."""
+        self._is_read = False
+        """Whether the source was gone through."""
+        self._input = self._output = self._unknown = 0
+        self._cost = self._dearest_cost = 0.0
+        self._dearest_tokens = 0
+        self._moved = asyncio.Event()
+        self._waiting: list[tuple[Callable[[], bool], Future[None]]] = []
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.failure: BaseException | None = None
+        """Why it ends before all rows have."""
+        self._look_task: asyncio.Task[None] | None = None
+        self._is_taken = False
+        """Whether the store was read."""
+        self.has_ended = False
+        """Whether it has come to its end here."""
+
+    # --- what can be read off it
+
+    @property
+    def total(self) -> int | None:
+        """How many rows there are, where that is known."""
+        if self.asked.source is None:
+            return len(self.rows)
+        if self.asked.source.count is not None:
+            return self.asked.source.count
+        return len(self.rows) if self._is_read else None
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and cost of all rows that came to a stand; of the cost None where a part is not known."""
+        if self._unknown:
+            return Usage(self._input, self._output, None, known_cost=self._cost)
+        return Usage(self._input, self._output, self._cost)
+
+    @property
+    def left(self) -> int | None:
+        """How many rows have not begun, where that is known."""
+        total = self.total
+        return None if total is None else max(0, total - len(self.rows))
+
+    def is_waiting(self) -> bool:
+        """Whether nothing goes on here without an answer."""
+        return (
+            self.is_at_work
+            and not self.is_paused
+            and not (self.active or self._due or self._given is not None)
+            and self.counts["interrupted"] > 0
+        )
+
+    def when(self, holds: Callable[[], bool]) -> Future[None]:
+        """Done once this holds, which is looked at now and whenever the batch has moved; for any thread."""
+        future: Future[None] = Future()
+        with self._lock:
+            if holds():
+                future.set_result(None)
+            else:
+                self._waiting.append((holds, future))
+        return future
+
+    def tell(self) -> None:
+        """The batch has moved."""
+        self.version += 1
+        if not self._waiting:
+            return
+        with self._lock:
+            ready = [one for one in self._waiting if one[0]()]
+            self._waiting = [
+                one for one in self._waiting if one not in ready and not one[1].cancelled()
+            ]
+        for _, future in ready:
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
+
+    # --- beginning
+
+    def take(self, found: Listed) -> None:
+        """What the store has of the batch, which is then gone on from, or is followed where another process does."""
+        for row in found.rows.values():
+            known = self.rows.get(row.key)
+            if (
+                row.status in ENDED
+                and self._is_taken
+                and (known is None or known.status not in ENDED)
+            ):
+                self.ended.append(row)
+            self._add(row)
+        self._is_taken = True
+        self.tell()
+
+    async def check(self) -> bool:
+        """Compare the rows of a table with what the store has; gives whether there is anything to do.
+
+        Raises:
+            UsageError: a key is there twice, or rows have begun whose prompt is another now; it names them.
+        """
+        source = self.asked.source
+        if source is None or not source.is_table:
+            return source is not None or self._has_open()
+        if not self.rows:
+            return bool(source.count)
+        changed: list[str] = []
+        numbers: dict[str, int] = {}
+        is_new = False
+        for given in source:
+            _note_key(numbers, given)
+            row = self.rows.get(given.key)
+            if row is None:
+                is_new = True
+            elif self._has_changed(row, given):
+                changed.append(given.key)
+            else:
+                self._is_known.add(given.key)
+            if given.number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+        if changed and self.asked.changed is None:
+            raise self._changed(changed)
+        return is_new or self._has_open() or (bool(changed) and self.asked.changed == "again")
+
+    def _has_open(self) -> bool:
+        tries = (
+            row.retried < self.asked.retry for row in self.rows.values() if row.status == "failed"
+        )
+        return (
+            bool(self._again)
+            or any(self.counts[s] for s in ("running", "interrupted", "queued"))
+            or any(tries)
+        )
+
+    def _has_changed(self, row: Row, given: Given) -> bool:
+        row.number = given.number
+        return row.digest != given.digest
+
+    def _changed(self, keys: list[str]) -> UsageError:
+        named = ", ".join(map(repr, keys[:NAMED])) + (", …" if len(keys) > NAMED else "")
+        return UsageError(
+            f"the prompt of {len(keys):,} row{'s' * (len(keys) > 1)} of the batch {self.batch!r} is another than the "
+            f"one {'they were' if len(keys) > 1 else 'it was'} asked: {named}. Give another id=, or changed='keep' to keep what "
+            "came of them, or changed='again' to ask them again"
+        )
+
+    # --- the work
+
+    async def drive(self) -> dict[str, int]:
+        """Go on until all rows have ended: the body of the batch's record.
+
+        Raises:
+            RunError: a row failed, and that stops the batch; the budget is used up; or the store failed.
+            UsageError: a row cannot be read.
+        """
+        self._loop, self.is_at_work, self.failure = asyncio.get_running_loop(), True, None
+        self._moved, self.has_ended = asyncio.Event(), False
+        self._begin()
+        self._look_task = self._loop.create_task(self._look_on())
+        try:
+            while True:
+                self._moved.clear()
+                skipped = self._fill()
+                self.tell()
+                if self._is_over():
+                    break
+                if skipped:
+                    await asyncio.sleep(0)
+                else:
+                    await self._moved.wait()
+        finally:
+            self._look_task.cancel()
+            self.is_at_work, self.has_ended = False, True
+            self.tell()
+        if self.failure is not None:
+            raise self.failure
+        return {name: n for name, n in sorted(self.counts.items()) if n}
+
+    def _begin(self) -> None:
+        source = self.asked.source
+        self._given, self._is_read = None if source is None else iter(source), False
+        self._numbers.clear()
+        for row in self.rows.values():
+            is_again = row.key in self._again and row.status in ("failed", "cancelled")
+            if is_again:
+                row.retried = min(row.retried, self.asked.retry - 1)
+            is_left = row.status in ("running", "queued") and row.key not in self.active
+            may_answer = row.status == "interrupted" and self.asked.may_answer
+            is_tried = row.status == "failed" and row.retried < self.asked.retry
+            is_anew = row.status == "cancelled" and source is not None  # as it is come to
+            if (is_again and not is_anew) or is_left or may_answer or is_tried:
+                self._set_due(row)
+                self._again.discard(row.key)
+
+    def anew(self, asked: Asked) -> None:
+        """Go on with other rows, or with the same ones again, while the batch is at work here."""
+        self.asked, self.failure = asked, None
+        self._is_known.clear()
+        self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - tools may be others by now
+        self._begin()
+        self.wake()
+
+    def _is_over(self) -> bool:
+        if self.active:
+            return False
+        if self.failure is not None:
+            return True
+        return not self.is_paused and not (
+            self._due or self._given is not None or self.counts["interrupted"]
+        )
+
+    def _fill(self) -> bool:
+        """Begin rows, or go on with them, as long as there is room; whether to come back at once."""
+        self._check_budget()
+        for _ in range(AT_ONCE):
+            if not self._has_room():
+                return False
+            try:
+                if self._due:
+                    row = self._due.popleft()
+                    self._due_keys.discard(row.key)
+                    self._resume(row)
+                elif not self._begin_next():
+                    return False
+            except Exception as error:
+                self.fail(error)
+                return False
+        return True
+
+    def _has_room(self) -> bool:
+        is_stopped = self.is_paused or self.failure is not None
+        return (
+            not is_stopped and len(self.active) < self.asked.concurrency and not self._is_used_up()
+        )
+
+    def _begin_next(self) -> bool:
+        """Begin the next row of the source that has not begun; False where there is none."""
+        if self._given is None:
+            return False
+        given = next(self._given, None)
+        if given is None:
+            self._given, self._is_read = None, True
+            return False
+        _note_key(self._numbers, given)
+        row, anew = self.rows.get(given.key), 1
+        if row is not None and row.status == "cancelled" and given.key in self._again:
+            self._again.discard(given.key)
+            anew = row.attempt + 1
+        elif row is not None:
+            if given.key in self._is_known or not self._has_changed(row, given):
+                row.number = given.number
+                return True
+            if self.asked.changed is None:
+                raise self._changed([given.key])
+            if self.asked.changed == "keep" or row.status not in ENDED:
+                return True
+            anew = row.attempt + 1
+        self._start(given, anew)
+        return True
+
+    def _start(self, given: Given, attempt: int) -> None:
+        number, key, prompt, digest = given
+        row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
+        of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
+        try:
+            run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
+        except Conflict:  # somebody began it since the store was listed
+            self._add(row)
+            self._read(row)
+            return
+        self._add(row)
+        self._follow(row, run)
+
+    def _launched(self, launch: Callable[..., Run], row: Row, of: RowOf | None) -> Run:
+        asked = self.asked
+        options = Options(
+            store=self.store,
+            answers=asked.answers,
+            attended=asked.attended,
+            show=False,
+            context=asked.context,
+            background=asked.background,
+            nested=False,
+            id=row.run_id,
+            is_new=True,
+            row=of or RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest),
+        )
+        return self._context.copy().run(partial(launch, options=options))
+
+    def _follow(self, row: Row, run: Run) -> None:
+        """Hear when the row's run comes to a stand."""
+        self.active[row.key] = run
+        settled = session_of(run).when_settled()
+        settled.add_done_callback(lambda _: self._on_loop(partial(self._settled, row, run)))
+
+    def _on_loop(self, work: Callable[[], None]) -> None:
+        loop = self._loop
+        assert loop is not None  # it is at work
+        if running_loop() is loop:
+            loop.call_soon(work)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(work)
+
+    def _settled(self, row: Row, run: Run) -> None:
+        """The row's run has come to a stand, or has ended: try it again, let go of it, or keep what it came to."""
+        session = session_of(run)
+        state, error = session.state, session.error
+        if self.active.get(row.key) is not run:
+            return
+        if error is not None and state.outcome is None:
+            if isinstance(error, Conflict) and not state.position:  # somebody began it meanwhile
+                del self.active[row.key]
+                self._set_due(row)
+            else:  # the store failed, or another process has taken the run
+                del self.active[row.key]
+                self.fail(error)
+            self.wake()
+            return
+        if not session.is_settled():
+            self._follow(row, run)
+            return
+        self._counted(row, partial(take_in, row, state))
+        if row.status == "failed" and row.retried < self.asked.retry and self._may_retry(run):
+            row.retried += 1
+            self._counted(row, partial(setattr, row, "status", "running"))
+            self._follow(row, run)
+            return
+        self._outside.pop(row.key, None)
+        if row.status == "interrupted":
+            self._asks(row, run)
+            return
+        del self.active[row.key]
+        if row.status in ENDED:
+            self._has_ended(row, run)
+        self.wake()
+
+    def _may_retry(self, run: Run) -> bool:
+        try:
+            run.retry()
+        except (
+            UsageError,
+            StoreError,
+        ):  # what came of a call is not known: a person goes on with it
+            return False
+        return True
+
+    def _asks(self, row: Row, run: Run) -> None:
+        """A person is to answer it, from anywhere: it is released, unless an outside system finds it by what is held."""
+        session = session_of(run)
+        if not self.asked.attended and self.unanswered is None and session.is_over():
+            told = session.answers_told
+            self.unanswered = unanswered(
+                session.interrupts, session.wrong_answers, session.journal, told
+            )
+        if any(event.external is not None for event in session.state.open):
+            self._outside[row.key] = run
+            self._waits(row, run)
+            return
+        try:
+            released = session.follower.release()
+        except StoreError as error:
+            self.fail(error)
+            self._waits(row, run)
+        except UsageError:  # it was answered meanwhile
+            self._follow(row, run)
+        else:
+            released.add_done_callback(lambda _: self._on_loop(partial(self._waits, row, run)))
+
+    def _waits(self, row: Row, run: Run) -> None:
+        """The row waits, unless it was answered meanwhile."""
+        state = session_of(run).state
+        if state.status != "interrupted" and self.failure is None:
+            self._follow(row, run)
+            return
+        self._counted(row, partial(take_in, row, state))
+        self.active.pop(row.key, None)
+        self.wake()
+
+    def _has_ended(self, row: Row, run: Run) -> None:
+        self.ended.append(row)
+        self._dearest_cost = max(self._dearest_cost, row.usage.known_cost)
+        self._dearest_tokens = max(self._dearest_tokens, row.usage.total_tokens)
+        if row.status == "failed" and self.asked.on_error == "stop":
+            try:
+                run.result  # noqa: B018 - raises what it failed with
+            except Exception as error:
+                failure = RunError(
+                    f"row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
+                    "the same id goes on"
+                )
+                failure.__cause__ = error
+                self.fail(failure)
+
+    def fail(self, error: BaseException) -> None:
+        """Begin no more rows: those under way come to their end, and then this is raised."""
+        self.failure = self.failure or error
+        self._given = None
+        self._due.clear()
+        self._due_keys.clear()
+
+    # --- rows that have begun
+
+    def _set_due(self, row: Row) -> None:
+        if row.key not in self._due_keys and row.key not in self.active:
+            self._due_keys.add(row.key)
+            self._due.append(row)
+
+    def _resume(self, row: Row) -> None:
+        """Go on with a row whose run the store has."""
+        session = None if row.status == "cancelled" else held(row.run_id, self.store)
+        is_answered = row.status == "interrupted" and self.asked.may_answer
+        if session is not None and (session.is_active or not is_answered):
+            session.follow()  # it may not know yet what was written
+            self._went_on(row, session.handle() or Run(session))
+        else:
+            self._read(row)
+
+    def _read(self, row: Row) -> None:
+        assert self._loop is not None  # it is at work
+        self.active[row.key] = None
+        task = self._loop.create_task(self._open(row, Journal(row.run_id, self.store)))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _open(self, row: Row, journal: Journal) -> None:
+        try:
+            await run_in_thread(journal.catch_up)
+            if journal.state.status == "cancelled" and row.status == "cancelled":
+                del self.active[row.key]
+                given = Given(row.number, row.key, prompt_of(journal), row.digest)
+                self._start(given, row.attempt + 1)
+                return
+            await self.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
+            run = self._launched(partial(take_up, self.spec, journal), row, journal.state.row)
+        except (UsageError, RunError) as error:
+            self.active.pop(row.key, None)
+            self.fail(error)
+            self.wake()
+            return
+        self._went_on(row, run)
+
+    def _went_on(self, row: Row, run: Run) -> None:
+        state = session_of(run).state
+        if row.status == "failed" and state.status == "failed":
+            if not self._may_retry(run):
+                self.active.pop(row.key, None)
+                self.wake()
+                return
+            row.retried += 1
+        self._counted(row, partial(setattr, row, "status", "running"))
+        self._follow(row, run)
+
+    async def _look_on(self) -> None:
+        """Look again and again whether rows that wait were answered, wherever that was."""
+        wait, stamp = LOOK, object()
+        while True:
+            await asyncio.sleep(wait)
+            if not self.counts["interrupted"]:
+                continue
+            begun = time.monotonic()
+            try:
+                now = await run_in_thread(self._stamp)
+                if now is None or now != stamp:
+                    stamp = now
+                    await self.look()
+                self._look_at_clock()
+            except StoreError as error:
+                self.fail(error)
+                self.wake()
+                return
+            wait = max(LOOK, SHARE * (time.monotonic() - begun))
+
+    def _stamp(self) -> object:
+        return self.store.stamp() if isinstance(self.store, Archive) else None
+
+    async def look(self) -> None:
+        """Find the rows that wait whose journals have grown.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        waiting = {row.run_id: row for row in self.rows.values() if row.status == "interrupted"}
+        lengths = await run_in_thread(partial(self._lengths, list(waiting)))
+        for run_id, length in lengths.items():
+            row = waiting[run_id]
+            if row.length != length and row.status == "interrupted":
+                self._counted(row, partial(setattr, row, "status", "queued"))
+                self._set_due(row)
+        self.wake()
+
+    def _lengths(self, run_ids: list[str]) -> dict[str, int]:
+        if isinstance(self.store, Archive):
+            wanted = set(run_ids)
+            heads = self.store.heads(f"{self.batch}:")
+            return {head.run_id: head.length for head in heads if head.run_id in wanted}
+        return {run_id: len(self.store.read(run_id)) for run_id in run_ids}
+
+    def _look_at_clock(self) -> None:
+        now = time.time()
+        for row in self.rows.values():
+            if row.status == "interrupted" and row.deadline is not None and row.deadline <= now:
+                self._set_due(row)
+        self.wake()
+
+    # --- counting
+
+    def _add(self, row: Row) -> None:
+        known = self.rows.get(row.key)
+        if known is not None:
+            self.counts[known.status] -= 1
+        self.rows[row.key] = row
+        self.counts[row.status] += 1
+        self._count_usage(row.usage, 1)
+        if row.status in ENDED:
+            self._dearest_cost = max(self._dearest_cost, row.usage.known_cost)
+            self._dearest_tokens = max(self._dearest_tokens, row.usage.total_tokens)
+
+    def _counted(self, row: Row, change: Callable[[], None]) -> None:
+        self.counts[row.status] -= 1
+        self._count_usage(row.usage, -1)
+        change()
+        self.counts[row.status] += 1
+        self._count_usage(row.usage, 1)
+
+    def _count_usage(self, usage: Usage, times: int) -> None:
+        self._input += times * usage.input_tokens
+        self._output += times * usage.output_tokens
+        self._cost += times * usage.known_cost
+        self._unknown += times * (usage.cost is None and usage != NOTHING)
+
+    # --- the budget
+
+    def _spent(self) -> tuple[int, float]:
+        """Tokens and US dollars that are spent, and for each row under way as much as the dearest row came to."""
+        tokens, cost = self._input + self._output, self._cost
+        for key, run in self.active.items():
+            known = self.rows[key].usage
+            used = known if run is None else session_of(run).state.usage
+            tokens += max(self._dearest_tokens, used.total_tokens) - known.total_tokens
+            cost += max(self._dearest_cost, used.known_cost) - known.known_cost
+        return tokens, cost
+
+    def _is_used_up(self) -> bool:
+        budget = self.asked.budget
+        if budget is None:
+            return False
+        tokens, cost = self._spent()
+        return (budget.tokens is not None and tokens >= budget.tokens) or (
+            budget.cost is not None and cost >= budget.cost
+        )
+
+    def _check_budget(self) -> None:
+        """End where nothing is under way, something is due, and there is nothing left for it."""
+        is_due = bool(self._due) or self._given is not None
+        if self.active or not is_due or self.is_paused or not self._is_used_up():
+            return
+        budget = self.asked.budget
+        assert budget is not None  # it is used up
+        limits = [f"{budget.tokens:,} tokens"] if budget.tokens is not None else []
+        limits += [f"${budget.cost:,.2f}"] if budget.cost is not None else []
+        usage, left = self.usage, self.left
+        self.fail(
+            BudgetExceeded(
+                f"the budget of {' and '.join(limits)} for the batch {self.batch!r} is used up: its rows have used "
+                f"{usage.total_tokens:,} tokens, ${usage.known_cost:,.4f}"
+                + (f"; {left:,} rows have not begun" if left else "")
+                + ". The same call with the same id and a larger budget= goes on"
+            )
+        )
+
+    # --- from outside
+
+    def wake(self) -> None:
+        """Look again what is to be done; from any thread."""
+        self.version += 1
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return
+        if running_loop() is loop:
+            self._moved.set()
+        else:
+            loop.call_soon_threadsafe(self._moved.set)
+
+    def pause(self, *, paused: bool) -> None:
+        """Begin no more rows, or begin them again; those under way go on."""
+        self.is_paused = paused
+        self.wake()
+        self.tell()
+
+    async def stop(self, by: str) -> None:
+        """Stop the rows under way, for good."""
+        self.fail(RunError("the batch was stopped"))
+        stopped = [
+            asyncio.wrap_future(session_of(run).stop(by=by))
+            for run in [*self.active.values()]
+            if run is not None
+        ]
+        if stopped:
+            await asyncio.wait(stopped, timeout=GRACE)
+
+    def again(self, keys: list[str] | None) -> int:
+        """Have rows tried again that failed or were stopped; gives how many."""
+        chosen = [
+            row
+            for row in self.rows.values()
+            if row.status in ("failed", "cancelled") and (keys is None or row.key in keys)
+        ]
+        self._again.update(row.key for row in chosen)
+        return len(chosen)
+
+
+def _note_key(numbers: dict[str, int], given: Given) -> None:
+    """Know the place of a row's key.
+
+    Raises:
+        UsageError: an earlier row has it.
+    """
+    before = numbers.setdefault(given.key, given.number)
+    if before != given.number:
+        raise UsageError(
+            f"rows {before} and {given.number} have the same key {given.key!r}: give key= a column, or a function "
+            "of the row, that tells all rows apart"
+        )
+
+
+def prompt_of(journal: Journal) -> str:
+    """What a row's run was asked.
+
+    Raises:
+        UsageError: it had files, which are the input's.
+    """
+    asked = next((m for m in reversed(journal.state.messages) if is_prompt(m)), None)
+    content: Any = () if asked is None else asked["content"]
+    if [part.get("type") for part in content] != ["text"]:
+        raise UsageError(
+            f"{journal.run_id!r} was asked with files: call nb.map with the rows to begin it anew"
+        )
+    return str(content[0]["text"])

@@ -1,0 +1,313 @@
+"""The live card of a batch: its frame, the table of its rows, and the card of the row that is opened below."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from html import escape
+from typing import Any
+
+import anywidget
+import traitlets
+
+from nbagent.batch.batch import Batch, work_of
+from nbagent.core.base.errors import NbagentError
+from nbagent.core.base.interrupts import PendingInterrupt, Reject
+from nbagent.core.call.threads import run_in_thread
+from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.scripted_answers import approval_of, as_resolution
+from nbagent.core.stored.inbox import Answered, Asked
+from nbagent.notebook import kernel
+from nbagent.notebook.render import static
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
+from nbagent.notebook.view.batch import (
+    COLUMNS,
+    OPERATORS,
+    ROWS,
+    SHOWN,
+    BatchView,
+    Rule,
+    choices_of,
+    is_written,
+)
+from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, View
+
+from . import front_end
+from .card import Card
+from .list_bar import Looking, say_failed
+from .run_card import RunCard
+
+MAX_TEXT = 500
+"""Characters of what a page looks for, of a value of a rule, and of a key."""
+FAILURES = 20
+"""Failed rows that are told where nothing is live."""
+FIRST = 10
+"""Rows that are."""
+MAX_REASON = 5_000
+"""Characters of a reason."""
+
+
+class BatchTable(anywidget.AnyWidget):
+    """Progress, questions and rows, below the frame."""
+
+    _esm = (front_end.STATIC / "batch.js").read_text(encoding="utf-8")
+    state = traitlets.Dict().tag(sync=True)
+    """As ``BatchView.state`` says."""
+    window = traitlets.Dict().tag(sync=True)
+    """As ``BatchView.window`` says."""
+
+    def __repr__(self) -> str:
+        return "BatchTable()"
+
+    def _repr_keys(self) -> Any:
+        return iter(())
+
+
+class BatchCard(Card):
+    """The frame: which batch it is, how far, and what is wrong. Lives on the kernel's loop."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.view = BatchView(batch)
+        self.moved: Callable[[], None] = lambda: None
+        """Told that something else is shown."""
+        self.opens: Callable[[Card | None], None] = lambda _card: None
+        """Told which card stands below from now on."""
+        self.below: Card | None = None
+        """The card of the row that is opened."""
+        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Lock()
+        self._version = -1
+        self._looking = Looking(self._loop, self._read, self._looked)
+        self.view.look()
+        self.table = BatchTable(state=self.view.state, window=self.view.window)
+        self.table.on_msg(
+            lambda _widget, content, _buffers: self._later(lambda: self._hear(content))
+        )
+        super().__init__()
+        self.add_class("nba-reads").add_class("nba-frame")
+        self._later(self._looking.seen)
+
+    def __repr__(self) -> str:
+        return "BatchCard()"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The kernel's."""
+        return self._loop
+
+    @property
+    def rows(self) -> list[Any]:
+        """The table stands below its frame."""
+        return [self.table]
+
+    # --- looking
+
+    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+        work = work_of(self.batch)
+        goes_on = self.batch.status in ("starting", "running")
+        asks = bool(self.view.asked) and self.view.waiting.has_changed
+        if again or goes_on or asks or self._version != work.version:
+            self._version = work.version
+            self.view.look()
+        return False
+
+    def _looked(self, trouble: str) -> None:
+        self.view.trouble = trouble
+        changed = False
+        for name in ("state", "window"):
+            new = getattr(self.view, name)
+            if new != getattr(self.table, name):
+                setattr(self.table, name, new)
+                changed = True
+        with self._lock:
+            self._push()
+        if changed:
+            self.moved()
+
+    # --- what a person does
+
+    def _hear(self, content: Any) -> None:  # noqa: C901 - one line for each message
+        view, batch = self.view, self.batch
+        match content:
+            case {"type": "shown"}:
+                self._looking.seen()
+                return
+            case {"type": "window", "from": int(first), "count": int(count)} if first >= 0:
+                view.first, view.count = first, max(1, min(count, ROWS))
+            case {"type": "want", "text": str(text), "status": str(status)}:
+                view.text, view.first = text[:MAX_TEXT], 0
+                view.status = status if status in SHOWN else ""
+            case {"type": "sort", "column": str(column)} if column in COLUMNS:
+                view.backwards = not view.backwards if view.by == column else False
+                view.by, view.first = column, 0
+            case {
+                "type": "rule",
+                "tool": str(tool),
+                "field": str(name),
+                "operator": str(op),
+                "value": str(value),
+            }:
+                if op in OPERATORS:
+                    view.rule = Rule(tool[:MAX_TEXT], name[:MAX_TEXT], op, value[:MAX_TEXT])
+                    view.told = ""
+            case {
+                "type": "decide",
+                "preview": int(number),
+                "action": str(action),
+                "reason": str(reason),
+            }:
+                self._begin(self._decide(number, action, reason[:MAX_REASON]))
+                return
+            case {"type": "open", "key": str(key)} if len(key) <= 2 * MAX_TEXT:
+                self._begin(self._open("" if key == view.opened else key))
+                return
+            case {"type": "pause"}:
+                batch.pause()
+            case {"type": "go_on"}:
+                batch.go_on()
+            case {"type": "stop"}:
+                batch.stop(by="form")
+            case {"type": "retry"}:
+                batch.retry()
+            case _:
+                return  # no page of ours
+        self._looking.soon()
+
+    def _begin(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(say_failed)
+
+    async def _decide(self, number: int, action: str, reason: str) -> None:
+        """Answer the questions that the page was shown, and no others."""
+        view = self.view
+        rule, shown = view.previews.get(number, (view.rule, None))
+        means = None if shown is None else _meaning(action, reason, shown)
+        if shown is None or means is None:
+            view.told = BATCH_TEXTS["batch_look_again"]
+            self._looking.soon()
+            return
+        answered = Answered()
+        try:
+            await view.waiting.answer_each(
+                shown,
+                means,
+                by=f"form, rule: {rule.said()}",
+                into=answered,
+            )
+            view.told = reveal(BATCH_TEXTS["batch_answered"].format(n=f"{answered.count:,}"))
+            if answered.refused:
+                n, error = len(answered.refused), answered.refused[0][1]
+                view.told += " · " + reveal(
+                    BATCH_TEXTS["batch_refused"].format(n=f"{n:,}", error=error)
+                )
+        except NbagentError as error:
+            view.told = reveal(str(error))
+        await self.batch.answered()
+        self._looking.soon()
+
+    async def _open(self, key: str) -> None:
+        """Show the card of this row below from now on; of none where it is empty."""
+        async with self._turns:
+            card, wrong = None, ""
+            if key in self.batch:
+                try:
+                    run = await self.batch[key].open(show=False)
+                    card = RunCard(run)
+                except NbagentError as error:
+                    wrong = TEXTS["runs_not_opened"].format(
+                        run=reveal(key), error=reveal(str(error))
+                    )
+            self.view.opened, self.below, self.view.trouble = (
+                "" if card is None else key,
+                card,
+                wrong,
+            )
+            self.opens(card)
+            await run_in_thread(self.view.look)
+            self._looked(wrong)
+
+    # --- what every card has
+
+    def _view(self) -> View:
+        return self.view.snapshot()
+
+    def _changes(self) -> list[Op] | None:
+        return self.view.flush() or None
+
+    def _texts(self) -> dict[str, str]:
+        return TEXTS | {"card": "{agent}", "gone": ""}  # the table says it
+
+    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
+        del message
+        return [FieldError(field=None, message=TEXTS["unknown_action"])]
+
+    def _keep_drafts(self, message: Drafts) -> None:
+        """Nothing is typed in the frame."""
+
+    def _stop(self) -> None:
+        """It is stopped in the table."""
+
+
+def _meaning(
+    action: str, text: str, shown: Sequence[Asked]
+) -> Callable[[PendingInterrupt], AnyResolution] | None:
+    """What a button means for a question; None where none of these questions takes it."""
+    if action == "approve":
+        return approval_of
+    if action == "reject":
+        return lambda _: Reject(reason=text or None)
+    choices = choices_of(shown)
+    if action == "answer" and text.isdecimal() and int(text) < len(choices):
+        return partial(as_resolution, choices[int(text)][0])
+    if action == "answer" and text and is_written(shown):
+        return partial(as_resolution, text)
+    return None
+
+
+def bundle(batch: Batch) -> dict[str, str]:
+    """A batch as it stands, as HTML and text that need no kernel: counts, the first rows, failures."""
+    view = BatchView(batch)
+    view.count = FIRST
+    view.look()
+    frame = static.render(view.snapshot())
+    counts = [label for _, label, _ in view.state["counts"]]
+    told = " · ".join(filter(None, (*counts, view.state["used"])))
+    table, more = _table(view.window["rows"]), view.state["total"] - FIRST
+    left = f"<p>{escape(BATCH_TEXTS['batch_more'].format(n=f'{more:,}'))}</p>" if more > 0 else ""
+    failed, n = "", batch.counts["failed"]
+    if n:
+        view.status, view.first, view.count = "failed", 0, FAILURES
+        view.look()
+        first = f" ({BATCH_TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
+        said = f"{BATCH_TEXTS['batch_count'].format(n=f'{n:,}', what=BATCH_TEXTS['batch_failed'])}{first}"
+        failed = f"<p><b>{escape(said)}</b></p>{_table(view.window['rows'])}"
+    html = f"{frame}<div style='margin-top:8px'><p>{escape(told)}</p>{table}{left}{failed}</div>"
+    return {"text/html": html, "text/plain": repr(batch)}
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    if not rows:
+        return ""
+    names = (
+        "#",
+        BATCH_TEXTS["batch_key"],
+        BATCH_TEXTS["batch_status"],
+        BATCH_TEXTS["batch_said"],
+        BATCH_TEXTS["batch_cost"],
+    )
+    head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)
+
+    def line(row: Sequence[Any]) -> str:
+        _, number, _, status, said, cost, key = row
+        cells = (f"{number:,}", key, status, said, cost)
+        return "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in cells)
+
+    body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
+    return f"<div style='overflow-x:auto'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -1,0 +1,425 @@
+"""What is drawn of a batch: how far it is, the rows of a window, and the questions that a rule chooses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nbagent.batch.batch import Batch, work_of
+from nbagent.batch.listing import Row
+from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.events import RunCompleted
+from nbagent.core.base.messages import dumps
+from nbagent.core.stored.inbox import Asked, Waiting, below
+from nbagent.notebook.render import facts
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import BATCH_TEXTS
+from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
+
+ROWS = 60
+"""Rows that a page gets at once."""
+COLUMNS = ("number", "key", "status", "said", "cost")
+ORDER = ("interrupted", "failed", "running", "cancelled", "completed", "left")
+"""Statuses, as they are sorted: what needs somebody comes first."""
+SHOWN = ("completed", "running", "interrupted", "failed", "cancelled", "left")
+"""Statuses, as they stand beside each other."""
+KEPT = 500
+"""Outputs that are kept, those that were drawn last."""
+WITHIN = 30.0
+"""Seconds over which the rate is measured."""
+MAX_ERROR = 2_000
+"""Characters of why a batch ended."""
+MAX_CHOICES = 100
+"""Choices that many questions are answered from."""
+OPERATORS = ("is", "contains", "below", "above")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which questions are answered at once."""
+
+    tool: str = ""
+    field: str = ""
+    operator: str = "is"
+    value: str = ""
+
+    def fits(self, one: Asked) -> bool:
+        """Whether a question is one of these."""
+        asked = one.interrupt
+        if self.tool and asked.tool_name != self.tool:
+            return False
+        if not self.field or not self.value:
+            return True
+        if self.field not in asked.input:
+            return False
+        given = asked.input[self.field]
+        text = given if isinstance(given, str) else dumps(given)
+        if self.operator == "is":
+            return text == self.value
+        if self.operator == "contains":
+            return self.value.casefold() in text.casefold()
+        limit = self.limit
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if limit is None or not is_number:
+            return False
+        return below(limit)(given) if self.operator == "below" else given > limit
+
+    @property
+    def limit(self) -> float | None:
+        """The value as a number."""
+        try:
+            limit = float(self.value)
+        except ValueError:
+            return None
+        return limit if limit == limit else None  # noqa: PLR0124 - NaN alone is not itself
+
+    def said(self) -> str:
+        """It in words, as an answer's record has it."""
+        parts = [f"tool={self.tool!r}"] if self.tool else []
+        if self.field and self.value:
+            word = {"is": "=", "contains": " contains ", "below": " below ", "above": " above "}
+            parts.append(f"{self.field}{word[self.operator]}{self.value!r}")
+        return ", ".join(parts) or "all"
+
+
+class BatchView:
+    """The view of a batch; it is looked at in a thread, one look at a time."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.waiting = Waiting(
+            batch.store,
+            agents=[work_of(batch).agent],
+            runs=f"{batch.id}:",
+            by_record=True,
+        )
+        self.text = self.status = ""
+        self.by, self.backwards = "number", False
+        self.first, self.count = 0, ROWS // 2
+        self.opened = ""
+        """The key of the row whose card stands below."""
+        self.rule = Rule()
+        self.told = ""
+        """What became of the last answer to many."""
+        self.trouble = ""
+        self.state: dict[str, Any] = {}
+        """As the page draws it: progress, buttons, and the questions; see ``look``."""
+        self.window: dict[str, Any] = {}
+        """The rows of the window that the page shows."""
+        self.asked: dict[str, list[Asked]] = {}
+        """By run id, what waits."""
+        self.previews: OrderedDict[int, tuple[Rule, list[Asked]]] = OrderedDict()
+        """A rule, and the questions that pages were shown as those that it fits, by a number."""
+        self._outputs: OrderedDict[tuple[str, int], str] = OrderedDict()
+        self._ended: deque[tuple[float, int]] = deque(maxlen=120)
+        self._sent: View | None = None
+
+    # --- looking
+
+    def look(self) -> None:
+        """Draw the batch as it stands; not for an event loop, as it may read."""
+        work, batch = work_of(self.batch), self.batch
+        counts = dict(batch.counts)
+        self._look_at_questions(counts["interrupted"])
+        chosen = self._chosen(list(work.rows.values()))
+        self.first = max(0, min(self.first, len(chosen) - 1))
+        rows = chosen[self.first : self.first + min(self.count, ROWS)]
+        self.window = {
+            "from": self.first,
+            "total": len(chosen),
+            "rows": [self._cells(row) for row in rows],
+            "opened": self.opened,
+            "by": self.by,
+            "order": "descending" if self.backwards else "ascending",
+        }
+        status = batch.status
+        self.state = {
+            "counts": [
+                [name, _label(name, counts.get(name, 0)), counts.get(name, 0)]
+                for name in SHOWN
+                if counts.get(name, 0) or name == "completed"
+            ],
+            "total": work.total if work.total is not None else len(work.rows),
+            "said": self._said(counts, status),
+            "used": self._used(),
+            "status": status,
+            "retry": counts["failed"] + counts["cancelled"],
+            "chosen": self.status,
+            "found": BATCH_TEXTS["batch_found"].format(
+                n=f"{len(chosen):,}", all=f"{len(work.rows):,}"
+            )
+            if self.text or self.status
+            else "",
+            "asks": self._asks(),
+            "labels": dict(BATCH_TEXTS),
+        }
+
+    def _look_at_questions(self, waiting: int) -> None:
+        if waiting or self.asked:
+            if self.waiting.has_changed:
+                self.waiting.look()
+            asked: dict[str, list[Asked]] = {}
+            for one in self.waiting.all:
+                asked.setdefault(one.run.id, []).append(one)
+            self.asked = asked
+
+    def _chosen(self, rows: list[Row]) -> list[Row]:
+        words, status = self.text.casefold().split(), self.status
+        if status:
+            rows = [row for row in rows if _status(row) == status]
+        if words:
+            rows = [row for row in rows if all(word in self._finds(row) for word in words)]
+        order: Mapping[str, Callable[[Row], Any]] = {
+            "number": lambda row: row.number,
+            "key": lambda row: (len(row.key) if row.key.isdigit() else 0, row.key.casefold()),
+            "status": lambda row: (ORDER.index(_status(row)), row.number),
+            "said": lambda row: (row.error, row.asks, row.number),
+            "cost": lambda row: row.usage.known_cost,
+        }
+        return sorted(rows, key=order[self.by], reverse=self.backwards)
+
+    def _finds(self, row: Row) -> str:
+        said = " ".join(_question(one) for one in self.asked.get(row.run_id, ()))
+        return f"{row.key} {row.error} {' '.join(row.asks)} {said}".casefold()
+
+    def _cells(self, row: Row) -> list[Any]:
+        cost = row.usage.cost
+        return [
+            row.key,
+            row.number,
+            _status(row),
+            BATCH_TEXTS[f"batch_{_status(row)}"],
+            reveal(facts.bounded(self._tells(row), facts.MAX_BRIEF)),
+            "" if not cost else f"${cost:,.4f}",
+            reveal(facts.bounded(row.key, facts.MAX_BRIEF)),
+        ]
+
+    def _tells(self, row: Row) -> str:
+        """What a row came to, asks, or failed with."""
+        if row.error:
+            return row.error
+        if row.status == "interrupted":
+            asked = self.asked.get(row.run_id)
+            return "; ".join(map(_question, asked)) if asked else ", ".join(row.asks)
+        return self._output(row) if row.status == "completed" else ""
+
+    def _output(self, row: Row) -> str:
+        at = (row.run_id, row.length)
+        if at not in self._outputs:
+            try:
+                last = self.batch.store.read(row.run_id, max(0, row.length - 1))[-1:]
+            except (StoreError, UsageError) as error:
+                return f"({error})"
+            done = last[0] if last else None
+            text = ""
+            if isinstance(done, RunCompleted):
+                text = done.text if done.output is None else _plain(done.output)
+            self._outputs[at] = " ".join(text[: 2 * facts.MAX_BRIEF].split())
+            while len(self._outputs) > KEPT:
+                self._outputs.popitem(last=False)
+        return self._outputs[at]
+
+    # --- how far it is
+
+    def _said(self, counts: Mapping[str, int], status: str) -> str:
+        """The rate, and how long what is left takes at that."""
+        ended = counts["completed"] + counts["failed"] + counts["cancelled"]
+        now = time.monotonic()
+        while self._ended and now - self._ended[0][0] > WITHIN:
+            self._ended.popleft()
+        self._ended.append((now, ended))
+        if status not in ("running", "starting"):
+            return ""
+        before, n = self._ended[0]
+        rate = (ended - n) / (now - before) if now - before > 0.5 else 0.0
+        if not rate:
+            return ""
+        said = BATCH_TEXTS["batch_rate"].format(n=f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}")
+        left = counts.get("left", 0) + counts["running"]
+        return said if "left" not in counts else f"{said} · {_span(left / rate)}"
+
+    def _used(self) -> str:
+        usage = self.batch.usage
+        used = [f"${usage.known_cost:,.4f}"] if usage.known_cost else []
+        if usage.total_tokens:
+            used.append(BATCH_TEXTS["batch_tokens"].format(n=_short(usage.total_tokens)))
+        return " · ".join(used)
+
+    # --- many questions at once
+
+    def _asks(self) -> dict[str, Any] | None:
+        waiting = [one for one in self.waiting.all if one.by_person] if self.asked else []
+        if not waiting:
+            return None
+        tools = Counter(one.interrupt.tool_name for one in waiting)
+        if self.rule.tool not in tools:
+            self.rule = Rule(tool=tools.most_common(1)[0][0])
+        of_tool = [one for one in waiting if one.interrupt.tool_name == self.rule.tool]
+        fields: dict[str, None] = {}
+        for one in of_tool:
+            fields.update(dict.fromkeys(one.interrupt.input))
+        fit = [one for one in of_tool if self.rule.fits(one)]
+        approvable = all(one.interrupt.expects in ("approval", "confirmation") for one in fit)
+        last = next(reversed(self.previews), 0)
+        rule, before = self.previews.get(last, (None, []))
+        if rule != self.rule or [one.key for one in before] != [one.key for one in fit]:
+            self.previews[last + 1] = self.rule, fit
+            while len(self.previews) > 3:
+                self.previews.popitem(last=False)
+        limit = (
+            self.rule.operator in ("below", "above") and self.rule.value and self.rule.limit is None
+        )
+        return {
+            "tools": [
+                [name, reveal(name or BATCH_TEXTS["batch_limit"]), n]
+                for name, n in tools.most_common(50)
+            ],
+            "fields": [[name, reveal(name)] for name in [*fields][:50]],
+            "rule": [self.rule.tool, self.rule.field, self.rule.operator, self.rule.value],
+            "fit": len(fit),
+            "preview": next(reversed(self.previews)),
+            "said": BATCH_TEXTS["batch_no_number"]
+            if limit
+            else BATCH_TEXTS["batch_fit"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
+            "example": reveal(facts.bounded(_question(fit[0]), facts.MAX_BRIEF)) if fit else "",
+            "approvable": approvable,
+            "choices": [[str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(fit))],
+            "writable": is_written(fit),
+            "told": self.told,
+            "waits": BATCH_TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
+                n=f"{len(waiting):,}"
+            ),
+        }
+
+    # --- the frame
+
+    def snapshot(self) -> View:
+        """The card above the table: which batch it is, how it stands, and what is wrong."""
+        batch = self.batch
+        error = batch.error
+        items = []
+        if error is not None:
+            said = str(error) or type(error).__name__
+            items.append(NoticeItem(key="error", tone="bad", text=reveal(said[:MAX_ERROR])))
+        if self.trouble:
+            items.append(NoticeItem(key="trouble", tone="bad", text=self.trouble))
+        return View(head=self._head(), items=[*items])
+
+    def _head(self) -> Head:
+        batch, counts = self.batch, self.batch.counts
+        total = work_of(batch).total
+        done = f"{counts['completed']:,}"
+        said = (
+            BATCH_TEXTS["batch_done"].format(n=done)
+            if total is None
+            else BATCH_TEXTS["batch_of"].format(n=done, all=f"{total:,}")
+        )
+        if batch.status in ("paused", "cancelled", "starting"):
+            said = f"{BATCH_TEXTS[f'batch_is_{batch.status}']} · {said}"
+        status = {"waiting": "interrupted", "paused": "interrupted", "starting": "running"}.get(
+            batch.status, batch.status
+        )
+        if status == "completed" and counts["failed"]:
+            status = "failed"
+        return Head(
+            run=batch.id,
+            agent=reveal(batch.id),
+            prompt=reveal(BATCH_TEXTS["batch_with"].format(agent=batch.agent)),
+            status=status,
+            status_text=said,
+            started_at=0.0,
+            max_turns=0,
+            questions=counts["interrupted"],
+        )
+
+    def flush(self) -> list[Op]:
+        """The operations on the frame since the last flush."""
+        view, before = self.snapshot(), self._sent
+        self._sent = view
+        old = [] if before is None else before.items
+        ops: list[Op] = []
+        if old != view.items:
+            ops += [Remove(key=item.key) for item in old]
+            ops += [Put(item=item, index=index) for index, item in enumerate(view.items)]
+        if before is None or before.head != view.head:
+            ops.append(SetHead(head=view.head))
+        return ops
+
+
+def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
+    """The values, and their labels, that each of these questions is answered with one of; empty where they differ."""
+    if not questions:
+        return []
+    first, *others = (
+        {"expects": one.interrupt.expects, "asked": one.interrupt.metadata} for one in questions
+    )
+    asked = first["asked"]
+    if (
+        first["expects"] != "choice"
+        or not isinstance(asked, Mapping)
+        or any(o != first for o in others)
+    ):
+        return []
+    given = asked.get("choices")
+    if (
+        asked.get("multiple") is True
+        or not isinstance(given, list | tuple)
+        or len(given) > MAX_CHOICES
+    ):
+        return []
+    found = []
+    for one in given:
+        value = one.get("value") if isinstance(one, Mapping) else one
+        label = one.get("label") if isinstance(one, Mapping) else None
+        found.append((value, label if isinstance(label, str) and label else _plain(value)))
+    return found
+
+
+def is_written(questions: Sequence[Asked]) -> bool:
+    """Whether each of these questions is answered with a text."""
+    schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
+    texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]
+    return bool(questions) and len(texts) == len(questions) and all(texts)
+
+
+def _status(row: Row) -> str:
+    return "running" if row.status == "queued" else row.status
+
+
+def _label(name: str, n: int) -> str:
+    return BATCH_TEXTS["batch_count"].format(n=f"{n:,}", what=BATCH_TEXTS[f"batch_{name}"])
+
+
+def _question(one: Asked) -> str:
+    asked = one.interrupt
+    given = ", ".join(f"{name}={_plain(value)}" for name, value in asked.input.items())
+    name = asked.tool_name or BATCH_TEXTS["batch_limit"]
+    said = asked.metadata.get("message") if isinstance(asked.metadata, Mapping) else None
+    told = " · ".join(filter(None, (said if isinstance(said, str) else "", given)))
+    return f"{name}: {told}" if told else name
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_plain(it)}" for name, it in value.items())
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size:
+            return BATCH_TEXTS["batch_left_in"].format(n=f"{seconds / size:.0f} {unit}")
+    return BATCH_TEXTS["batch_left_in"].format(n=f"{max(1, round(seconds))} s")
+
+
+def _short(n: int) -> str:
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return str(n)

@@ -1,0 +1,232 @@
+"""A batch of many rows in JupyterLab: its progress, its rows, its questions for many at once, by keyboard alone."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+from tests.browser.form_page import AXE
+from tests.browser.notebook_page import App
+
+BATCH = """
+import asyncio
+import nbagent as nb
+import pandas as pd
+from nbagent.core.base.model import Usage
+
+SLOW = asyncio.Event()
+TOTAL = 10_000
+
+def text_of(messages):
+    return next(m for m in reversed(messages) if m["role"] == "user")["content"][0]["text"]
+
+async def answer(messages):
+    if messages[-1]["role"] == "tool":
+        return "The refund is paid."
+    n = int(text_of(messages).split("#")[1].split()[0])
+    if n >= 2000:
+        await SLOW.wait()
+    if n % 40 == 7:
+        why = ("duplicate order", "arrived broken", "never arrived")[n % 3]
+        return nb.ScriptedModel.call("refund", order=f"A-{n}", amount=n % 230, reason=why)
+    if n % 173 == 5:
+        raise nb.errors.ModelError("the server did not answer")
+    return ("A question about delivery: the parcel is on its way.", "Praise: <b>thank you</b> for the fast reply!", "A complaint about the price.")[n % 3]
+
+agent = nb.Agent(nb.ScriptedModel(answer, usage=Usage(420, 60, 0.00021)), name="support")
+
+@agent.tool(approval=True)
+def refund(order: str, amount: float, reason: str) -> str:
+    "Pay money back."
+    return "paid"
+
+orders = pd.DataFrame({"order": [f"A-{n}" for n in range(TOTAL)], "text": [f"#{n} Where is my order?" for n in range(TOTAL)]})
+batch = nb.map(agent, orders, prompt="Sort this message: {text}", id="march", key="order", concurrency=16)
+batch
+"""
+REST = "SLOW.set()"
+MEASURE = """() => {
+  globalThis.longest = 0;
+  new PerformanceObserver(list => {
+    for (const one of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, one.duration);
+  }).observe({ type: "longtask" });
+}"""
+
+
+def look(notebook, root, name):
+    """Take a picture, and check that axe-core finds nothing wrong in it."""
+    notebook.shot(f"batch-{name}", of=root)
+    notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    found = notebook.page.evaluate(
+        "axe.run({include: ['.nba-batch']}, { resultTypes: ['violations'] })"
+    )
+    told = [
+        f"{one['impact']} {one['id']} {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}"
+        for one in found["violations"]
+    ]
+    assert told == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
+@pytest.mark.parametrize("app", [App.LAB, App.NB7])
+def test_c464_ten_thousand_rows_are_watched_found_answered_and_opened_by_keyboard(
+    server, open_page, app
+):
+    """The page holds the rows alone that are seen; many questions are answered by a rule."""
+    notebook = open_page(server.write(f"batch-{app}.ipynb", BATCH, REST), app=app)
+    page = notebook.page
+    page.evaluate(MEASURE)
+    notebook.run_cell(0)
+    out = notebook.output(0)
+    batch = out.locator(".nba-batch")
+    expect(out.locator(".nba-batch")).to_have_count(1)
+    rows = batch.locator(".b-space .b-row")
+    table = batch.get_by_role("table", name="Rows")
+    expect(batch.get_by_role("button", name="50 asks")).to_be_visible(timeout=60_000)
+    expect(table).to_have_attribute("aria-rowcount", "2017")
+    assert rows.count() <= 100
+    look(notebook, out, f"{app}-light")
+    if app is App.LAB:
+        notebook.dark()
+        look(notebook, out, "dark")
+        notebook.style(".jp-OutputArea-child { max-width: 400px }")
+        look(notebook, out, "dark-narrow")
+        notebook.light()
+        look(notebook, out, "narrow")
+        notebook.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
+
+    are_chosen(page, batch, table, rows)
+    are_answered(notebook, out, batch, app)
+    is_opened(notebook, out, batch, app)
+    batch.get_by_role("button", name="Pause").click()
+    expect(out).to_contain_text("paused")
+    batch.get_by_role("button", name="Go on").click()
+    page.evaluate("globalThis.longest = 0")
+    before, begun = notebook.received, page.evaluate("performance.now()")
+    notebook.run_cell(1)
+    expect(batch.get_by_role("button", name="200 asks")).to_be_visible(timeout=120_000)
+    seconds = (page.evaluate("performance.now()") - begun) / 1000
+    print(
+        f"{(notebook.received - before) / seconds / 1000:.1f} kB/s while busy for {seconds:.0f} s"
+    )
+    print(f"the longest task {page.evaluate('globalThis.longest'):.0f} ms")
+    look(notebook, out, f"{app}-ended")
+    assert rows.count() <= 100
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def are_chosen(page, batch, table, rows):
+    """A press on how many ask shows those alone."""
+    batch.get_by_role("button", name="50 asks").focus()
+    page.keyboard.press("Enter")
+    expect(table).to_have_attribute("aria-rowcount", "51")
+    expect(rows.first).to_contain_text("refund: order=A-7")
+    page.keyboard.press("Enter")
+    expect(table).to_have_attribute("aria-rowcount", "2017")
+
+
+def are_answered(notebook, out, batch, app):
+    """Those that a rule fits, and then all others."""
+    batch.get_by_label("where").first.select_option("amount")
+    batch.get_by_label("where").nth(1).select_option("below")
+    batch.get_by_label("Value").fill("100")
+    few = batch.get_by_text("questions fit")
+    expect(few).to_contain_text("23 of 50 questions fit")
+    look(notebook, out, f"{app}-rule")
+    approve = batch.get_by_role("button", name="Approve 23")
+    approve.focus()
+    notebook.page.keyboard.press("Enter")
+    expect(batch.get_by_text("23 answered")).to_be_visible()
+    expect(batch.get_by_role("button", name="27 asks")).to_be_visible()
+    batch.get_by_label("where").first.select_option("")
+    batch.get_by_label("Reason, which").fill("twice")
+    batch.get_by_role("button", name="Reject 27").click()
+    expect(batch.locator(".b-asks")).to_be_hidden()
+
+
+def is_opened(notebook, out, batch, app):
+    """A row is found, and its card stands below; the last and the first row are gone to."""
+    page, rows = notebook.page, batch.locator(".b-space .b-row")
+    table = batch.get_by_role("table", name="Rows")
+    batch.get_by_label("Find rows").fill("A-1207")
+    expect(table).to_have_attribute("aria-rowcount", "2")
+    rows.get_by_role("button", name="Open A-1207").focus()
+    page.keyboard.press("Enter")
+    card = Card(out.locator(".widget-vbox > *").nth(2))
+    expect(card.root).to_contain_text("#1207 Where is my order?")
+    look(notebook, out, f"{app}-open")
+    rows.get_by_role("button", name="Close A-1207").focus()
+    page.keyboard.press("Enter")
+    batch.get_by_label("Find rows").fill("")
+    expect(table).to_have_attribute("aria-rowcount", "2017")
+
+    rows.first.get_by_role("button", name="Open A-0").focus()
+    page.keyboard.press("End")
+    expect(batch.get_by_role("button", name="Open A-2015")).to_be_focused()
+    page.keyboard.press("Home")
+    expect(batch.get_by_role("button", name="Open A-0")).to_be_focused()
+    assert rows.count() <= 100
+
+
+DURABLE = """
+import asyncio
+import pathlib
+import nbagent as nb
+
+def answer(messages):
+    with open("asked.log", "a") as log:
+        log.write("asked" + chr(10))
+    if messages[-1]["role"] == "tool":
+        return "paid"
+    n = int(messages[0]["content"][0]["text"].split()[1])
+    return nb.ScriptedModel.call("pay", n=n) if n % 10 == 3 else "nothing to pay"
+
+agent = nb.Agent(nb.ScriptedModel(answer), name="payer", store="durable_batch.db")
+
+@agent.tool(approval=True)
+def pay(n: int) -> str:
+    "Pay."
+    return "paid"
+
+batch = nb.map(agent, range(50), prompt="row {}", id="durable")
+"""
+AWAITED = """
+await batch
+print(batch, len(pathlib.Path("asked.log").read_text().split()))
+"""
+ENDLESS = """
+async def think(messages):
+    await asyncio.sleep(60)
+
+slow = nb.map(nb.Agent(nb.ScriptedModel(think), name="slow"), range(30), prompt="row {}", id="slow", concurrency=4)
+await slow
+"""
+
+
+def test_c465_after_a_restart_the_same_cell_goes_on_and_the_stop_button_stops_all_rows(
+    server, open_page
+):
+    """What was answered is not asked again, and what waited is answered in the card."""
+    notebook = open_page(server.write("batch-durable.ipynb", DURABLE, AWAITED, ENDLESS))
+    batch = notebook.output(0).locator(".nba-batch")
+    notebook.run_cell(0)
+    expect(batch.get_by_role("button", name="5 asks")).to_be_visible()
+    notebook.restart_kernel()
+    expect(batch).to_contain_text("The kernel is gone")
+    notebook.run_cell(0)
+    expect(batch).not_to_contain_text("The kernel is gone")
+    expect(batch.get_by_role("button", name="45 done")).to_be_visible()
+    batch.get_by_role("button", name="Approve 5").click()
+    expect(batch.get_by_role("button", name="50 done")).to_be_visible()
+    notebook.run_cell(1)
+    expect(notebook.output(1)).to_contain_text("<Batch durable: 50 of 50 done> 55")
+
+    slow = notebook.output(2).locator(".nba-batch")
+    notebook.run_cell(2)
+    expect(slow.get_by_role("button", name="4 running")).to_be_visible()
+    notebook.interrupt_kernel()
+    expect(slow.get_by_role("button", name="4 stopped")).to_be_visible()
+    expect(notebook.output(2)).to_contain_text("stopped · 0 of 30 done")
+    expect(slow.get_by_role("button", name="Retry 4")).to_be_visible()
+    assert notebook.errors == [], "\n".join(notebook.errors)

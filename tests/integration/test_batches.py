@@ -1,0 +1,88 @@
+"""A batch over real processes that are killed, and two that want it at once."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nbagent as nb
+from tests.postgres import database
+
+ROOT = Path(__file__).parents[2]
+ROWS = 120
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where processes share their runs."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "runs.db")
+    else:
+        yield database(request.getfixturevalue("postgres"))
+
+
+def begin(place: str, log: Path) -> subprocess.Popen[str]:
+    """A process that goes on with the batch."""
+    worker = [sys.executable, "-m", "tests.integration.batch_worker", place, str(log), str(ROWS)]
+    return subprocess.Popen(
+        worker, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def bodies(log: Path) -> Counter[str]:
+    """How often each body was begun."""
+    return Counter(re.findall(r"^body (\d+)$", log.read_text(), re.MULTILINE))
+
+
+def until_lines(log: Path, count: int) -> None:
+    """Wait until so many bodies have begun."""
+    for _ in range(3000):
+        if log.exists() and bodies(log).total() >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{count} bodies never began: {log.read_text()}")
+
+
+def test_c460_a_batch_whose_processes_are_killed_runs_each_body_once(
+    place: str, tmp_path: Path
+) -> None:
+    """The same call goes on in the next process; no row is lost, and none is paid twice."""
+    log, chance = tmp_path / "log", random.Random(7)
+    for kill in range(5):
+        process = begin(place, log)
+        until_lines(log, (kill + 1) * 15)
+        time.sleep(chance.random() / 20)
+        process.kill()
+        process.communicate()
+    told, wrong = begin(place, log).communicate(timeout=120)
+    assert f"'completed': {ROWS}" in told, wrong
+    assert set(bodies(log).values()) == {1}
+    lost = set(re.findall(r"^lost (\d+)$", log.read_text(), re.MULTILINE))
+    assert {*bodies(log), *lost} == {str(n) for n in range(ROWS)}
+
+
+async def test_c461_of_two_processes_one_works_on_a_batch_and_both_see_its_end(
+    place: str, tmp_path: Path
+) -> None:
+    """The other follows; where it reads the batch later, it has it without the rows."""
+    log = tmp_path / "log"
+    both = [begin(place, log), begin(place, log)]
+    for process in both:
+        told, wrong = process.communicate(timeout=120)
+        assert f"'completed': {ROWS}" in told, wrong
+    assert set(bodies(log).values()) == {1}
+    store = nb.SQLStore(place) if "://" in place else nb.SQLiteStore(place)
+    agent = nb.Agent(nb.ScriptedModel([]), name="payer")
+    batch = await nb.open_batch("march", agent=agent, store=store)
+    assert batch.counts["completed"] == ROWS
+    assert batch["7"].output == "paid"
+    assert (await batch).status == "completed"
+    store.close()

@@ -1,0 +1,26 @@
+"""The page on many rows: its Python runs, in one session, and prints what stands beside it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.test_readme import execute
+
+PAGE = (Path(__file__).parents[2] / "docs" / "many.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+async def test_every_block_of_the_page_does_what_stands_beside_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Start, read, answer by a rule, go on."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in BLOCKS:
+        await execute(block, names)
+    told = re.findall(r"^print\(.*  # (.*)$", "".join(BLOCKS), re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == told

@@ -1,0 +1,606 @@
+"""``nb.map``: one agent over many rows, each a run of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import tracemalloc
+from collections import Counter
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.batch.batch import _report_unfinished
+from nbagent.core.base.model import Usage
+from nbagent.core.run.session import open_sessions
+from tests.until import until
+
+call = nb.ScriptedModel.call
+
+
+def asked(messages: Any) -> str:
+    """The prompt of a request."""
+    return str(next(m for m in reversed(messages) if m["role"] == "user")["content"][0]["text"])
+
+
+class Rows:
+    """An agent that counts what it is asked, and whose bodies are counted."""
+
+    def __init__(self, reply: Any = None, *, cost: float = 0.0, **options: Any) -> None:
+        self.asked: Counter[str] = Counter()
+        self.bodies: Counter[int] = Counter()
+        self.at_once = self.most = 0
+        self.takes = 0.001
+        """Seconds of a response."""
+        self._reply = reply or (lambda text: f"did {text}")
+        usage = Usage(10, 5, cost)
+        options.setdefault("store", nb.MemoryStore())
+        self.agent = nb.Agent(nb.ScriptedModel(self._step, usage=usage), name="rows", **options)
+
+    async def _step(self, messages: Any) -> Any:
+        self.asked[asked(messages)] += 1
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(self.takes)
+        self.at_once -= 1
+        if messages[-1]["role"] == "tool":
+            return "paid"
+        return self._reply(asked(messages))
+
+
+def paying(**options: Any) -> Rows:
+    """Every third row asks whether it may pay."""
+
+    def reply(text: str) -> Any:
+        n = int(text.rsplit(maxsplit=1)[-1])
+        why = "duplicate" if n % 2 else "late"
+        return call("pay", amount=n, why=why, note=f"row {n}") if n % 3 == 0 else "nothing to pay"
+
+    rows = Rows(reply, **options)
+
+    @rows.agent.tool(approval=True)
+    def pay(amount: int, why: str, note: str) -> str:
+        rows.bodies[amount] += 1
+        return "ok"
+
+    return rows
+
+
+async def test_c450_each_row_of_a_table_is_a_run_and_the_table_comes_back_with_what_came_of_it():
+    """Index and order are the input's, outputs are columns, and the store knows each row by its key."""
+
+    class Label(BaseModel):
+        label: str
+        score: float
+
+    rows = Rows(lambda text: f'{{"label": "{text[-1]}", "score": 0.5}}', output_type=Label)
+    table = pd.DataFrame(
+        {"text": ["a", "b", "c"], "order": [7, 8, 9], "status": ["x", "y", "z"]}, index=[30, 10, 20]
+    )
+    batch = nb.map(rows.agent, table, prompt="Which? {text}", id="march", key="order")
+    assert await batch is batch
+    frame = batch.to_frame()
+    assert list(frame.index) == [30, 10, 20]
+    assert list(frame["text"]) == list(frame["label"]) == ["a", "b", "c"]
+    assert list(frame["status"]) == ["x", "y", "z"]
+    assert list(frame["status_of_run"]) == ["completed"] * 3
+    assert list(frame["run"]) == ["march:7", "march:8", "march:9"]
+    assert batch[8].output == Label(label="b", score=0.5)
+    assert batch.counts == {
+        **dict.fromkeys(("interrupted", "running", "failed", "cancelled", "left"), 0),
+        "completed": 3,
+    }
+    first = rows.agent.store.read("march:8")[0]
+    assert (first.row.batch, first.row.key, first.row.number) == ("march", "8", 1)
+    assert [row.key async for row in batch] == ["7", "8", "9"]
+    again = nb.map(
+        rows.agent, pl.from_pandas(table), prompt="Which? {text}", id="april", key="order"
+    )
+    assert (await again).to_frame()["label"].to_list() == ["a", "b", "c"]
+
+
+async def test_c450_rows_are_read_as_there_is_room_and_are_of_any_kind():
+    """A generator is no further than there are places; dicts, models and plain values are rows."""
+
+    class Order(BaseModel):
+        number: int
+
+    rows, ahead = Rows(), []
+
+    def given() -> Any:
+        for n in range(40):
+            ahead.append(n - sum(rows.asked.values()))
+            yield {"n": n}
+
+    await nb.map(rows.agent, given(), prompt="row {n}", id="generated", concurrency=4)
+    assert len(rows.asked) == 40
+    assert max(ahead) <= 4
+    assert rows.most == 4
+    odd = "a key of spaces / and more than a run's id takes" * 3
+    models = [Order(number=1), Order(number=2)]
+    batch = await nb.map(
+        rows.agent,
+        models,
+        prompt=lambda row: f"order {row.number}",
+        id="models",
+        key=lambda _: odd + str(_.number),
+    )
+    assert batch[odd + "1"].output == "did order 1"
+    assert (await nb.map(rows.agent, ["x", "y"], prompt="say {}", id="plain"))[
+        1
+    ].output == "did say y"
+    series = pd.Series(["p", "q"], index=["i", "j"], name="word")
+    assert (await nb.map(rows.agent, series, prompt="say {word}", id="series"))[
+        "j"
+    ].output == "did say q"
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "says"),
+    [
+        (
+            pd.DataFrame({"text": ["a"]}),
+            {"prompt": "{txt}"},
+            "no column 'txt'.*did you mean 'text'",
+        ),
+        ([{"text": "a"}], {"prompt": "{text}", "key": "id"}, "no column 'id'"),
+        ([{"text": "a"}], {"prompt": "all the same"}, "no {column}"),
+        ([{"text": "a"}], {"prompt": "{text"}, "is no template"),
+        ("text", {"prompt": "{text}"}, "rows are a DataFrame"),
+        (pl.LazyFrame({"text": ["a"]}), {"prompt": "{text}"}, "collect"),
+        ([{"text": "a"}], {"prompt": "{text}", "id": "a:b"}, "a batch's id"),
+        (
+            [{"text": "a"}],
+            {"prompt": "{text}", "budget": nb.Budget(seconds=3)},
+            "seconds= is for each row",
+        ),
+        ([{"text": "a"}], {"prompt": "{text}", "on_error": "go"}, "'keep' or 'stop'"),
+    ],
+)
+async def test_c451_what_cannot_be_meant_is_refused_before_anything_starts(rows, options, says):
+    """It names what was wrong; no row was asked."""
+    of = Rows()
+    with pytest.raises(nb.errors.UsageError, match=says):
+        nb.map(of.agent, rows, **{"id": "march", **options})
+    assert not of.asked
+
+
+async def test_c451_a_second_key_and_a_row_without_its_column_are_named():
+    """Both places, before the second starts; what had begun comes to its end."""
+    rows = Rows()
+    with pytest.raises(nb.errors.UsageError, match="rows 1 and 3 have the same key 'b'"):
+        await nb.map(rows.agent, list("abcb"), prompt="{}", id="twice", key=lambda it: it)
+    assert rows.asked["b"] == 1
+    with pytest.raises(nb.errors.UsageError, match=r"row 1 \('1'\): it has no column 'n'"):
+        await nb.map(rows.agent, ({k: 1} for k in "nm"), prompt="{n}", id="holes")
+    with pytest.raises(nb.errors.UsageError, match="row 1 has no key: nan"):
+        await nb.map(rows.agent, pd.DataFrame({"k": [1.0, None]}), prompt="{k}", id="gaps", key="k")
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_c452_the_same_call_goes_on_where_it_stood_and_asks_nothing_twice(kind, tmp_path):
+    """Also with its rows in another order and more of them; a changed prompt is named, and nothing begins."""
+    store = nb.MemoryStore() if kind == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
+    rows = Rows(store=store)
+    given = [{"k": f"k{n}", "n": n} for n in range(30)]
+
+    def begin(these: Any, prompt: str = "row {n}", **options: Any) -> Any:
+        return nb.map(rows.agent, these, prompt=prompt, id="march", key="k", **options)
+
+    await begin(given)
+    batch = await begin([*reversed(given), {"k": "new", "n": 99}])
+    assert rows.asked["row 99"] == 1
+    assert set(rows.asked.values()) == {1}
+    assert batch.counts["completed"] == 31
+    assert batch.usage.input_tokens == 310
+    assert [row.key for row in batch.rows][:2] == ["k29", "k28"]
+    changed = [*given[:3], {"k": "k3", "n": 333}, *given[4:], {"k": "newer", "n": 100}]
+    with pytest.raises(
+        nb.errors.UsageError, match=r"1 row of the batch 'march'.*'k3'.*changed='again'"
+    ):
+        await begin(changed)
+    assert rows.asked["row 100"] == 0
+    assert (await begin(changed, changed="keep"))["k3"].output == "did row 3"
+    assert (await begin(changed, changed="again"))["k3"].output == "did row 333"
+    assert (await begin(changed))["k3"].run_id != "march:k3"
+    opened = await nb.open_batch("march", store=store)
+    assert (opened.counts["completed"], opened["k3"].output) == (32, "did row 333")
+    assert max(rows.asked.values()) == 1
+    other = Rows(store=store)
+    other.agent.name = "other"
+    with pytest.raises(nb.errors.UsageError, match="one of the agent 'rows', not of 'other'"):
+        await nb.map(other.agent, given, prompt="row {n}", id="march", key="k")
+    with pytest.raises(nb.errors.UsageError, match="has no batch 'may'"):
+        await nb.open_batch("may", agent=rows.agent)
+
+
+async def test_c452_done_rows_come_from_one_listing(tmp_path, monkeypatch):
+    """No journal of a row that has ended well is read, and no model is asked."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    rows = Rows(store=store)
+    await nb.map(rows.agent, range(500), prompt="row {}", id="march", concurrency=50)
+    read: list[str] = []
+    monkeypatch.setattr(
+        nb.SQLiteStore,
+        "read",
+        lambda self, run_id, start=0, of=nb.SQLiteStore.read: (
+            read.append(run_id) or of(self, run_id, start)
+        ),
+    )
+    batch = await nb.map(rows.agent, range(500), prompt="row {}", id="march")
+    assert batch.counts["completed"] == 500
+    assert set(read) <= {"march"}
+    assert sum(rows.asked.values()) == 500
+    assert list(batch.to_frame()["output"])[499] == "did row 499"
+
+
+async def test_c453_a_row_that_fails_is_tried_again_and_then_kept_or_ends_the_batch():
+    """What is left of ``retry`` counts over restarts; with ``on_error="stop"`` no more rows begin."""
+    failing = {"row 1": 1, "row 2": 9, "row 3": 3}
+
+    def reply(text: str) -> Any:
+        if failing.get(text, 0):
+            failing[text] -= 1
+            return nb.errors.ModelError("no")
+        return "ok"
+
+    rows = Rows(reply)
+    batch = await nb.map(rows.agent, range(5), prompt="row {}", id="march", retry=2)
+    assert (batch.counts["completed"], batch.counts["failed"]) == (3, 2)
+    assert [row.key for row in batch.failures] == ["2", "3"]
+    assert "ModelError: no" in batch[2].error
+    assert list(batch.to_frame()["error"].isna()) == [True, True, False, False, True]
+    await nb.map(rows.agent, range(5), prompt="row {}", id="march", retry=2)
+    assert rows.asked["row 2"] == 3  # nothing is left of its tries
+    batch = nb.map(rows.agent, range(5), prompt="row {}", id="march", retry=3)
+    await batch
+    assert (rows.asked["row 2"], batch[3].status) == (4, "completed")
+    failing["row 2"] = 0
+    assert batch.retry() == 1
+    await batch
+    assert batch.counts["completed"] == 5
+
+    rows = Rows(lambda text: nb.errors.ModelError("no") if text == "row 1" else "ok")
+    batch = nb.map(
+        rows.agent, range(50), prompt="row {}", id="stops", on_error="stop", concurrency=2
+    )
+    with pytest.raises(nb.errors.RunError, match="row '1' failed, and on_error='stop'"):
+        await batch
+    assert (batch.status, sum(rows.asked.values()) < 10) == ("failed", True)
+
+
+@pytest.mark.parametrize("limit", ["cost", "tokens"])
+async def test_c454_a_budget_of_all_rows_holds_over_restarts(limit):
+    """Rows of one price go no cent past it: what is under way is counted as dear as the dearest."""
+    rows = Rows(cost=0.5)
+    budget = nb.Budget(cost=10) if limit == "cost" else nb.Budget(tokens=300)
+
+    def begin(budget: nb.Budget) -> Any:
+        return nb.map(rows.agent, range(100), prompt="row {}", id="march", budget=budget)
+
+    for _ in range(2):
+        batch = begin(budget)
+        with pytest.raises(nb.errors.BudgetExceeded, match=r"budget of .* for the batch 'march'"):
+            await batch
+        assert sum(rows.asked.values()) == 20
+    more = nb.Budget(cost=15) if limit == "cost" else nb.Budget(tokens=450)
+    with pytest.raises(nb.errors.BudgetExceeded, match="70 rows have not begun"):
+        await begin(more)
+    assert batch.status == "failed"
+    assert (await begin(nb.Budget(cost=1000))).cost == 50.0
+
+
+async def test_c455_rows_that_ask_hold_nothing_and_the_others_go_on():
+    """No task, no handle; ``await`` returns where a person is there, and says who waits where nobody is."""
+    rows = paying()
+    batch = nb.map(rows.agent, range(300), prompt="pay {}", id="march", attended=True, show=False)
+    await batch
+    assert (batch.status, batch.counts["interrupted"]) == ("waiting", 100)
+    gc.collect()
+    assert not [one for one in open_sessions() if one.run_id.startswith("march:")]
+    assert len(asyncio.all_tasks()) < 10
+    alone = nb.map(rows.agent, range(7), prompt="pay {}", id="alone", attended=False)
+    with pytest.raises(nb.HumanInputRequired, match=r"3 rows .* \('0', '3', '6'\)") as caught:
+        await alone
+    assert "interrupt" in str(caught.value)
+    batch.stop()
+    alone.stop()
+    prepared = await nb.map(
+        rows.agent, range(7), prompt="pay {}", id="prepared", answers={"pay": True}, attended=False
+    )
+    assert prepared.counts["completed"] == 7
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_c456_many_questions_are_answered_by_a_rule_with_its_preview(kind, tmp_path):
+    """Each singly, with the rule's text; what comes after the preview is left, unless the rule is to stand."""
+    store = nb.MemoryStore() if kind == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
+    rows = paying(store=store)
+
+    batch = nb.map(rows.agent, range(90), prompt="pay {}", id="march", attended=True, show=False)
+    await batch
+    small = batch.questions.where(tool="pay", amount=nb.below(60))
+    assert "tool='pay', amount=below(60) · 20 of 30 questions" in repr(small)
+    late = nb.map(rows.agent, [3], prompt="pay {}", id="march.late", attended=True, show=False)
+    await late
+    got = await small.approve()
+    assert (got.count, got.later) == (20, 0)
+    await batch
+    assert rows.bodies == dict.fromkeys(range(0, 60, 3), 1)
+    assert {one.by for one in nb.decisions(store=store)} == {"rule: tool='pay', amount=below(60)"}
+    assert batch.counts["completed"] == 80
+
+    left = batch.questions
+    one = next(iter(left.where(amount=63)))
+    alike = left.like(one)
+    assert "why='duplicate'" in repr(alike)
+    assert "amount" not in repr(alike)
+    assert (await alike.reject("twice")).count == 5
+    await batch
+    assert batch.counts["completed"] == 85
+    table = left.to_frame()
+    assert sorted(each["amount"] for each in table["input"]) == [60, 66, 72, 78, 84]
+    with pytest.raises(nb.errors.InvalidAnswer):
+        await left.answer("maybe")
+    assert len(left) == 5
+    batch.stop()
+    late.stop()
+
+
+async def test_c456_what_comes_after_the_preview_is_left_unless_the_rule_stands():
+    """The preview is what was last looked at."""
+    rows, more = paying(), asyncio.Event()
+
+    async def slowly(messages: Any) -> Any:
+        if "99" in asked(messages) and messages[-1]["role"] != "tool":
+            await more.wait()
+        return await Rows._step(rows, messages)
+
+    rows.agent.model = nb.ScriptedModel(slowly)
+    batch = nb.map(rows.agent, [3, 6, 99], prompt="pay {}", id="march", attended=True, show=False)
+    await until(lambda: batch.counts["interrupted"] == 2)
+    seen = batch.questions.where(tool="pay")
+    assert len(seen) == 2
+    more.set()
+    await until(lambda: batch.counts["interrupted"] == 3)
+    got = await seen.approve()
+    assert (got.count, got.later) == (2, 1)
+    assert "1 that came since are left" in repr(got)
+    await batch
+    assert rows.bodies == {3: 1, 6: 1}
+    standing = await seen.approve(standing=True)
+    assert (await batch).counts["completed"] == 3
+    next_ = nb.map(
+        rows.agent, [3, 6, 99, 12], prompt="pay {}", id="march", attended=True, show=False
+    )
+    await until(lambda: next_.counts["completed"] == 4)
+    assert rows.bodies == {3: 1, 6: 1, 99: 1, 12: 1}
+    standing.end()
+
+
+async def test_c456_three_hundred_answers_take_less_than_two_seconds(tmp_path):
+    """Timing is told, and never fails: what is checked is that each was answered once."""
+    rows = paying(store=nb.SQLiteStore(tmp_path / "runs.db"))
+    batch = nb.map(
+        rows.agent,
+        range(900),
+        prompt="pay {}",
+        id="march",
+        attended=True,
+        show=False,
+        concurrency=50,
+    )
+    await batch
+    begun = time.monotonic()
+    got = await batch.questions.approve()
+    print(f"{got.count} answered in {time.monotonic() - begun:.2f} s")
+    await batch
+    assert set(rows.bodies.values()) == {1}
+    assert len(rows.bodies) == 300
+
+
+async def test_c457_a_pause_begins_no_more_rows_and_a_stop_is_gone_on_with():
+    """Rows that were under way are begun anew by ``retry()`` alone; the same call begins the others."""
+    rows = Rows()
+    rows.takes = 0.01
+    batch = nb.map(rows.agent, range(200), prompt="row {}", id="march", concurrency=4)
+    async for _ in batch:
+        batch.pause()
+        break
+    await asyncio.sleep(0.05)
+    n = batch.counts["completed"]
+    assert (batch.status, n < 20) == ("paused", True)
+    await asyncio.sleep(0.05)
+    assert batch.counts["completed"] == n
+    batch.go_on()
+    await until(lambda: batch.counts["completed"] >= n + 10)
+    rows.takes = 0.2
+    await asyncio.sleep(0.05)
+    batch.stop()
+    with pytest.raises(nb.errors.Cancelled):
+        await batch
+    assert (batch.status, batch.counts["running"]) == ("cancelled", 0)
+    stopped = batch.counts["cancelled"]
+    assert 0 < stopped <= 4
+    rows.takes = 0.001
+    batch = nb.map(rows.agent, range(200), prompt="row {}", id="march")
+    await batch
+    assert batch.counts["completed"] == 200 - stopped
+    assert batch.retry() == stopped
+    await batch
+    assert batch.counts["completed"] == 200
+
+
+async def test_c457_the_same_cell_run_again_goes_on_with_the_same_batch():
+    """While it is at work: no row is asked twice, and more rows are taken up."""
+    rows = Rows()
+    first = nb.map(rows.agent, range(50), prompt="row {}", id="march", concurrency=2)
+    await asyncio.sleep(0.01)
+    second = nb.map(rows.agent, range(80), prompt="row {}", id="march", concurrency=8)
+    assert second is first
+    await second
+    assert second.counts["completed"] == 80
+    assert set(rows.asked.values()) == {1}
+
+
+def test_c458_a_script_waits_for_its_batch():
+    """Without a loop of its own; on the loop itself it says what to write."""
+    rows = Rows()
+    batch = nb.map(rows.agent, range(20), prompt="row {}", id="march").wait()
+    assert batch.counts["completed"] == 20
+
+    async def here() -> None:
+        with pytest.raises(nb.errors.UsageError, match="use `await batch`"):
+            nb.map(rows.agent, range(3), prompt="row {}", id="there").wait()
+
+    asyncio.run(here())
+
+
+async def test_c459_what_a_row_leaves_in_memory_is_bounded(tmp_path):
+    """Outputs are read when they are asked for."""
+    rows = Rows(lambda _: "x" * 20_000, store=nb.SQLiteStore(tmp_path / "runs.db"))
+    await nb.map(rows.agent, range(10), prompt="row {}", id="warm")
+    gc.collect()
+    tracemalloc.start()
+    batch = await nb.map(rows.agent, range(400), prompt="row {}", id="march")
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept / 400 < 5_000
+    assert len(batch[399].output) == 20_000
+
+
+async def test_c450_a_row_may_ask_with_files_and_is_begun_anew_with_them():
+    """What a function of the row gives is what ``agent.run`` takes."""
+    seen: list[Any] = []
+
+    async def look(messages: Any) -> str:
+        seen.append([part["type"] for part in messages[-1]["content"]])
+        await asyncio.sleep(0.02)
+        return "seen"
+
+    agent = nb.Agent(nb.ScriptedModel(look), name="looks", store=nb.MemoryStore())
+
+    def begin() -> Any:
+        def ask(row: Any) -> Any:
+            return ["What is this?", nb.File(f"a,b\n{row},2\n".encode(), "text/csv")]
+
+        return nb.map(agent, [1, 2, 3], prompt=ask, id="files", concurrency=1)
+
+    batch = begin()
+    await until(lambda: len(seen) == 2)
+    batch.stop()
+    with pytest.raises(nb.errors.Cancelled):
+        await batch
+    await begin()
+    assert (batch.counts["completed"], batch.counts["cancelled"]) == (1, 1)
+    batch = await begin()
+    assert batch.retry() == 1
+    await batch
+    assert batch.counts["completed"] == 3
+    assert seen == [["text", "file"]] * 4
+
+
+async def test_c455_a_batch_in_the_background_is_answered_from_another_loop():
+    """Its rows live on a loop of their own: here nothing of this loop is needed."""
+    rows = paying()
+    batch = nb.map(
+        rows.agent,
+        range(30),
+        prompt="pay {}",
+        id="behind",
+        attended=True,
+        show=False,
+        background=True,
+    )
+    for _ in range(3000):
+        if batch.counts["interrupted"] == 10:
+            break
+        time.sleep(0.01)  # noqa: ASYNC251 - this loop stands still
+    await batch
+    assert (await batch.questions.approve()).count == 10
+    assert (await batch).counts["completed"] == 30
+    assert set(rows.bodies.values()) == {1}
+
+
+async def test_c455_a_body_that_asks_in_its_middle_holds_nothing_either():
+    """It ends, and runs again from its last step once it is answered."""
+    steps: Counter[str] = Counter()
+    agent = nb.Agent(
+        nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else call("book", n=1)),
+        name="books",
+        store=nb.MemoryStore(),
+    )
+
+    @agent.tool
+    async def book(n: int, ctx: nb.ToolContext) -> str:
+        held = await ctx.step("hold", lambda: steps.update(["hold"]) or "held")
+        day = await ctx.ask(nb.Ask("Which day?"))
+        steps["book"] += 1
+        return f"{held} {day}"
+
+    batch = nb.map(agent, range(20), prompt="row {}", id="march", attended=True, show=False)
+    await batch
+    assert batch.counts["interrupted"] == 20
+    await asyncio.sleep(0.05)
+    assert len(asyncio.all_tasks()) < 6
+    assert (await batch.questions.answer("Monday")).count == 20
+    await batch
+    assert batch.counts["completed"] == 20
+    assert steps == {"hold": 20, "book": 20}
+
+
+async def test_c453_what_a_function_of_the_row_raises_ends_the_batch_and_names_the_row():
+    """Those under way come to their end; the error is the function's own."""
+    rows = Rows()
+    batch = nb.map(
+        rows.agent, range(20), prompt=lambda n: f"row {10 // (7 - n)}", id="march", concurrency=2
+    )
+    with pytest.raises(ZeroDivisionError) as caught:
+        await batch
+    assert caught.value.__notes__ == ["It was raised for the prompt of row 7 ('7')."]
+    assert (batch.counts["completed"], batch.counts["running"]) == (7, 0)
+
+
+async def test_c456_any_inbox_answers_all_that_it_chose(tmp_path):
+    """Runs that are rows of nothing go on here, each once; an inbox that was not looked at answers what waits."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    rows = paying(store=store)
+    runs = [rows.agent.run(f"pay {n}", attended=True, show=False) for n in range(0, 30, 3)]
+    for run in runs:
+        await run.settled()
+    inbox = nb.inbox(store)
+    got = await inbox.where(tool="pay", amount=nb.below(12)).approve()
+    assert (got.count, got.refused) == (4, [])
+    assert [(await run).text for run in runs[:4]] == ["paid"] * 4
+    assert (await inbox.reject("no")).count == 6
+    for run in runs:
+        await run
+    assert rows.bodies == dict.fromkeys((0, 3, 6, 9), 1)
+    for limit in ("100", None, True, float("nan")):
+        with pytest.raises(nb.errors.UsageError, match="takes a number"):
+            nb.below(limit)
+
+
+async def test_c458_a_program_that_ends_before_its_batch_says_so(caplog):
+    """One that was waited for is not told of."""
+    rows = Rows()
+    rows.takes = 5
+    awaited = nb.map(rows.agent, range(2), prompt="row {}", id="awaited")
+    waiting = asyncio.ensure_future(awaited._wait())
+    batch = nb.map(rows.agent, range(2), prompt="row {}", id="forgotten")
+    await until(lambda: rows.at_once == 4)
+    _report_unfinished()
+    [told] = [r.getMessage() for r in caplog.records if "ended before its batch" in r.getMessage()]
+    assert "'forgotten'" in told
+    for one in (batch, awaited):
+        one.stop()
+    with pytest.raises(nb.errors.Cancelled):
+        await waiting
+    with pytest.raises(nb.errors.Cancelled):
+        await batch

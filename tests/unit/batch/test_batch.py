@@ -146,7 +146,7 @@ async def test_c450_rows_are_read_as_there_is_room_and_are_of_any_kind():
         (
             pd.DataFrame({"text": ["a"]}),
             {"prompt": "{txt}"},
-            "no column 'txt'.*did you mean 'text'",
+            "no column 'txt'.*Did you mean 'text'",
         ),
         ([{"text": "a"}], {"prompt": "{text}", "key": "id"}, "no column 'id'"),
         ([{"text": "a"}], {"prompt": "all the same"}, "no {column}"),

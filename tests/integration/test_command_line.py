@@ -199,8 +199,8 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
         (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
         (2, ["prune", "--older-than", "soon"], "soon"),
         (2, ["delete", bank], "pass --yes"),
-        (3, ["answer", bank, "zzz", "--approve"], "there is no question 'zzz'"),
-        (3, ["answer", "--token", "wrong", "--value", "1"], "token in SQLiteStore('runs.db')"),
+        (3, ["answer", bank, "zzz", "--approve"], "There is no question 'zzz'"),
+        (3, ["answer", "--token", "wrong", "--value", "1"], "No interrupt in SQLiteStore('runs.db')"),
         (1, ["export", bank, "--output", "none/run.json"], "none/run.json"),
     ]:
         told = folder.nbagent(*arguments, "--json")

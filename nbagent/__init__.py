@@ -232,7 +232,12 @@ def __getattr__(name: str) -> _Any:
 def _hint(name: str) -> str:
     found = vars(errors).get(name)
     if isinstance(found, type) and issubclass(found, NbagentError):
-        return f"; it is nb.errors.{name}"
+        return f". Use nb.errors.{name}"
+    whose = name.removesuffix("Model").lower() if name.endswith("Model") else ""
+    if whose == "demo":
+        return '. Use nb.Agent("demo")'
+    if whose in _import_module("nbagent.models.openai.providers").PROVIDERS:
+        return f'. Use nb.Agent("{whose}:<model>")'
     return "" if name.startswith("_") else _suggest(name, __all__)
 
 
@@ -249,7 +254,7 @@ def _tell_of_magic() -> None:
 
     def agent(line: str, cell: str | None = None) -> None:  # noqa: ARG001 - as IPython calls magics
         raise _import_module("IPython.core.error").UsageError(
-            "%agent and %%agent are not loaded: type  %load_ext nbagent  in a cell, once, and run this one again."
+            "%agent and %%agent are not loaded. Run  %load_ext nbagent  in a cell once, then run this cell again."
         )
 
     shell.register_magic_function(agent, "line_cell", "agent")
@@ -261,7 +266,7 @@ def __dir__() -> list[str]:
 
 def _notebook_host() -> _Any:
     """The notebook, where this code runs in a kernel, or in marimo."""
-    if "ipykernel" in _sys.modules:
+    if "ipykernel" in _sys.modules or "pyodide_kernel" in _sys.modules:
         found = _import_module("nbagent.notebook.host").find()
         if found is not None:
             return found
@@ -275,7 +280,7 @@ def _named_model(name: str) -> _Any:
 
 
 def _price_list() -> str:
-    return f" (nbagent's prices are of {_import_module('nbagent.models.prices').price_date()})"
+    return f" (nbagent's price list is from {_import_module('nbagent.models.prices').price_date()})"
 
 
 def _error_lines(error: BaseException) -> list[str]:

@@ -25,13 +25,14 @@ LAST_WORDS = 4000
 """Bytes of what a kernel said before it died that are told."""
 NEEDED = ("nbclient", "nbformat", "ipykernel")
 MISSING = (
-    "executing a notebook needs {names}, which this Python ({python}) does not have. Install with:\n"
-    '  {python} -m pip install "jupyter-nbagent[demo]"'
+    "To execute a notebook, this Python ({python}) needs {names}. Install with:\n  {python} -m pip install "
+    '"jupyter-nbagent[demo]"'
 )
 
 UNUSED = (
-    "Every cell ran, but less was asked than when it was recorded: a cell, a tool or an approval is gone, or an "
-    "approval is answered by code now. Put it back; or, if that is meant, record it anew: nbagent record {notebook}"
+    "All cells ran, but there were fewer requests or questions than in the recording: a cell, a tool or an "
+    "approval was removed, or code now answers an approval. Restore it, or record the notebook again: nbagent "
+    "record {notebook}"
 )
 
 
@@ -88,7 +89,7 @@ def record(
         found = _content(draft)
         draft.replace(recording)
     except OSError as error:
-        raise PlaybackError(f"cannot write {str(recording)!r}: {error}") from error
+        raise PlaybackError(f"Cannot write {str(recording)!r}: {error}") from error
     except PlaybackError as error:
         raise PlaybackError(f"{error}{_asked_in(draft)}") from error
     finally:
@@ -115,7 +116,7 @@ def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int
     try:
         _write(done, output)
     except OSError as error:
-        raise PlaybackError(f"cannot write {str(output)!r}: {error}") from error
+        raise PlaybackError(f"Cannot write {str(output)!r}: {error}") from error
 
 
 async def report(path: str) -> None:
@@ -135,7 +136,7 @@ def _check_answered(failed: Sequence[str]) -> None:
     """Complain where there is no recording because models were asked and none answered."""
     if failed:
         raise PlaybackError(
-            f"nothing was recorded: no request to a model was answered. The last error: {failed[-1]}"
+            f"Nothing was recorded, because the model answered no request. The last error: {failed[-1]}"
         )
 
 
@@ -163,7 +164,7 @@ def _executed(
     try:
         content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:  # what is no notebook is a ValueError
-        raise PlaybackError(f"cannot read {str(notebook)!r} as a notebook: {error}") from error
+        raise PlaybackError(f"Cannot read {str(notebook)!r} as a notebook: {error}") from error
     executed: list[Any] = []
     manager = AsyncKernelManager(
         kernel_name="python3",
@@ -195,10 +196,10 @@ def _executed(
         except CellTimeoutError as error:
             what = "a run that no cell awaits" if executed[-1] is last else "a cell"
             raise PlaybackError(
-                f"{what} took more than {timeout} s: give more with --timeout"
+                f"{what} took more than {timeout} s. Allow more time with --timeout"
             ) from error
         except (DeadKernelError, RuntimeError) as error:  # the latter as it starts
-            raise PlaybackError(f"the kernel died{_last_words(said)}") from error
+            raise PlaybackError(f"The kernel died{_last_words(said)}") from error
         content.cells.pop()
         reported: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
     for cell in (
@@ -214,7 +215,7 @@ def _last_words(said: IO[bytes]) -> str:
     """The end of what a kernel wrote to its stderr, which is not the notebook's."""
     said.seek(max(0, said.seek(0, os.SEEK_END) - LAST_WORDS))
     text = said.read().decode(errors="replace").strip()
-    return f". It said:\n{text}" if text else ""
+    return f". Its output:\n{text}" if text else ""
 
 
 def _shown_error(cell: Any) -> Any | None:
@@ -226,12 +227,12 @@ def _failed(content: Any, failed: Any, error: Any) -> str:
     """Which cell failed, how, and what a person can do."""
     code = [cell for cell in content.cells if cell.cell_type == "code"]
     number = next(n for n, cell in enumerate(code, 1) if cell is failed)
-    text = f"code cell {number} failed: {error.ename}: {error.evalue}"
+    text = f"Code cell {number} failed: {error.ename}: {error.evalue}"
     if error.ename == "HumanInputRequired":
         text += (
-            "\nGive the answers with --answers FILE, as JSON: a list in the order of the questions, or an "
-            'object by tool name, such as {"transfer": true, "ask_person": "blue"}. Or answer in the forms: '
-            f"start JupyterLab with {RECORD}=FILE set, and run the notebook there."
+            "\nPass the answers with --answers FILE, as JSON: a list in the order of the questions, or an object by "
+            f'tool name, such as {{"transfer": true, "ask_person": "blue"}}. Or answer in the forms: start JupyterLab '
+            f"with {RECORD}=FILE set, and run the notebook there."
         )
     return text
 
@@ -255,7 +256,7 @@ def _asked_in(draft: Path) -> str:
     ]
     more = [f"… {len(lines) - MAX_TOLD} earlier"] if len(lines) > MAX_TOLD else []
     told = "\n".join(f"- {line}" for line in [*more, *lines[-MAX_TOLD:]])
-    return f"\nUntil then this was asked and answered; none of it is kept:\n{told}"
+    return f"\nThese questions were asked and answered before that; nothing was saved:\n{told}"
 
 
 def _content(path: Path) -> Recorded:

@@ -35,6 +35,8 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)
 DEFINED = re.compile(r"^\[(\w+)\]: (?!\w+:)(\S+)\n?", re.MULTILINE)
 FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
 KEPT = "@@block@@"
+LITE = "<!-- lite -->"
+"""Where a page opens the quickstart in JupyterLite."""
 REMOTE = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?(?:https?:)?//[^>]*>"""
     r"""|<link\b(?=[^>]*stylesheet|[^>]*preconnect|[^>]*icon)[^>]*\bhref=["']?(?:https?:)?//[^>]*>"""
@@ -109,11 +111,21 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     sources = {uri: source for source, uri in pages().items()}
     if uri not in sources:
         return markdown
+    markdown = markdown.replace(LITE, lite_button(config.extra["lite_url"], uri))
     blocks = FENCED.findall(markdown)
     text = linked(FENCED.sub(KEPT, markdown), sources[uri], uri, config.extra["source_url"])
     for block in blocks:
         text = text.replace(KEPT, block, 1)
     return text
+
+
+def lite_button(folder: str, uri: str) -> str:
+    """What opens the quickstart in JupyterLite, where the site has that: a link, so that nothing loads before."""
+    if not folder:
+        return "This copy of the site has no JupyterLite beside it."
+    there = posixpath.relpath(folder, posixpath.splitext(uri)[0])
+    url = f"{there}/lab/index.html?path=01_quickstart.ipynb"
+    return f'<a class="md-button md-button--primary" target="_blank" href="{url}">Open the quickstart (21 MB, about 15 s)</a>'
 
 
 def linked(text: str, source: str, uri: str, elsewhere: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import re
 import weakref
@@ -26,7 +27,7 @@ from nbagent.core.journal.default import Kept, is_same_place, kept_in
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.known import known_named
-from nbagent.core.run.host import current_host
+from nbagent.core.run.host import ScriptHost, current_host
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.stored.inbox import Waiting
@@ -141,10 +142,14 @@ class Batch:
     def __init__(self, work: Work, *, attended: bool) -> None:
         self._work = work
         self._host = current_host()
-        self._loop = self._host.loop(attended=attended) or running_loop() or private_loop()
+        on_loop = (
+            None if work.asked.background else self._host.loop(attended=attended) or running_loop()
+        )
+        self._loop = on_loop or private_loop()
         self._run: Run | None = None
         self._error: BaseException | None = None
         self._is_begun = False
+        self._was_awaited = False
         self._follows = False
         """Whether what becomes of it in another process is still to be read."""
         self._task: asyncio.Task[None] | None = None
@@ -307,6 +312,7 @@ class Batch:
                 return self._outcome()
 
     async def _until_begun(self) -> None:
+        self._was_awaited = True
         await asyncio.wrap_future(self._work.when(lambda: self._is_begun))
 
     def wait(self) -> Batch:
@@ -319,6 +325,7 @@ class Batch:
         """
         if running_loop() is self._loop:
             raise UsageError("this batch lives on the loop that runs here: use `await batch`")
+        self._was_awaited = True
         self._work.when(lambda: self._is_begun).result()
         while True:
             over = self._work.when(self.is_over)
@@ -409,8 +416,10 @@ class Batch:
         The same call with the same id goes on with the rows that have not begun; ``retry()`` begins those anew that
         were under way.
         """
-        if self._run is not None:
-            session_of(self._run).stop(by=by)
+        begun = self._work.when(lambda: self._is_begun)
+        begun.add_done_callback(
+            lambda _: None if self._run is None else session_of(self._run).stop(by=by)
+        )
 
     def retry(self, keys: Iterable[Any] | None = None) -> int:
         """Try rows again that failed, from where they stood, and begin those anew that were stopped.
@@ -420,7 +429,14 @@ class Batch:
 
         Returns:
             How many.
+
+        Raises:
+            UsageError: another process works on the batch.
         """
+        if self._goes_on and not self._work.is_at_work:
+            raise UsageError(
+                f"another process works on the batch {self.id!r}: retry its rows there"
+            )
         chosen = None if keys is None else [str(key) for key in keys]
         n = self._work.again(chosen)
         if n:
@@ -477,6 +493,7 @@ class Batch:
         """The batch's own run of this number, begun or opened: its body is the work."""
         attended = self._work.asked.attended
         options: Any = {"store": self.store, "show": False, "attended": attended, "nested": False}
+        options["background"] = self._work.asked.background
         made = self._flow.with_options(id=record_id(self.id, number), **options)
         run: Run = made.run(agent=self._work.agent.name)
         return run
@@ -533,8 +550,13 @@ class Batch:
 
     async def answered(self) -> None:
         """Questions of it were answered: its rows go on as soon as there is room."""
-        if self._work.is_at_work:
+        if not self._work.is_at_work:
+            return
+        if running_loop() is self._loop:
             await self._work.look()
+        else:
+            looked = asyncio.run_coroutine_threadsafe(self._work.look(), self._loop)
+            await asyncio.wrap_future(looked)
 
 
 def work_of(batch: Batch) -> Work:
@@ -544,6 +566,19 @@ def work_of(batch: Batch) -> Work:
 
 _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 """The batches that this process has."""
+
+
+@atexit.register
+def _report_unfinished() -> None:
+    """Warn that the program ends before batches that it began and never waited for."""
+    for one in list(_batches):
+        goes_on = one._goes_on or not one._is_begun  # noqa: SLF001 - one class
+        if goes_on and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
+            logger.warning(
+                "nbagent: the program ended before its batch %r, as nothing waited for it: write nb.map(…).wait(), or await "
+                "it. The same call with the same id goes on, where its store outlives the program.",
+                one.id,
+            )
 
 
 def _flow_of(batch: Batch) -> Any:
@@ -626,6 +661,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     executor: Any = None,
     attended: bool | None = None,
     show: bool = True,
+    background: bool = False,
 ) -> Batch:
     """Start an agent on every row at once, and show one card for all of them where a person is attached.
 
@@ -659,6 +695,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
             function that makes one. It needs a store that all of them see.
         attended: whether a person can answer; detected by default.
         show: whether the card appears at once.
+        background: as in ``agent.run``: whether its rows go on while a cell computes.
 
     Raises:
         UsageError: an option is none, or the prompt names a column that is not there. What the store knows better
@@ -692,6 +729,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         changed,
         context,
         is_attended,
+        background,
     )
     asked.check(spec)
     there = _here(batch_id, kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, NamedTuple
@@ -32,8 +32,8 @@ class Given(NamedTuple):
     number: int
     """Its place, from 0."""
     key: str
-    said: Said
-    """What it asks."""
+    prompt: Any
+    """What it asks, as ``agent.run`` takes it."""
     digest: str
 
 
@@ -61,10 +61,14 @@ class Source:
         for number, (label, row) in enumerate(self.items()):
             key = _key_text(self._key(row, label, number), number)
             try:
-                made = said(self.prompt(row))
+                prompt = self.prompt(row)
+                asked = said(prompt)
             except UsageError as error:
                 raise UsageError(f"row {number} ({key!r}): {error}") from error
-            yield Given(number, key, made, digest(made))
+            except Exception as error:
+                error.add_note(f"It was raised for the prompt of row {number} ({key!r}).")
+                raise
+            yield Given(number, key, prompt, digest(asked))
 
     def keys(self) -> Iterator[str]:
         """The key of each row, in order, without what it asks."""
@@ -152,10 +156,9 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         raise UsageError(
             f"rows are a DataFrame, or an iterable of dicts, pydantic models or values, not {rows!r:.80}"
         )
-    listed: Any = rows if isinstance(rows, Sequence) else None
-    count = None if listed is None else len(listed)
+    count = len(rows) if isinstance(rows, Collection) else None
     if count:
-        _check_columns(wanted, _columns_in(listed[0]), "row 0")
+        _check_columns(wanted, _columns_in(next(iter(rows))), "row 0")
     give = _as_it_is if whole else _as_values
     return made(lambda: ((None, give(row)) for row in rows), count, None)
 

@@ -20,11 +20,9 @@ from typing import Any, Literal
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import BudgetExceeded, Conflict, RunError, StoreError, UsageError
 from nbagent.core.base.events import RowOf
-from nbagent.core.base.files import Said
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import run_in_thread, running_loop
-from nbagent.core.journal.default import place_of
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.run.describe import unanswered
@@ -32,7 +30,6 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.session import GRACE, held
 from nbagent.core.run.start import Options, launch_apart, take_up
-from nbagent.core.state.state import waits_in_body
 from nbagent.core.tools.spec import Budget, RunSpec
 
 from .listing import NOTHING, Listed, Row, take_in
@@ -62,6 +59,7 @@ class Asked:
     changed: Literal["keep", "again"] | None = None
     context: Any = None
     attended: bool = False
+    background: bool = False
 
     @property
     def may_answer(self) -> bool:
@@ -112,14 +110,15 @@ class Work:
         """Keys of rows that were stopped, and that somebody said to begin anew."""
         self._reading: set[asyncio.Task[None]] = set()
         self._outside: dict[str, Run] = {}
-        """Rows that ask outside systems, which find them by what this process holds; and bodies that wait."""
+        """Rows that ask outside systems, which find them by what this process holds."""
         self._given: Iterator[Given] | None = None
         """What is left of the source."""
         self._numbers: dict[str, int] = {}
         """The places of the keys that were read."""
         self._is_known: set[str] = set()
         """Keys of rows whose prompts were compared already."""
-        self._ahead: Given | None = None
+        self._is_read = False
+        """Whether the source was gone through."""
         self._input = self._output = self._unknown = 0
         self._cost = self._dearest_cost = 0.0
         self._dearest_tokens = 0
@@ -143,8 +142,8 @@ class Work:
         if self.asked.source is None:
             return len(self.rows)
         if self.asked.source.count is not None:
-            return max(self.asked.source.count, 0)
-        return None if self._given is not None or not self.is_at_work else len(self.rows)
+            return self.asked.source.count
+        return len(self.rows) if self._is_read else None
 
     @property
     def usage(self) -> Usage:
@@ -220,9 +219,10 @@ class Work:
         if not self.rows:
             return bool(source.count)
         changed: list[str] = []
+        numbers: dict[str, int] = {}
         is_new = False
         for given in source:
-            self._note_key(given)
+            _note_key(numbers, given)
             row = self.rows.get(given.key)
             if row is None:
                 is_new = True
@@ -234,7 +234,6 @@ class Work:
                 await asyncio.sleep(0)
         if changed and self.asked.changed is None:
             raise self._changed(changed)
-        self._numbers.clear()
         return is_new or self._has_open() or (bool(changed) and self.asked.changed == "again")
 
     def _has_open(self) -> bool:
@@ -293,7 +292,7 @@ class Work:
 
     def _begin(self) -> None:
         source = self.asked.source
-        self._given, self._ahead = None if source is None else iter(source), None
+        self._given, self._is_read = None if source is None else iter(source), False
         self._numbers.clear()
         for row in self.rows.values():
             is_again = row.key in self._again and row.status in ("failed", "cancelled")
@@ -302,9 +301,10 @@ class Work:
             is_left = row.status in ("running", "queued") and row.key not in self.active
             may_answer = row.status == "interrupted" and self.asked.may_answer
             is_tried = row.status == "failed" and row.retried < self.asked.retry
-            if is_again or is_left or may_answer or is_tried:
+            is_anew = row.status == "cancelled" and source is not None  # as it is come to
+            if (is_again and not is_anew) or is_left or may_answer or is_tried:
                 self._set_due(row)
-        self._again.clear()
+                self._again.discard(row.key)
 
     def anew(self, asked: Asked) -> None:
         """Go on with other rows, or with the same ones again, while the batch is at work here."""
@@ -336,7 +336,7 @@ class Work:
                     self._resume(row)
                 elif not self._begin_next():
                     return False
-            except (UsageError, RunError) as error:
+            except Exception as error:
                 self.fail(error)
                 return False
         return True
@@ -353,11 +353,14 @@ class Work:
             return False
         given = next(self._given, None)
         if given is None:
-            self._given = None
+            self._given, self._is_read = None, True
             return False
-        self._note_key(given)
+        _note_key(self._numbers, given)
         row, anew = self.rows.get(given.key), 1
-        if row is not None:
+        if row is not None and row.status == "cancelled" and given.key in self._again:
+            self._again.discard(given.key)
+            anew = row.attempt + 1
+        elif row is not None:
             if given.key in self._is_known or not self._has_changed(row, given):
                 row.number = given.number
                 return True
@@ -366,22 +369,14 @@ class Work:
             if self.asked.changed == "keep" or row.status not in ENDED:
                 return True
             anew = row.attempt + 1
-        self._start(given.key, given.number, given.said, given.digest, anew)
+        self._start(given, anew)
         return True
 
-    def _note_key(self, given: Given) -> None:
-        before = self._numbers.setdefault(given.key, given.number)
-        if before != given.number:
-            raise UsageError(
-                f"rows {before} and {given.number} have the same key {given.key!r}: give key= a column, or a function "
-                "of the row, that tells all rows apart"
-            )
-
-    def _start(self, key: str, number: int, said: Said, digest: str, attempt: int) -> None:
+    def _start(self, given: Given, attempt: int) -> None:
+        number, key, prompt, digest = given
         row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
         of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
         try:
-            prompt = said if isinstance(said, str) else list(said)
             run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
         except Conflict:  # somebody began it since the store was listed
             self._add(row)
@@ -398,6 +393,7 @@ class Work:
             attended=asked.attended,
             show=False,
             context=asked.context,
+            background=asked.background,
             nested=False,
             id=row.run_id,
             is_new=True,
@@ -443,11 +439,12 @@ class Work:
             self._counted(row, partial(setattr, row, "status", "running"))
             self._follow(row, run)
             return
-        del self.active[row.key]
         self._outside.pop(row.key, None)
         if row.status == "interrupted":
             self._asks(row, run)
-        elif row.status in ENDED:
+            return
+        del self.active[row.key]
+        if row.status in ENDED:
             self._has_ended(row, run)
         self.wake()
 
@@ -462,16 +459,36 @@ class Work:
         return True
 
     def _asks(self, row: Row, run: Run) -> None:
-        """A person is to answer it, from anywhere: nothing of it is held, but for what an outside system finds it by."""
+        """A person is to answer it, from anywhere: it is released, unless an outside system finds it by what is held."""
         session = session_of(run)
         if not self.asked.attended and self.unanswered is None and session.is_over():
             told = session.answers_told
             self.unanswered = unanswered(
                 session.interrupts, session.wrong_answers, session.journal, told
             )
-        is_outside = any(event.external is not None for event in session.state.open)
-        if is_outside or waits_in_body(session.state):
+        if any(event.external is not None for event in session.state.open):
             self._outside[row.key] = run
+            self._waits(row, run)
+            return
+        try:
+            released = session.follower.release()
+        except StoreError as error:
+            self.fail(error)
+            self._waits(row, run)
+        except UsageError:  # it was answered meanwhile
+            self._follow(row, run)
+        else:
+            released.add_done_callback(lambda _: self._on_loop(partial(self._waits, row, run)))
+
+    def _waits(self, row: Row, run: Run) -> None:
+        """The row waits, unless it was answered meanwhile."""
+        state = session_of(run).state
+        if state.status != "interrupted" and self.failure is None:
+            self._follow(row, run)
+            return
+        self._counted(row, partial(take_in, row, state))
+        self.active.pop(row.key, None)
+        self.wake()
 
     def _has_ended(self, row: Row, run: Run | None = None) -> None:
         self.ended.append(row)
@@ -482,8 +499,10 @@ class Work:
                 f"row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
                 "the same id goes on"
             )
-            if run is not None:
-                failure.__cause__ = session_of(run).error
+            try:
+                _ = None if run is None else run.result
+            except Exception as error:  # what it failed with
+                failure.__cause__ = error
             self.fail(failure)
 
     def fail(self, error: BaseException) -> None:
@@ -521,9 +540,9 @@ class Work:
         try:
             await run_in_thread(journal.catch_up)
             if journal.state.status == "cancelled" and row.status == "cancelled":
-                asked = prompt_of(journal)
                 del self.active[row.key]
-                self._start(row.key, row.number, asked, row.digest, row.attempt + 1)
+                given = Given(row.number, row.key, prompt_of(journal), row.digest)
+                self._start(given, row.attempt + 1)
                 return
             await self.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
             run = self._launched(partial(take_up, self.spec, journal), row, journal.state.row)
@@ -703,16 +722,31 @@ class Work:
         self._again.update(row.key for row in chosen)
         return len(chosen)
 
-    def place(self) -> str:
-        """Where its rows are kept, in words."""
-        return place_of(self.store)
+
+def _note_key(numbers: dict[str, int], given: Given) -> None:
+    """Know the place of a row's key.
+
+    Raises:
+        UsageError: an earlier row has it.
+    """
+    before = numbers.setdefault(given.key, given.number)
+    if before != given.number:
+        raise UsageError(
+            f"rows {before} and {given.number} have the same key {given.key!r}: give key= a column, or a function "
+            "of the row, that tells all rows apart"
+        )
 
 
-def prompt_of(journal: Journal) -> Said:
-    """What a row's run was asked."""
+def prompt_of(journal: Journal) -> str:
+    """What a row's run was asked.
+
+    Raises:
+        UsageError: it had files, which are the input's.
+    """
     asked = next((m for m in reversed(journal.state.messages) if is_prompt(m)), None)
     content: Any = () if asked is None else asked["content"]
-    parts = [dict(part) for part in content]
-    if len(parts) == 1 and parts[0].get("type") == "text":
-        return str(parts[0]["text"])
-    return tuple(parts)
+    if [part.get("type") for part in content] != ["text"]:
+        raise UsageError(
+            f"{journal.run_id!r} was asked with files: call nb.map with the rows to begin it anew"
+        )
+    return str(content[0]["text"])

@@ -45,13 +45,13 @@ _MISSING: Any = object()
 _EXAMPLES = """\
 examples:
   nbagent answer 3f2a                                  ask here, in the terminal
-  nbagent answer 3f2a --approve                        let the call run
-  nbagent answer 3f2a --reject "too expensive"         it never runs; the agent is told
+  nbagent answer 3f2a --approve                        run the call
+  nbagent answer 3f2a --reject "too expensive"         never run it; the agent sees the reason
   nbagent answer 3f2a --value '"window seat"'          answer a question: any JSON
-  nbagent answer 3f2a --input '{"amount": 5}'          approve, with this changed
-  nbagent answer 3f2a 9c1b --approve                   where several questions wait
-  nbagent answer 3f2a --approve --agent bank.py:agent  and go on with the run here
-  nbagent answer --token-file token --value '{}'       what an outside system was asked"""
+  nbagent answer 3f2a --input '{"amount": 5}'          approve with changed input
+  nbagent answer 3f2a 9c1b --approve                   choose one of several questions
+  nbagent answer 3f2a --approve --agent bank.py:agent  and continue the run here
+  nbagent answer --token-file token --value '{}'       answer for an outside system"""
 
 
 def add(commands: Any, epilog: str) -> None:
@@ -60,9 +60,9 @@ def add(commands: Any, epilog: str) -> None:
         "answer",
         help="answer a question of a run",
         description=textwrap.fill(
-            "Answer a question of a run that waits. Without an option it is asked in the terminal, where "
-            "Enter alone never approves and Ctrl+C changes nothing. The run goes on in the process that has it; where "
-            "there is none, with --agent, or once somebody opens it with nb.open_run.",
+            "Answer an open question of a run. Without an option, the question is asked in the terminal, where Enter alone never "
+            "approves and Ctrl+C changes nothing. The run continues in its own process. If no process has it, it continues "
+            "with --agent, or when someone opens it with nb.open_run.",
             width=76,
         ),
         epilog=f"{_EXAMPLES}\n\n{epilog}",
@@ -70,46 +70,53 @@ def add(commands: Any, epilog: str) -> None:
     )
     command.add_argument("run_id", metavar="RUN", nargs="?", help="its id, or how that begins")
     command.add_argument(
-        "interrupt", metavar="QUESTION", nargs="?", help="its id, where several wait"
+        "interrupt", metavar="QUESTION", nargs="?", help="its id, if several are waiting"
     )
     way = command.add_mutually_exclusive_group()
     way.add_argument(
         "--approve",
         action="store_true",
-        help="let it run, as it was shown; again, if its process was killed",
+        help="run the call as shown; run it again if its process was killed",
     )
     way.add_argument(
-        "--reject", nargs="?", const="", metavar="REASON", help="refuse; the agent is told why"
+        "--reject",
+        nargs="?",
+        const="",
+        metavar="REASON",
+        help="reject the call; the agent sees the reason",
     )
     way.add_argument(
         "--value",
         type=_json,
         default=_MISSING,
         metavar="JSON",
-        help="the answer, or the call's result",
+        help="the answer, or the result of the call",
     )
-    way.add_argument("--text", metavar="TEXT", help="the same for an answer that is a text")
+    way.add_argument("--text", metavar="TEXT", help="the same, for an answer that is text")
     way.add_argument(
         "--input",
         type=_json,
         default=_MISSING,
         metavar="JSON",
-        help="approve with changed input: an object with what is to be another",
+        help="approve with changed input: an object with the values to change",
     )
-    way.add_argument("--error", metavar="TEXT", help="the call failed, and why; the agent is told")
+    way.add_argument(
+        "--error", metavar="TEXT", help="the call failed, with the reason; the agent sees it"
+    )
     command.add_argument(
         "--data",
         type=_json,
         default=_MISSING,
         metavar="JSON",
-        help="with --approve: what a paused tool gets",
+        help="with --approve: data for a paused tool",
     )
     token = command.add_mutually_exclusive_group()
     token.add_argument(
-        "--token", help="the token of a question to an outside system (others see it in `ps`)"
+        "--token",
+        help="the token of a question to an outside system (other users can see it in `ps`)",
     )
     token.add_argument(
-        "--token-file", metavar="FILE", help="a file with the token; - is standard input"
+        "--token-file", metavar="FILE", help="a file with the token; - means standard input"
     )
     command.add_argument("--agent", metavar="PLACE", help=driving.HELP)
     add_options(command)
@@ -119,12 +126,12 @@ def add(commands: Any, epilog: str) -> None:
 def answer(options: argparse.Namespace) -> int:
     """Answer one question, or ask a person for the answers; return the exit code."""
     if options.data is not _MISSING and not options.approve:
-        raise CommandError("--data goes with --approve", USAGE)
+        raise CommandError("--data needs --approve", USAGE)
     if options.token is not None or options.token_file is not None:
         return _answer_outside(options)
     if options.run_id is None:
         raise CommandError(
-            "which run? Give its id, or --token-file; `nbagent runs` lists them", USAGE
+            "Which run? Give its id, or --token-file. To list the runs: `nbagent runs`", USAGE
         )
     agent = None if options.agent is None else driving.loaded(options.agent)
     store = _store_of(options, agent)
@@ -147,7 +154,7 @@ def _store_of(options: argparse.Namespace, agent: Any) -> Store:
 def _check_for_people(interrupt: PendingInterrupt) -> None:
     if interrupt.expects == "external":
         raise CommandError(
-            f"{interrupt.tool_name!r} waits for an outside system: give its token, with --token-file",
+            f"{interrupt.tool_name!r} is waiting for an outside system. Give its token with --token-file",
             USAGE,
         )
 
@@ -162,8 +169,8 @@ def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None
     runs = interrupt.restartable or (interrupt.expects == "confirmation" and way == "approve")
     if way in ("approve", "input") and not runs:
         raise CommandError(
-            f"{tool!r} asks for an answer, there is nothing to approve: give --value JSON or --text TEXT, or "
-            "refuse with --reject",
+            f"{tool!r} asks for an answer, so there is nothing to approve. Use --value JSON or --text TEXT, or reject "
+            "with --reject",
             USAGE,
         )
     for given, schema in (
@@ -173,7 +180,7 @@ def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None
         unknown, known = _unexpected(given, schema)
         if unknown:
             raise CommandError(
-                f"{tool!r} has no {', '.join(map(repr, unknown))}: the names are {', '.join(known)}",
+                f"{tool!r} has no {', '.join(map(repr, unknown))}. Its names: {', '.join(known)}",
                 USAGE,
             )
 
@@ -226,14 +233,13 @@ def _resolution(options: argparse.Namespace, interrupt: PendingInterrupt) -> Any
 def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
     """An approval with changed input: what is not named stays as it was shown."""
     if not isinstance(given, dict):
-        raise CommandError(f"--input is a JSON object, not {json.dumps(given)[:80]}", USAGE)
+        raise CommandError(f"--input must be a JSON object, got {json.dumps(given)[:80]}", USAGE)
     fixed = _fixed(given, interrupt)
     if fixed:
         names = () if interrupt.editable is True else interrupt.editable or ()
-        offered = ", ".join(names) or "nothing of it"
+        offered = ", ".join(names) or "none of it"
         raise CommandError(
-            f"the input of {interrupt.tool_name!r} cannot be changed in {', '.join(fixed)}: the question "
-            f"offers {offered}",
+            f"The input {', '.join(fixed)} of {interrupt.tool_name!r} cannot be changed. Editable: {offered}",
             USAGE,
         )
     return restart_of({**interrupt.input, **given}, None)
@@ -248,11 +254,11 @@ def _fixed(given: dict[str, Any], interrupt: PendingInterrupt) -> list[str]:
 
 
 def _answer_outside(options: argparse.Namespace) -> int:
-    """Answer what an outside system was asked."""
+    """Answer answer for an outside system."""
     if options.run_id is not None or options.approve or options.input is not _MISSING:
-        raise CommandError("a token goes with --value, --text or --error alone", USAGE)
+        raise CommandError("A token needs --value, --text or --error, and no other answer", USAGE)
     if _way(options) is None:
-        raise CommandError("what is the answer? Give --value JSON, --text or --error", USAGE)
+        raise CommandError("What is the answer? Use --value JSON, --text or --error", USAGE)
     token = options.token if options.token is not None else _read_token(options.token_file)
     agent = None if options.agent is None else driving.loaded(options.agent)
     store = _store_of(options, agent)
@@ -275,7 +281,7 @@ def _journal_of(store: Store, event: Resolved) -> Journal:
         journal.catch_up()
         if event.id in journal.state.settled:
             return journal
-    raise CommandError("the run that was answered is gone", NOTHING)
+    raise CommandError("The answered run no longer exists", NOTHING)
 
 
 def _read_token(path: str) -> str:
@@ -284,7 +290,7 @@ def _read_token(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"the token file {path!r} cannot be read: {error}", USAGE) from error
+        raise CommandError(f"The token file {path!r} cannot be read: {error}", USAGE) from error
 
 
 # --- in the terminal
@@ -309,12 +315,14 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
     if not terminal.is_there:
         lines = how_to_answer(journal, options)
         text = "\n".join("\n".join(each) for each in lines)
-        raise CommandError(f"there is no terminal to ask in: say what the answer is\n{text}", USAGE)
+        raise CommandError(
+            f"There is no terminal to ask in. Give the answer with an option\n{text}", USAGE
+        )
     code = OK
     for interrupt in waiting[:1] if options.json else waiting:
         question = view_of(journal).question(interrupt.id)
         if question is None:
-            raise CommandError(f"the question {interrupt.id!r} waits no more", CONFLICT)
+            raise CommandError(f"The question {interrupt.id!r} is no longer waiting", CONFLICT)
         check = no_refusal if agent is not None else partial(refusal, journal, interrupt, BY)
         try:
             resolution = asked(terminal, question, interrupt, check)
@@ -322,7 +330,7 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
             terminal.say("\nNothing was changed.")
             return LEFT
         if resolution is None:
-            terminal.say("Left as it is.")
+            terminal.say("Nothing was changed.")
         else:
             code = _settle(options, journal, interrupt, resolution, agent)
     return code
@@ -366,16 +374,16 @@ def _drive(
         return asyncio.run(driving.go_on(journal.run_id, agent, store, answer, BY))
     except KeyboardInterrupt:
         journal.catch_up()
-        done = _STOPPED.get(journal.state.status, "it goes on when it is opened")
+        done = _STOPPED.get(journal.state.status, "it continues when it is opened")
         tell_aside(f"\nnbagent: stopped the run {journal.run_id}: {done}")
         raise
 
 
 _STOPPED = {
-    "cancelled": "it is cancelled, and what was done stays in its record",
-    "interrupted": "it waits for an answer",
-    "completed": "it had ended",
-    "failed": "it had failed",
+    "cancelled": "it is cancelled, and its record keeps what was done",
+    "interrupted": "it is waiting for an answer",
+    "completed": "it had already ended",
+    "failed": "it had already failed",
 }
 
 
@@ -416,20 +424,14 @@ def _tell(
 def _who_goes_on(where: str, driver: str, journal: Journal, options: argparse.Namespace) -> str:
     match where:
         case "elsewhere":
-            return (
-                f"The {describe_process(driver)} had the run last, and goes on with it if it still has it; else "
-                "whoever opens it does."
-            )
+            return f"The run was last active in {describe_process(driver)}. It continues there, or where it is opened next."
         case "unknown":
-            return (
-                f"The {describe_process(driver)} had the run last: it goes on if it is still there."
-            )
+            return f"The run was last active in {describe_process(driver)}. It continues there if that process still runs."
         case _:
             place = None if options.store is None else told_place(options.store, journal.store)
             return (
-                "Nobody drives this run yet: open it in Python with "
-                f"await nb.open_run({journal.run_id!r}, agent=agent, store={place!r}), "
-                f"or go on with `{to_answer(journal, options)} --agent module:name`."
+                f"The run is not active. Open it in Python with await nb.open_run({journal.run_id!r}, agent=agent, "
+                f"store={place!r}), or continue it with `{to_answer(journal, options)} --agent module:name`."
             )
 
 
@@ -438,5 +440,5 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise argparse.ArgumentTypeError(
-            f"{text[:80]!r} is no JSON ({error}); a text is --text, or '\"…\"'"
+            f"{text[:80]!r} is not JSON ({error}). For text, use --text, or '\"…\"'"
         ) from None

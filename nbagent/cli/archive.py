@@ -15,49 +15,50 @@ from nbagent.stores.sqlite import SQLiteStore
 from .output import FAILED, LEFT, OK, USAGE, CommandError, tell, tell_json
 from .stored import add_options, opened, run_of
 
-_STILL = "what a run has is deleted for good, prompts and results with it"
+_STILL = "the run, its prompts and its results are deleted permanently"
 
 
 def add(commands: Any) -> None:
     """Add the commands to the parser."""
     command = _command(commands, "export", export, "write a run as one JSON document")
-    command.add_argument("run_id", metavar="RUN", help="its id, or how that begins")
+    command.add_argument("run_id", metavar="RUN", help="its id, or the beginning of it")
     command.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="FILE",
-        help="only its owner may read it; by default the document goes to standard output, and to a file by > with "
-        "the shell's rights",
+        help="a file that only its owner can read; by default, the document goes to standard output, or to a file with "
+        ">",
     )
-    command = _command(commands, "import", bring_in, "bring in a run from its document")
-    command.add_argument("file", type=Path, metavar="FILE", help="what `nbagent export` wrote")
+    command = _command(commands, "import", bring_in, "import a run from its document")
+    command.add_argument("file", type=Path, metavar="FILE", help="a file from `nbagent export`")
     command = _command(
         commands, "verify", verify, "check that nobody changed a run since it was written"
     )
-    command.add_argument("run_id", metavar="RUN", help="its id, or how that begins")
+    command.add_argument("run_id", metavar="RUN", help="its id, or the beginning of it")
     command.add_argument(
-        "--seal", help="the last seal, as an earlier check told it: shows what was cut off since"
+        "--seal",
+        help="the last seal, from an earlier check; detects whether later events were removed",
     )
     command = _command(commands, "delete", delete, f"delete a run: {_STILL}")
-    command.add_argument("run_id", metavar="RUN", help="its id, or how that begins")
+    command.add_argument("run_id", metavar="RUN", help="its id, or the beginning of it")
     command.add_argument(
         "--with-followers",
         action="store_true",
-        help="also the runs that go on with its conversation",
+        help="also delete the runs that continue its conversation",
     )
-    command.add_argument("--yes", action="store_true", help="do not ask")
+    command.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     command = _command(commands, "prune", sweep, f"delete old conversations: {_STILL}")
     command.add_argument(
         "--older-than",
         required=True,
         metavar="TIME",
-        help="such as 30d, 12h, 2w: since anything happened in it",
+        help="such as 30d, 12h, 2w: the time since its last event",
     )
     command.add_argument(
-        "--waiting", action="store_true", help="also those in which a question waits"
+        "--waiting", action="store_true", help="also delete runs with open questions"
     )
-    command.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    command.add_argument("--dry-run", action="store_true", help="only list what would be deleted")
 
 
 def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], help_: str) -> Any:
@@ -76,23 +77,23 @@ def export(options: argparse.Namespace) -> int:
     elif options.json:
         tell_json({"run": document["id"], "file": str(options.output)})
     else:
-        tell(f"Wrote {options.output}. It holds prompts and results in plain text.")
+        tell(f"Wrote {options.output}. It contains prompts and results in plain text.")
     return OK
 
 
 def bring_in(options: argparse.Namespace) -> int:
     """Bring in a run; return the exit code."""
     if not options.file.is_file():
-        raise CommandError(f"there is no file {str(options.file)!r}", USAGE)
+        raise CommandError(f"The file {str(options.file)!r} does not exist", USAGE)
     store = SQLiteStore(options.store) if _is_new_file(options.store) else opened(options)
     before = set(store.run_ids())
     run_id = import_run(options.file, store=store)
     if options.json:
         tell_json({"run": run_id})
     elif run_id in before:
-        tell(f"{run_id} is here already: nothing was changed.")
+        tell(f"The run {run_id} already exists here. Nothing was changed.")
     else:
-        tell(f"Brought in {run_id}. What had been approved elsewhere is asked again here.")
+        tell(f"Imported {run_id}. Calls that were approved elsewhere need approval again here.")
     return OK
 
 
@@ -122,10 +123,10 @@ def delete(options: argparse.Namespace) -> int:
     if not options.yes:
         if not terminal.is_there:
             raise CommandError(
-                "there is no terminal to ask in: give --yes to delete the run", USAGE
+                "There is no terminal to ask in. To delete the run, pass --yes", USAGE
             )
         try:
-            if not terminal.agrees(f"Delete {run_id} for good?"):
+            if not terminal.agrees(f"Delete {run_id} permanently?"):
                 return OK
         except Left:
             terminal.say("\nNothing was deleted.")

@@ -47,7 +47,7 @@ def asked(
     if "c" in ways:
         terminal.say("  c) Change, then approve")
     while True:
-        picked = terminal.pick(f"{'/'.join(ways)}, Enter leaves it:", ways)
+        picked = terminal.pick(f"{'/'.join(ways)}, Enter to skip:", ways)
         if picked is None:
             return None
         resolution = _pressed(terminal, question, picked, check)
@@ -66,11 +66,11 @@ def _pressed(
     """What one of the ways comes to; None where the person goes back."""
     if picked == "reject":
         found = question.resolve(
-            "reject", None, terminal.ask("Why? (the agent is told; Enter: no reason)")
+            "reject", None, terminal.ask("Reason (the agent sees it; Enter: no reason)")
         )
         return None if isinstance(found, list) else found
     dangerous = any(each.danger for each in question.actions if each.name == picked)
-    if dangerous and terminal.ask("This cannot be undone. Type yes to go on:").strip() != "yes":
+    if dangerous and terminal.ask("This cannot be undone. Type yes to continue:").strip() != "yes":
         return None
     if picked == "approve":
         found = question.resolve("approve")

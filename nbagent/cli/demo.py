@@ -29,9 +29,8 @@ STOP_SECONDS = 15
 
 NEEDED = ("jupyterlab", "ipykernel")
 MISSING = (
-    "nbagent demo needs {names}, which this Python ({python}) does not have. Install with:\n"
-    '  {python} -m pip install "jupyter-nbagent[demo]"\n'
-    'or, in a checkout of nbagent:\n  {python} -m pip install -e ".[demo]"'
+    "nbagent demo needs {names}, which this Python ({python}) does not have. Install with:\n  {python} -m pip "
+    'install "jupyter-nbagent[demo]"\nor, in a checkout of nbagent:\n  {python} -m pip install -e ".[demo]"'
 )
 NEWS_OFF = {
     "@jupyterlab/apputils-extension:notification": {
@@ -101,10 +100,12 @@ def copy_quickstart(folder: Path) -> tuple[Path, bool]:
             file.write(without_outputs(quickstart()))
     except FileExistsError:
         if not target.is_file():
-            raise DemoError(f"{str(folder)!r} is in the way; choose another with --dir") from None
+            raise DemoError(
+                f"{str(folder)!r} cannot hold the notebook. Choose another with --dir"
+            ) from None
         return target, True
     except OSError as error:
-        raise DemoError(f"cannot write {str(target)!r} ({error}); use --dir") from error
+        raise DemoError(f"Cannot write {str(target)!r} ({error}). Use --dir") from error
     return target, False
 
 
@@ -158,7 +159,7 @@ def add(commands: Any) -> None:
         "It runs on a built-in demo model and needs no API key.",
     )
     command.add_argument(
-        "--port", type=_port, default=8888, metavar="N", help="default 8888; 0 takes a free one"
+        "--port", type=_port, default=8888, metavar="N", help="default 8888; 0 chooses a free port"
     )
     command.add_argument(
         "--no-browser", dest="browser", action="store_false", help="only print the address"
@@ -168,7 +169,7 @@ def add(commands: Any) -> None:
         type=Path,
         default=Path("nbagent-demo"),
         metavar="FOLDER",
-        help="where the notebook is copied to, default ./nbagent-demo; nothing is overwritten",
+        help="the folder for the notebook, default ./nbagent-demo; existing files are kept",
     )
     command.set_defaults(run=_demo)
 
@@ -179,7 +180,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port. Give a number from 0 to 65535")
     return int(text)
 
 
@@ -204,7 +205,7 @@ def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise DemoError(f"JupyterLab ended at its start with exit code {server.returncode}")
+            raise DemoError(f"JupyterLab exited during startup with exit code {server.returncode}")
         for info in _running_servers():
             is_ours = token == info["token"] or server.pid == info["pid"]
             if is_ours and _listens(info["url"]):

@@ -22,7 +22,7 @@ from nbagent.core.stored.opening import open_run
 
 from .output import USAGE, CommandError
 
-HELP = "module:name, or file.py:name, of the agent or flow: the run goes on in this command"
+HELP = "module:name, or file.py:name, of the agent or flow; continues the run in this command"
 
 
 def loaded(given: str) -> Agent | Flow[..., Any]:
@@ -33,7 +33,7 @@ def loaded(given: str) -> Agent | Flow[..., Any]:
     """
     place, _, name = given.rpartition(":")
     if not place or not name:
-        raise CommandError(f"--agent is module:name or file.py:name, not {given!r}", USAGE)
+        raise CommandError(f"--agent must be module:name or file.py:name, got {given!r}", USAGE)
     found: Any = _module(place)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -53,10 +53,10 @@ def _module(place: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{place}.".startswith(f"{error.name}."):
                 raise
-            raise CommandError(f"--agent: there is no module {place!r}", USAGE) from error
+            raise CommandError(f"--agent: the module {place!r} was not found", USAGE) from error
     path = Path(place).resolve()
     if not path.is_file():
-        raise CommandError(f"--agent: there is no file {place!r}", USAGE)
+        raise CommandError(f"--agent: the file {place!r} does not exist", USAGE)
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None  # it ends with .py

@@ -14,10 +14,10 @@ LEFT = 130
 """The exit code where a person leaves without an answer, as after Ctrl+C in any shell."""
 EXIT_CODES = """\
 exit codes:
-  0  it was done
-  1  it failed
-  2  what was given makes no sense, or an answer does not fit
-  3  there is no such run, or nothing of it waits for that answer
+  0  success
+  1  failure
+  2  the arguments are wrong, or an answer does not match
+  3  there is no such run, or no matching open question
   4  somebody else was first: the question is answered, or its run has ended
   130  a person left without an answer (Ctrl+C, the end of the input)"""
 _NAMES = ("ok", "failed", "usage", "not_found", "conflict")

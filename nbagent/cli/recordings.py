@@ -31,17 +31,16 @@ def record(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     if found is None:
         told = (
-            "No model was asked, but for those that the notebook records itself (nb.RecordedModel), whose "
-            'files say under "scrubbed" what was cut.'
+            "No model was called, except models that the notebook records itself (nb.RecordedModel). Their files list "
+            'under "scrubbed" what was removed.'
         )
         if path.exists():
-            told += f"\n{path} is of an earlier session, and nothing in it is asked any more: delete it."
+            told += f"\n{path} is from an earlier session, and no longer used. Delete it."
     else:
         cut = ", ".join(f"{count} of {name}" for name, count in found.scrubbed.items())
         told = (
-            f"Recorded {found.exchanges} exchanges and {found.answers} answers of people into {path}\n"
-            f"Scrubbed: {cut or 'nothing'}. Read the file before you share it.\n"
-            f"Replay it with: nbagent replay {options.notebook}"
+            f"Recorded {found.exchanges} exchanges and {found.answers} answers of people into {path}\nScrubbed: {cut or 'nothing'}. "
+            f"Read the file before you share it.\nReplay it with: nbagent replay {options.notebook}"
         )
     tell(told)
     return 0
@@ -60,7 +59,7 @@ def replay(options: argparse.Namespace) -> int:
         playback.replay(options.notebook, path, output=options.output, timeout=options.timeout)
     except playback.PlaybackError as error:
         raise CommandError(str(error)) from error
-    tell(f"Replayed {options.notebook}; no model was asked.")
+    tell(f"Replayed {options.notebook}; no model was called.")
     return 0
 
 
@@ -75,8 +74,8 @@ def add(commands: Any) -> None:
                 "--answers",
                 type=Path,
                 metavar="FILE",
-                help="JSON with the answers to what is asked: a list in the order of the questions, or an "
-                "object by tool name; true approves, false refuses",
+                help="JSON with the answers: a list in the order of the questions, or an object by tool name; true approves, "
+                "false rejects",
             )
 
 
@@ -84,19 +83,19 @@ _EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...
     (
         "record",
         record,
-        "execute a notebook and keep what its models and people say in a file",
-        "Execute a notebook with its real models (keys as ever) and keep every request, answer and human answer in one "
-        "readable file beside it, NOTEBOOK.recorded.json, with secrets cut. Questions are answered from --answers; to "
-        "answer in forms, start JupyterLab with NBAGENT_RECORD=FILE set instead. An earlier recording is replaced at "
-        "the end, and only if no cell failed.",
+        "execute a notebook and record its models and answers in a file",
+        "Execute a notebook with its real models (keys as usual) and record every request, answer and human "
+        "answer in one readable file next to it, NOTEBOOK.recorded.json, with secrets removed. Questions are "
+        "answered from --answers. To answer in forms, start JupyterLab with NBAGENT_RECORD=FILE set instead. An "
+        "earlier recording is replaced at the end, and only if no cell failed.",
     ),
     (
         "replay",
         replay,
-        "execute a notebook with what was recorded; needs no API key",
-        "Execute a notebook with what `nbagent record` kept: no model is asked. A request that was not recorded fails "
-        "with what differs, and so does what was recorded and is not asked any more (exit code 1). In CI and on Binder, NBAGENT_REPLAY=FILE does the same for nbval, nbconvert "
-        "and JupyterLab.",
+        "execute a notebook from its recording; needs no API key",
+        "Execute a notebook with the recording of `nbagent record`: no model is called. A request that was not "
+        "recorded fails and shows the difference. A recorded request that is no longer made also fails (exit code "
+        "1). In CI and on Binder, NBAGENT_REPLAY=FILE does the same for nbval, nbconvert and JupyterLab.",
     ),
 )
 
@@ -114,5 +113,5 @@ def _add_playback(command: argparse.ArgumentParser) -> None:
         type=int,
         default=600,
         metavar="SECONDS",
-        help="that one cell may take; default 600",
+        help="seconds allowed for one cell; default 600",
     )

@@ -38,28 +38,28 @@ def add(commands: Any) -> None:
     command = commands.add_parser(
         "runs",
         help="list the runs of a store",
-        description="List the runs of a store, what moved last first, each with what it asks.",
+        description="List the runs of a store, latest first, with their questions.",
     )
     command.add_argument("--agent", metavar="NAME", help="only runs of this agent")
     command.add_argument(
-        "--status", choices=(*get_args(Status), *_WORDS), help="only runs that stand so"
+        "--status", choices=(*get_args(Status), *_WORDS), help="only runs with this status"
     )
-    command.add_argument("--waiting", action="store_true", help="only runs that ask something")
+    command.add_argument("--waiting", action="store_true", help="only runs with an open question")
     command.add_argument(
         "--limit",
         type=_count,
         default=20,
         metavar="N",
-        help="default 20, those that moved last; 0: all",
+        help="default 20, the latest; 0 lists all",
     )
     add_options(command)
     command.set_defaults(run=runs)
     command = commands.add_parser(
         "show",
         help="show one run, with its questions and how to answer them",
-        description="Show one run as text: what was said and done, and what it asks.",
+        description="Show one run as text: its messages, its calls, and its questions.",
     )
-    command.add_argument("run_id", metavar="RUN", help="its id, or how that begins")
+    command.add_argument("run_id", metavar="RUN", help="its id, or the beginning of it")
     add_options(command)
     command.set_defaults(run=show)
 
@@ -82,11 +82,11 @@ def runs(options: argparse.Namespace) -> int:
     for entry, row in zip(listed, rows, strict=True):
         _tell_entry(entry, row, widths)
     if len(found) > len(listed):
-        tell(f"… and {len(found) - len(listed)} older ones: --limit 0 lists all")
+        tell(f"… and {len(found) - len(listed)} older ones. To list all: --limit 0")
     for run_id, why in catalog.unreadable.items():
         tell(f"{run_id}  cannot be read: {why}")
     if not found:
-        tell("No such runs." if every else "No runs.")
+        tell("No matching runs." if every else "No runs.")
     return OK
 
 
@@ -137,7 +137,7 @@ def _ways_of(command: str, interrupt: PendingInterrupt) -> list[str]:
         "value": ("--value JSON", "--reject REASON"),
         "budget": ("--value NUMBER", "--reject REASON"),
         "outcome": (
-            "--approve   # it runs again",
+            "--approve   # runs it again",
             "--value JSON   # its result",
             "--reject REASON",
         ),
@@ -268,5 +268,5 @@ def _is_colorful() -> bool:
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs: give 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs. Give 0 or more")
     return int(text)

@@ -36,12 +36,12 @@ def add_options(command: Any) -> None:
         "--store",
         metavar="PLACE",
         default=os.environ.get(VARIABLE),
-        help=f"the file, or the URL of the database, in which runs are kept; default: ${VARIABLE}",
+        help=f"the file, or the URL of the database, with the runs; default: ${VARIABLE}",
     )
     command.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON document; errors are JSON too, on standard error",
+        help="print one JSON document; errors are also JSON, on standard error",
     )
 
 
@@ -57,9 +57,9 @@ def opened(options: argparse.Namespace) -> Store:
         store: Store = hooks.store_at(given)
         return store
     if not given:
-        raise CommandError(f"which store? Give --store PLACE, or set {VARIABLE}", USAGE)
+        raise CommandError(f"Which store? Give --store PLACE, or set {VARIABLE}", USAGE)
     if not Path(given).expanduser().exists():
-        raise CommandError(f"there is no store at {given!r}", NOTHING, store=given)
+        raise CommandError(f"There is no store at {given!r}", NOTHING, store=given)
     return SQLiteStore(given)
 
 
@@ -104,12 +104,12 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
         how = _goes_on(journal, options) if ended is None else f"it has ended ({ended.type[4:]})"
         answered = _last_answer(journal)
         raise CommandError(
-            f"nothing of run {journal.run_id!r} waits for an answer{answered}: {how}",
+            f"Run {journal.run_id!r} is not waiting for an answer{answered}: {how}",
             CONFLICT if ended or answered else NOTHING,
         )
     if len(waiting) > 1:
         listed = ", ".join(f"{each.id} ({each.tool_name or 'the run'})" for each in waiting)
-        raise CommandError(f"several questions wait, say which: {listed}", USAGE)
+        raise CommandError(f"Several questions are waiting. Choose one: {listed}", USAGE)
     return waiting[0]
 
 
@@ -142,7 +142,7 @@ def _last_answer(journal: Journal) -> str:
     if last is None:
         return ""
     when = datetime.datetime.fromtimestamp(last.at, tz=datetime.UTC).isoformat("T", "seconds")
-    return f" any more; the last was given by {named(last.by, last.user)} at {when}"
+    return f" any more (last answered by {named(last.by, last.user)} at {when})"
 
 
 def _goes_on(journal: Journal, options: argparse.Namespace) -> str:
@@ -151,12 +151,10 @@ def _goes_on(journal: Journal, options: argparse.Namespace) -> str:
     if driver and not has_ended(driver):
         return driven_by(driver)
     names = ", ".join(dict.fromkeys(call.name for call in running_calls(journal.state)))
-    ran = f", and may ask what became of {names}" if names else ""
+    ran = f" and may ask about the outcome of {names}" if names else ""
     command = to_answer(journal, options)
     command += "" if getattr(options, "agent", None) else " --agent module:name"
-    return (
-        f"nobody goes on with it yet. It goes on{ran}, with `{command}`, or once somebody opens it"
-    )
+    return f"it is not active. It continues{ran} with `{command}`, or when someone opens it"
 
 
 def shortened(ids: Sequence[str]) -> dict[str, str]:
@@ -184,6 +182,6 @@ def _one_of(given: str, ids: Iterable[str], what: str) -> str:
         return found[0]
     if found:
         listed = ", ".join(found[:5])
-        raise CommandError(f"several {what}s begin with {given!r}: {listed}", USAGE)
+        raise CommandError(f"Several {what}s begin with {given!r}: {listed}", USAGE)
     listed = ", ".join(known[-3:]) or "none"
-    raise CommandError(f"there is no {what} {given!r}; the last ones are: {listed}", NOTHING)
+    raise CommandError(f"There is no {what} {given!r}. The latest: {listed}", NOTHING)

@@ -27,7 +27,7 @@ NO_VALUE = "-"
 LAST_LINE = "."
 """What ends a text of several lines."""
 _WORDS = {
-    "int": "a whole number",
+    "int": "an integer",
     "num": "a number",
     "decimal": "a number",
     "duration": "such as 1:30:00",
@@ -191,7 +191,7 @@ class Filling:
         if node.kind == "bool":
             return self._truth(node, depth)
         many = (node.multiline or node.kind == "code") and not node.secret
-        words = f"end with a line that is just {LAST_LINE}" if many else ""
+        words = f"end with a line that contains only {LAST_LINE}" if many else ""
         prompt = self._prompt(node, depth, words)
         typed = self._terminal.ask(prompt, secret=node.secret)
         if not typed:
@@ -233,7 +233,7 @@ class Filling:
             if draft is not None:
                 return draft
             self._terminal.say(
-                f"{_indent(depth)}! {typed!r} is none of them: type 1 to {len(node.options)}."
+                f"{_indent(depth)}! {typed!r} is not an option. Type 1 to {len(node.options)}."
             )
 
     @staticmethod

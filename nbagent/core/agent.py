@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -123,7 +124,7 @@ class Agent:
         self.output_type = usable(output_type, "output_type=", UsageError)
         self.output_retries = checked_turns(output_retries, "output_retries", least=0)
         if on_tool_error not in ("tell", "raise"):
-            raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
+            raise UsageError(f"on_tool_error must be 'tell' or 'raise', got {on_tool_error!r}")
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
         self.budget = checked_budget(budget)
@@ -194,7 +195,7 @@ class Agent:
         self._refuse_second(made.name, self.hosted)
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
-            raise ToolError(f"{self!r} has a tool {made.name!r} already")
+            raise ToolError(f"{self!r} already has a tool {made.name!r}")
         self._forget_earlier(made)
         self.tools[made.name] = made
         return made
@@ -217,7 +218,7 @@ class Agent:
     def _refuse_second(self, name: str, known: Mapping[str, object]) -> None:
         """Rules name tools: a function and a hosted tool of one name could not be told apart."""
         if name in known:
-            raise ToolError(f"{self!r} has a tool {name!r} already")
+            raise ToolError(f"{self!r} already has a tool {name!r}")
 
     tool = _OwnTools()
     """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
@@ -376,8 +377,7 @@ class Agent:
             return replace(options, store=self.store)
         if runs_here(nested=options.nested) is not None:
             raise UsageError(
-                "a run that a tool's body starts is kept with the run around it: leave out store=, or give "
-                "nested=False"
+                "A run that a tool starts is stored with the run around it. Leave out store=, or pass nested=False"
             )
         return options
 
@@ -505,7 +505,7 @@ class Agent:
         replies = replies_of(tool_responses, tool_restarts, tool_rejections)
         if prompt is not None and replies:
             raise UsageError(
-                "give a prompt or answers, not both: answer first, then send the prompt"
+                "Got both a prompt and answers. Send the answers first, then the prompt"
             )
         runs = runs_here(nested=nested)
         is_new = prompt is not None and not state.calls and pending == "refuse"
@@ -582,23 +582,26 @@ class Agent:
         if name not in registered:
             known = ", ".join(sorted(registered)) or "none"
             hint = suggest(name, registered)
-            raise ToolError(f"{self!r} has no tool {name!r}; it has: {known}{hint}")
+            raise ToolError(f"{self!r} has no tool {name!r}. Available: {known}{hint}")
         return registered[name]
 
 
 def _model(model: str | Model) -> Model:
     if isinstance(model, type):
         raise UsageError(
-            f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
+            f"A model must be an instance, got the class {model.__name__}. Use {model.__name__}(…)"
         )
     if not isinstance(model, str) and not hasattr(model, "stream"):
         is_client = hasattr(model, "chat") and hasattr(model, "base_url")
-        hint = "; a client is given as nb.OpenAIModel(name, client=…)" if is_client else ""
-        raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}{hint}")
-    if model == "":
+        hint = ". To use this client, write nb.OpenAIModel(name, client=…)" if is_client else ""
+        given: Any = model
+        if inspect.isroutine(given):
+            hint = ". To use a function as the model, write nb.ScriptedModel(function)"
         raise UsageError(
-            'a model has a name, such as nb.Agent("gpt-5.1"), and this is an empty text'
+            f"A model must be a name or an object with a stream method, got {model!r:.80}{hint}"
         )
+    if model == "":
+        raise UsageError('The model name is empty. Give a name, such as nb.Agent("gpt-5.1")')
     model = hooks.in_place_of(model)
     if not isinstance(model, str):
         return model

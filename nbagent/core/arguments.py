@@ -22,7 +22,7 @@ def checked_text(name: str, value: Any, *, optional: bool = False) -> Any:
     """
     if (value is None and optional) or isinstance(value, str):
         return value
-    raise UsageError(f"{name} is a text{' or None' if optional else ''}, not {value!r:.80}")
+    raise UsageError(f"{name} must be a string{' or None' if optional else ''}, got {value!r:.80}")
 
 
 def checked_turns(value: Any, name: str = "max_turns", *, least: int = 1) -> int:
@@ -33,7 +33,7 @@ def checked_turns(value: Any, name: str = "max_turns", *, least: int = 1) -> int
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    raise UsageError(f"{name} is a whole number and must be at least {least}, not {value!r:.80}")
+    raise UsageError(f"{name} must be an integer of at least {least}, got {value!r:.80}")
 
 
 def checked_budget(value: Any) -> Budget:
@@ -45,7 +45,7 @@ def checked_budget(value: Any) -> Budget:
     if value is None or isinstance(value, Budget):
         return value or Budget()
     raise UsageError(
-        f"budget is nb.Budget(tokens=…, cost=…, seconds=…) with what is limited, not {value!r:.80}"
+        f"budget must be nb.Budget(tokens=…, cost=…, seconds=…) with the limits that you want, got {value!r:.80}"
     )
 
 
@@ -65,7 +65,7 @@ def checked_list(name: str, value: Any, example: str) -> list[Any]:
         UsageError: it is something else; ``example`` says what would be right.
     """
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise UsageError(f"{name} is a list, such as {example}, not {value!r:.80}")
+        raise UsageError(f"{name} must be a list, such as {example}, got {value!r:.80}")
     return list(value)
 
 
@@ -80,7 +80,7 @@ def checked_rules(policy: Any) -> list[Rule]:
     for rule in rules:
         if not isinstance(rule, Rule):
             raise UsageError(
-                f"a rule of policy is made by nb.allow, nb.review or nb.deny; this is {rule!r:.80}"
+                f"A policy rule must come from nb.allow, nb.review or nb.deny, got {rule!r:.80}"
             )
     return rules
 
@@ -95,8 +95,10 @@ def checked_middleware(middleware: Any) -> list[Middleware]:
     for one in found:
         if isinstance(one, type):
             raise UsageError(
-                f"a middleware is an instance, and {one.__name__} is a class: give {one.__name__}(…)"
+                f"A middleware must be an instance, got the class {one.__name__}. Use {one.__name__}(…)"
             )
         if not callable(one):
-            raise UsageError(f"a middleware is an async callable (call, next), not {one!r:.80}")
+            raise UsageError(
+                f"A middleware must be an async callable (call, next), got {one!r:.80}"
+            )
     return found

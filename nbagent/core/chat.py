@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Never
 
 from nbagent.core.base.awaited import awaited
 
@@ -20,7 +21,7 @@ from .base.controls import escaped
 from .base.errors import Conflict, StoreError, UsageError
 from .base.events import RunQueued, RunStarted, StoredEvent
 from .base.messages import Message
-from .call.threads import private_loop
+from .call.threads import is_private
 from .journal.journal import Journal, Store
 from .journal.memory import MemoryStore
 from .run.host import current_host
@@ -85,7 +86,7 @@ class Thread:
         """
         with self._lock:
             if run not in self.runs:
-                raise UsageError(f"{run!r} is no run of this chat: chat.runs has them")
+                raise UsageError(f"{run!r} is not a run of this chat. See chat.runs for its runs")
             before, last = self.runs[: self.runs.index(run)], self.open_run
             begun = self._begin(before, before[-1] if before else None, prompt, answers)
             if last is not None:
@@ -124,8 +125,7 @@ class Thread:
             run = self.agent.start(prompt, options, blocking)
         except Conflict as error:
             raise Conflict(
-                f"the chat {self.id!r} went on elsewhere, as {options.id!r}: open it again with "
-                "agent.chat(id=…)"
+                f"The chat {self.id!r} was continued elsewhere, as {options.id!r}. Open it again with agent.chat(id=…)"
             ) from error
         if run is not after:
             self._count += 1
@@ -170,7 +170,7 @@ class Chat:
     def __init__(self, thread: Thread | None = None, **_options: object) -> None:
         if not isinstance(thread, Thread):
             raise UsageError(
-                "a chat is made by its agent: agent.chat(), or agent.chat(id=…) to open one again"
+                "Only an agent can create a chat: use agent.chat(), or agent.chat(id=…) to open an existing one"
             )
         self._thread = thread
 
@@ -266,6 +266,14 @@ class Chat:
         self.view()
 
 
+def _not_awaitable(_chat: Chat) -> Never:
+    """Say what is awaited instead of a chat."""
+    raise TypeError("A chat cannot be awaited. Use `run = chat.send(…)`, then `await run`")
+
+
+Chat.__await__ = _not_awaitable  # type: ignore[attr-defined]  # type checkers know that it is none
+
+
 def thread_of(chat: Chat) -> Thread:
     """What the engine and the notebook hold of a chat."""
     return chat._thread  # noqa: SLF001 - the one door to it, so that `dir(chat)` is for people
@@ -284,7 +292,7 @@ def thread_after(run: Run) -> Thread:
         ),
         lambda journal, options: take_up(session.spec, journal, options),
     )
-    is_apart = session.attended and session.loop is private_loop()
+    is_apart = session.attended and is_private(session.loop)
     options = Options(after=run, attended=session.attended, show=False, background=is_apart)
     thread = Thread(runs, options, session.journal.store or MemoryStore(), None)
     if goes_on(run):
@@ -295,7 +303,7 @@ def thread_after(run: Run) -> Thread:
     except UsageError:  # nothing was asked on yet
         thread.id = run.id
     except StoreError as error:
-        logger.warning("what was asked on after the run %s is not shown: %s", run.id, error)
+        logger.warning("the follow-up messages of run %s could not be loaded: %s", run.id, error)
     else:
         if _after(first) == run.id:  # else a chat has that name
             thread.id = run.id

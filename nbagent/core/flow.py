@@ -75,7 +75,9 @@ class Flow(Generic[P, R]):
         self.name = tool.name
         self.tools = toolbox(tools)
         if self.name in self.tools:
-            raise ToolError(f"{self.name!r} is the flow's own name: a tool of it needs another")
+            raise ToolError(
+                f"{self.name!r} is the name of the flow itself. Give the tool another name"
+            )
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
         self.budget = checked_budget(budget)
@@ -112,7 +114,7 @@ class Flow(Generic[P, R]):
             inspect.signature(self._tool).bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(
-                f"{self.name}(): {error}; to run it as a flow, write {self.name}.run(…)"
+                f"{self.name}(): {error}. To run it as a flow, use {self.name}.run(…)"
             ) from None
         return self._tool(*args, **kwargs)
 
@@ -145,7 +147,7 @@ class Flow(Generic[P, R]):
         known = RunOptions.__optional_keys__
         odd = [name for name in options if name not in known]
         if odd:
-            raise TypeError(f"with_options takes {', '.join(sorted(known))}, not {odd[0]!r}")
+            raise TypeError(f"with_options takes {', '.join(sorted(known))}, got {odd[0]!r}")
         given: dict[str, Any] = {**options}
         if "store" in given:  # maybe the place of one
             given["store"] = checked_store(given["store"])
@@ -207,19 +209,22 @@ class Flow(Generic[P, R]):
             given = tool.bound(args, kwargs)
         except TypeError as error:
             option = next((name for name in kwargs if name in RunOptions.__optional_keys__), None)
-            told = option and f"; it is given by {self.name}.with_options({option}=…).run(…)"
+            told = (
+                option
+                and f". This is a run option: use {self.name}.with_options({option}=…).run(…)"
+            )
             raise TypeError(f"{self.name}(): {error}{told or ''}") from None
         try:
             plain = plain_json(tool.typed(given))
             tool.parse(plain)
         except ValidationError as error:
             raise UsageError(
-                f"the flow {self.name!r} was given what does not fit: {describe(error)}"
+                f"The arguments of the flow {self.name!r} do not match its types: {describe(error)}"
             ) from None
         except (PydanticSerializationError, TypeError, ValueError) as error:
             raise UsageError(
-                f"the flow {self.name!r} was given what is no JSON, and its input is kept with the run: "
-                f"{INSTEAD} ({error})"
+                f"The arguments of the flow {self.name!r} are stored with its run, so they must be JSON: {INSTEAD} "
+                f"({error})"
             ) from error
         return cast("Mapping[str, Any]", tool.sealed(plain))
 

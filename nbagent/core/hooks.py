@@ -12,7 +12,7 @@ def _no_host() -> None:
 
 
 def _no_model(name: str) -> Any:
-    raise LookupError(f"no model is known by the name {name!r}: import nbagent, or give a Model")
+    raise LookupError(f"Unknown model {name!r}. Import nbagent, or pass a Model")
 
 
 def _no_errors(_schema: Any, _value: Any) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def _no_prices() -> str:
 
 
 def _no_store(place: str) -> Any:
-    raise LookupError(f"no store is known at {place!r}: import nbagent, or give a Store")
+    raise LookupError(f"Unknown store {place!r}. Import nbagent, or pass a Store")
 
 
 def _as_it_is(model: Any) -> Any:
@@ -53,7 +53,7 @@ def _plainly(error: BaseException) -> list[str]:
 
 
 def _no_export(_shown: Any, form: str) -> str:
-    raise LookupError(f"a run as {form} needs nbagent's notebook: import nbagent")
+    raise LookupError(f"Exporting a run as {form} needs nbagent's notebook package. Import nbagent")
 
 
 def _call_ended(_output: Any) -> None:

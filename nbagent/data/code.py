@@ -132,10 +132,11 @@ def reach_of(typed: Any) -> Reach:
 
 
 _AS_YOU = (
-    "It runs in this notebook as you: nothing keeps it from any variable, file or connection of yours. The model is told "
-    "what it prints, the value of its last line, and which variables it made or changed."
+    "It runs in this notebook as you, with access to all your variables, files and connections. The model "
+    "receives what it prints, the value of its last line, and the names of the variables that it created or "
+    "changed."
 )
-_NO_PYTHON = "This is no Python that can run"
+_NO_PYTHON = "This is not Python that can run"
 
 
 class _Execution:
@@ -169,8 +170,8 @@ class _Execution:
         """The same for code that awaits: in a task of its own, which the kernel's stop button can end."""
         if threading.get_ident() != self._thread:
             raise CodeError(
-                "await does not work here, where the cell itself waits for the run (agent.run_sync, run.wait, "
-                "%%agent), or nobody is there: write code without await. Nothing of it was run."
+                "await does not work here, because the cell itself waits for the run (agent.run_sync, run.wait, %%agent), "
+                "or nobody is attached. Write code without await. Nothing was run."
             )
 
         async def run() -> Any:
@@ -198,7 +199,7 @@ class _Execution:
             output.write("log", f"{made}\n")  # in the row, for the person
         told = for_model(value, MAX_TOLD)
         text = "" if value is None else told if isinstance(told, str) else dumps(told)
-        none = "" if printed.strip() or text or made else "It ran, and gave no value."
+        none = "" if printed.strip() or text or made else "It ran and returned no value."
         parts = (cut(printed.rstrip("\n"), MAX_TOLD), text, made, none)
         return ToolResult("\n".join(filter(None, parts)), display=value)
 
@@ -272,7 +273,7 @@ def _syntax(error: SyntaxError | ValueError) -> str:
         return str(error)
     line = (error.text or "").strip()[:MAX_LINE]
     jupyter = line.startswith(("%", "!"))
-    why = "lines that begin with % or ! are Jupyter's own" if jupyter else error.msg
+    why = "lines that begin with % or ! only work in Jupyter cells" if jupyter else error.msg
     return f"line {error.lineno}, {why}: {line}"
 
 
@@ -303,7 +304,7 @@ def _kept_rules() -> Iterator[None]:
         changed = [f"{what} of {one.name}" for one in kept for what in one.put_back()]
         if changed and not isinstance(sys.exc_info()[1], asyncio.CancelledError):
             raise CodeError(
-                f"Code of a model changes no rules: {', '.join(changed)} was put back as it was."
+                f"A model's code cannot change rules: {', '.join(changed)} was restored."
             )
 
 
@@ -470,7 +471,7 @@ class _Before:
         ]
         lines = {
             "Made": [_named(name, now[name]) for name in now if name not in self._names],
-            "Set anew": [_named(n, now[n]) for n in now if n in self._names and n not in kept],
+            "Set again": [_named(n, now[n]) for n in now if n in self._names and n not in kept],
             "Changed inside": [_named(name, now[name]) for name in inside],
             "Deleted": [name for name in self._names if name not in now],
         }

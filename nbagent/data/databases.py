@@ -68,7 +68,7 @@ def database_of(value: Any, name: str, *, reads_only: bool) -> Database | None:
     if duckdb is not None and isinstance(value, duckdb.DuckDBPyConnection):
         return duck.Duck(value, name)
     if hasattr(value, "sync_engine"):
-        raise UsageError(f"{name} is an engine for async code: give one of create_engine(…)")
+        raise UsageError(f"{name} is an engine for async code. Pass one of create_engine(…)")
     engine = getattr(value, "engine", value)
     url = getattr(engine, "url", None)
     if url is not None and hasattr(url, "get_backend_name"):
@@ -97,9 +97,9 @@ def _of_engine(engine: Any, url: Any, name: str, *, reads_only: bool) -> Databas
 
 def _unknown(name: str, what: str) -> str:
     return (
-        f"{name} is a database of {what}, and nbagent has no way to make sure that it is only read: give an engine of "
-        "SQLAlchemy, create_engine(…), whose user may only read, and say so, as in nb.notebook_tools(engine, reads_only=True); "
-        "of PostgreSQL, SQLite and DuckDB that is not needed"
+        f"{name} is a database of {what}, and nbagent cannot ensure that it is only read. Pass a SQLAlchemy "
+        "engine, create_engine(…), whose user can only read, and confirm it, as in nb.notebook_tools(engine, "
+        "reads_only=True). PostgreSQL, SQLite and DuckDB do not need this"
     )
 
 
@@ -117,7 +117,7 @@ def _of_connection(connection: sqlite3.Connection, name: str) -> Sqlite:
         return _of_file(files[0])
     if not _shared(connection):
         raise UsageError(
-            f"{name} is in memory, and only the thread that opened it may use it: open it with "
+            f"{name} is in memory, and only the thread that opened it can use it. Open it with "
             "sqlite3.connect(':memory:', check_same_thread=False)"
         )
     return Sqlite(lambda: _copy(connection, name))
@@ -150,8 +150,8 @@ def _copy(connection: sqlite3.Connection, name: str) -> sqlite3.Connection:
     def look(status: int, _remaining: int, _total: int) -> None:
         if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > ends_at:
             raise QueryError(
-                f"{name} has changes that are not committed yet, and cannot be read before they are: "
-                f"call {name}.commit() in the notebook"
+                f"{name} has uncommitted changes, and cannot be read before they are committed. Call {name}.commit() in "
+                "the notebook"
             )
 
     copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
@@ -187,7 +187,7 @@ class Sqlite:
         try:
             found = connection.execute(_COLUMNS).fetchmany(_MAX_SCHEMA + 1)
         except sqlite3.Error as error:
-            raise QueryError(f"the database cannot be read: {error}") from error
+            raise QueryError(f"The database cannot be read: {error}") from error
         finally:
             connection.close()
         note = (

@@ -64,7 +64,7 @@ def query_frames(
                 _write(frame, columns[name], path)
             except Exception as error:  # of the table's own library
                 raise QueryError(
-                    f"{name} cannot be read by DuckDB: {error!s:.300}; describe_data and head_data can"
+                    f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
                 ) from error
             tables.append(["main", name, path])
         return _asked(sql, tables, rows=rows, seconds=seconds)
@@ -175,7 +175,7 @@ class Duck:
         named = {_written(*row[:2]): (str(row[0]), str(row[1])) for row in self._columns()}
         known = {**{name: each for each in named.values() for name in each[1:]}, **named}
         if table not in known:
-            raise MissingName(f"no table is called {table!r}", "table", table)
+            raise MissingName(f"Unknown table {table!r}", "table", table)
         schema, name = known[table]
         sql = f"FROM {_plainly(schema)}.{_plainly(name)}"
         return self._read(sql, {known[table]: 0}, rows=rows, seconds=seconds, most=rows + 1)
@@ -247,8 +247,8 @@ class Duck:
 
     def _too_large(self) -> str:
         return (
-            f"the tables that this query names have over {MAX_CELLS:,} values, which is too much to copy for it: name fewer, "
-            f"or have {self._name} opened with duckdb.connect(path, read_only=True), which is read where it is"
+            f"The tables in this query have more than {MAX_CELLS:,} values, which is too much to copy. Use fewer "
+            f"tables, or open {self._name} with duckdb.connect(path, read_only=True), which needs no copy"
         )
 
     def _columns(self) -> list[Any]:

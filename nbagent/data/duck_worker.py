@@ -72,12 +72,12 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         return _fetched(connection, asked["sql"], asked["rows"])
     except duckdb.InterruptException:
         return {
-            "error": f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+            "error": f"the query took longer than {seconds:g} seconds and was stopped. Select less"
         }
     except (duckdb.OutOfMemoryException, MemoryError):
         return {
-            "error": f"the query takes more than {MAX_MEMORY // 10**6} MB of memory: ask for fewer columns or rows, or "
-            "for what it comes to, such as sums"
+            "error": f"the query needs more than {MAX_MEMORY // 10**6} MB of memory. Select fewer columns or rows, or "
+            "aggregate, for example with sums"
         }
     except (duckdb.Error, ValueError) as error:
         return _why(str(error))
@@ -132,7 +132,7 @@ def _fetched(connection: Any, sql: str, rows: int) -> dict[str, Any]:
     kinds = [statement.type.name for statement in connection.extract_statements(sql)]
     if kinds != ["SELECT"]:
         said = ", ".join(kinds) or "nothing"
-        return {"error": f"only reading is allowed here, by one SELECT, and this is {said}"}
+        return {"error": f"only reading is allowed here, with one SELECT, and this is {said}"}
     result = connection.execute(sql)
     columns = [name[:MAX_KEPT] for name, *_ in result.description or ()]
     found: list[list[Any]] = []

@@ -74,13 +74,14 @@ def _check(named: Mapping[str, Frame], most: int) -> None:
     """Refuse what is too large for a query, or no table of SQL."""
     for name, frame in named.items():
         if frame.width > MAX_COLUMNS:
-            raise QueryError(f"{name} has {frame.width:,} columns: {MAX_COLUMNS:,} can be read")
+            raise QueryError(f"{name} has {frame.width:,} columns. The limit is {MAX_COLUMNS:,}")
         if not frame.width:
-            raise QueryError(f"{name} has no columns: there is nothing to read in it")
+            raise QueryError(f"{name} has no columns, so there is nothing to read")
     cells = sum(frame.height * frame.width for frame in named.values())
     if cells > most:
         raise QueryError(
-            f"{' and '.join(named)} have {cells:,} values: a query can read {most:,}; use describe_data or head_data"
+            f"{' and '.join(named)} have {cells:,} values. The limit for a query is {most:,}. Use describe_data or "
+            "head_data"
         )
 
 
@@ -110,7 +111,9 @@ def head(frame: Frame, rows: int) -> Table:
 def described(frame: Frame) -> Table:
     """A row for each column: its type, how many values are there, how many differ, the smallest and largest."""
     if frame.width > MAX_COLUMNS:
-        raise UsageError(f"it has {frame.width:,} columns: {MAX_COLUMNS:,} can be described")
+        raise UsageError(
+            f"it has {frame.width:,} columns. The limit for a description is {MAX_COLUMNS:,}"
+        )
     kinds = (column.type for column in frame.columns(frame.width))
     rows = []
     for at, (name, kind) in enumerate(zip(column_names(frame), kinds, strict=True)):

@@ -112,6 +112,6 @@ def _ended(code: int, seconds: float) -> str:
     if code >= 0:
         return f"the query failed: its process ended with exit code {code}"
     return (
-        f"the query took longer than {seconds:g} seconds, in one long step (a sort, or instr, replace or trim over long "
-        "texts), and its process was ended: search with LIKE, or ask for less"
+        f"the query took longer than {seconds:g} seconds in one long step (a sort, or instr, replace or trim on "
+        "long texts), so its process was ended. Search with LIKE, or select less"
     )

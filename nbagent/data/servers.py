@@ -126,7 +126,7 @@ class Server:
             return given.result(seconds + self._patience)
         except Late:
             raise QueryError(
-                f"the query took longer than {seconds:g} seconds: ask for less"
+                f"the query took longer than {seconds:g} seconds. Select less"
             ) from None
 
     def _queried(self, sql: str, rows: int, seconds: float) -> Table:
@@ -140,7 +140,7 @@ class Server:
                 result = streamed.exec_driver_sql(sql)
                 with result:
                     if not result.returns_rows:
-                        raise QueryError("it gives no rows: write one SELECT")
+                        raise QueryError("it returns no rows. Write one SELECT")
                     columns, found = [*result.keys()], result.fetchmany(rows + 1)
         except errors.SQLAlchemyError as error:
             raise QueryError(f"the query failed: {getattr(error, 'orig', error)!s:.500}") from error
@@ -173,7 +173,7 @@ class Postgres(Server):
 
     def _queried(self, sql: str, rows: int, seconds: float) -> Table:
         if "\0" in sql:
-            raise QueryError("the query failed: it has a null character")
+            raise QueryError("the query failed: it contains a null character")
         sqlalchemy = importlib.import_module("sqlalchemy")
         try:
             with self._engine.connect() as connection:
@@ -196,11 +196,12 @@ class Postgres(Server):
         run(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
         run("SET LOCAL lock_timeout = 1000")
         if run("SHOW transaction_read_only").scalar() != "on":
-            raise QueryError(f"{self._name} did not begin a transaction that may only read")
+            raise QueryError(f"{self._name} did not start a read-only transaction")
         if run(_MAY_DO_MORE).scalar():
             raise QueryError(
-                f"the user of {self._name} may reach files of its server, as a superuser may, in any transaction: give an "
-                "engine of one that only reads, such as CREATE ROLE reader LOGIN PASSWORD '…'; GRANT pg_read_all_data TO reader"
+                f"The user of {self._name} can access files of the server, like a superuser, in any transaction. Pass an "
+                "engine whose user only reads, such as CREATE ROLE reader LOGIN PASSWORD '…'; GRANT pg_read_all_data TO "
+                "reader"
             )
         asked = "SELECT set_config('nbagent.query', :sql, true), set_config('nbagent.rows', :rows, true)"
         connection.execute(text(asked), {"sql": sql, "rows": str(rows)})
@@ -216,7 +217,7 @@ class Postgres(Server):
             ]
         except TooManyParts as error:
             raise QueryError(
-                f"a row cannot be read: {error}; leave out its large columns"
+                f"a row cannot be read: {error}. Leave out its large columns"
             ) from error
         more = [()] if int(number) > len(found) else []
         return _given(columns, [*found, *more], len(found) if more else rows)
@@ -225,20 +226,18 @@ class Postgres(Server):
         first = told.partition("\n")[0]
         if "nbagent: a row is too large" in first:
             return QueryError(
-                f"a row has more than {MAX_ROW:,} characters: leave out its large columns"
+                f"a row has more than {MAX_ROW:,} characters. Leave out its large columns"
             )
         if "statement timeout" in first:
             return QueryError(
-                f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+                f"the query took longer than {seconds:g} seconds and was stopped. Select less"
             )
         if (
             "read-only transaction" in first
             or "query as cursor" in first
             or "plan as cursor" in first
         ):
-            return QueryError(
-                f"only reading is allowed here, by one SELECT, and this is more: {first}"
-            )
+            return QueryError(f"only reading is allowed here, with one SELECT: {first}")
         missing = _MISSING.match(first)
         if missing is None:
             return QueryError(f"the query failed: {first:.500}")

@@ -41,7 +41,7 @@ class Table:
             line = "\t".join(_text(value) for value in row[:MAX_COLUMNS])
             size += len(line) + 1
             if size > MAX_TEXT:
-                lines.append(f"({len(self.rows) - number} more rows are too long to be told)")
+                lines.append(f"({len(self.rows) - number} more rows are too long to show)")
                 break
             lines.append(line)
         if not self.rows:

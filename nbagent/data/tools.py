@@ -121,7 +121,7 @@ class Query:
             tables = (f"{db}.{table}" for db in self.databases for table in ("TABLE",))
             known = [*self.frames, *tables]
             raise QueryError(
-                f"no table is called {name!r}{suggest(name, known)}; there are {known}"
+                f"Unknown table {name!r}. Available: {', '.join(known)}{suggest(name, known)}"
             )
         return self.frames[name]
 
@@ -129,7 +129,8 @@ class Query:
         if name not in self.databases:
             known = [*self.databases]
             raise QueryError(
-                f"no database is called {name!r}; there are {known}, and DataFrames need none"
+                f"Unknown database {name!r}. Available: {', '.join(known) or 'none'}. Leave `database` out to query "
+                "DataFrames."
             )
         return self.databases[name]
 
@@ -186,7 +187,7 @@ def _running(code: Any) -> list[Tool[..., Any]]:
         return []
     if code is not True:
         raise UsageError(
-            f"code is True or False, not a {type(code).__name__}: data of that name needs another here"
+            f"code must be True or False, got a {type(code).__name__}. To pass data, use another name"
         )
     from .code import code_tool  # noqa: PLC0415 - for those who want it
 
@@ -197,7 +198,7 @@ def _there(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
     """What a query could have meant, as the end of a sentence; names as SQL writes them."""
     if missing.kind == "table":
         near, there = suggest(missing.name, columns), [*map(_written, columns)]
-        return f"{near or ';'} there is {_some(there)}"
+        return f"{near or '.'} Available: {_some(there)}"
     near = suggest(missing.name, (one for each in columns.values() for one in each))
     tables = (f"{_written(t)} has {_some([*map(_written, c)])}" for t, c in columns.items())
     return f"{near or ';'} {_some([*tables], joint='; ', most=MAX_TABLES)}"
@@ -218,23 +219,23 @@ def _unreadable(name: str, value: Any) -> UsageError:
     if name.isidentifier() and isinstance(value, bool | None):
         near = suggest(name, inspect.signature(notebook_tools).parameters)
         return UsageError(
-            f"notebook_tools has no option {name!r}{near or ', and reads no ' + kind}"
+            f"notebook_tools has no option {name!r}{near or ', and does not read ' + kind}"
         )
     hint = ""
     if isinstance(value, str) and value.isidentifier():
-        hint = f": give it without quotes, {value}"
+        hint = f". Write it without quotes: {value}"
     elif isinstance(value, str | os.PathLike):
-        hint = ", and a file once it is read: pd.read_csv(path), sqlite3.connect(path), sqlalchemy.create_engine(url)"
+        hint = ". Open the file first: pd.read_csv(path), sqlite3.connect(path) or sqlalchemy.create_engine(url)"
     elif hasattr(value, "collect_schema"):
-        hint = ": give its .collect()"
+        hint = ". Call its .collect()"
     elif hasattr(value, "fetch_arrow_table") or type(value).__name__ == "DuckDBPyRelation":
-        hint = ": give the connection, or its .df()"
+        hint = ". Pass the connection, or its .df()"
     elif hasattr(value, "to_frame"):
-        hint = ": give its .to_frame()"
+        hint = ". Call its .to_frame()"
     elif isinstance(value, Sequence | Mapping):
-        hint = ": give each by itself, as in nb.notebook_tools(sales, costs), and rows as pd.DataFrame(…)"
+        hint = ". Pass each one separately, as in nb.notebook_tools(sales, costs), and rows as pd.DataFrame(…)"
     return UsageError(
-        f"{name} is a {kind}: notebook_tools reads tables (pandas, polars, Arrow) and databases{hint}"
+        f"Got a {kind}{f' for {name}' if name.isidentifier() else ''}. notebook_tools reads tables (pandas, polars, Arrow) and databases{hint}"
     )
 
 
@@ -246,7 +247,7 @@ def _name(value: Any, scope: Mapping[str, Any]) -> str:
     if frames.table_of(value) is None and database_of(value, "it", reads_only=True) is None:
         raise _unreadable("what was given", value)
     raise UsageError(
-        f"a {type(value).__name__} has no name here: give it one, as nb.notebook_tools(sales=…)"
+        f"A {type(value).__name__} needs a name here, as in nb.notebook_tools(sales=…)"
     )
 
 
@@ -289,7 +290,7 @@ def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
         return _told(data.query(sql, database))
 
     several = len(data.dialects) > 1
-    dialect = "its table or database, as list_data says" if several else data.dialects[0]
+    dialect = "its table or database, from list_data" if several else data.dialects[0]
     words = str(query_data.__doc__).replace("{dialect}", dialect)
     query_data.__doc__ = words.replace("{there}", data.named())
 

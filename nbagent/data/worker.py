@@ -76,8 +76,8 @@ def answer(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
         return _fetched(connection, asked["sql"], asked["rows"])
     except MemoryError:
         return {
-            "error": f"the query takes more than {MAX_MEMORY // 10**6} MB of memory, as a row of many large values does: "
-            "ask for fewer columns, or for length(column)"
+            "error": f"the query needs more than {MAX_MEMORY // 10**6} MB of memory, for example for a row with many large "
+            "values. Select fewer columns, or length(column)"
         }
     except sqlite3.DatabaseError as error:
         return _why(str(error), seconds)
@@ -134,7 +134,7 @@ def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> dict[str, A
     cursor = connection.execute(sql)
     columns = [name[:MAX_KEPT] for name, *_ in cursor.description or ()]
     if not columns:
-        raise _Refused("it gives no rows: write one SELECT")
+        raise _Refused("it returns no rows. Write one SELECT")
     found: list[list[Any]] = []
     size = 0
     for row in cursor:
@@ -163,14 +163,14 @@ def _plain(value: Any) -> Any:
 
 def _why(text: str, seconds: float) -> dict[str, Any]:
     if "not authorized" in text or "prohibited" in text or "readonly" in text:
-        return {"error": f"only reading is allowed here, and this is more: {text}"}
+        return {"error": f"only reading is allowed here, with one SELECT: {text}"}
     if "interrupted" in text:
         return {
-            "error": f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+            "error": f"the query took longer than {seconds:g} seconds and was stopped. Select less"
         }
     if "too big" in text:
         return {
-            "error": f"a value has more than {MAX_VALUE:,} bytes: leave its column out, or ask for length(column)"
+            "error": f"a value has more than {MAX_VALUE:,} bytes. Leave out its column, or select length(column)"
         }
     missing = _MISSING.match(text)
     failed: dict[str, Any] = {"error": f"the query failed: {text}"}

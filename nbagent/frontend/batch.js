@@ -24,7 +24,7 @@ import { whenLost } from "./lost.js";
 /**
  * @typedef {{
  *   tools: [string, string, number][], fields: [string, string][], rule: [string, string, string, string],
- *   fit: number, preview: number, said: string, example: string, approvable: boolean, told: string, waits: string,
+ *   fit: number, preview: number, said: string, example: string, approvable: boolean, choices: [string, string][], writable: boolean, told: string, waits: string,
  * }} Asks
  */
 /**
@@ -339,16 +339,22 @@ function drawAsks({ send, signal, state, label }) {
   const example = words("div", "b-soft b-example");
   const approve = makeButton("b-button");
   approve.dataset["look"] = "main";
+  const choice = h("select");
+  const text = h("input", { class: "b-reason" });
+  const answer = makeButton("b-button");
+  answer.dataset["look"] = "main";
   const reason = h("input", { class: "b-reason" });
   const reject = makeButton("b-button");
   const one = span("b-soft");
   const told = span({ class: "b-soft", role: "status" });
+  const replies = div("b-line", choice, text, answer);
   const actions = div("b-line", approve, reject, reason, one, told);
   const el = div(
     { class: "b-asks", role: "group" },
     title,
     div("b-line", toolLabel, fieldLabel, operator, value, said),
     example,
+    replies,
     actions,
   );
   const timer = makeTimer(signal);
@@ -373,12 +379,14 @@ function drawAsks({ send, signal, state, label }) {
   const decide = (/** @type {string} */ action) => {
     const { asks } = state();
     if (!asks) return;
-    const why = action === "reject" ? reason.value : "";
-    send({ type: "decide", preview: asks.preview, action, reason: why });
-    if (why) reason.value = "";
+    const box = action === "reject" ? reason : asks.choices.length ? choice : text;
+    const said = action === "approve" ? "" : box.value;
+    send({ type: "decide", preview: asks.preview, action, reason: said });
+    if (said && box !== choice) box.value = "";
   };
   onClick(signal, approve, () => decide("approve"));
   onClick(signal, reject, () => decide("reject"));
+  onClick(signal, answer, () => decide("answer"));
   const options = (
     /** @type {HTMLSelectElement} */ select,
     /** @type {[string, string][]} */ all,
@@ -423,8 +431,17 @@ function drawAsks({ send, signal, state, label }) {
     setText(approve, label("approve", { n }));
     setText(reject, label("reject", { n }));
     approve.hidden = !asks.approvable;
-    for (const button of [approve, reject]) attr(button, "disabled", asks.fit === 0);
-    showText(one, asks.approvable ? "" : label("one_by_one"));
+    for (const button of [approve, reject, answer]) attr(button, "disabled", asks.fit === 0);
+    const several = asks.choices.length > 0;
+    const isAnswered = several || asks.writable;
+    replies.hidden = !isAnswered;
+    choice.hidden = !several;
+    text.hidden = several;
+    options(choice, asks.choices, choice.value || (asks.choices[0]?.[0] ?? ""));
+    for (const each of [choice, text]) attr(each, "aria-label", label("reply_with"));
+    attr(text, "placeholder", label("reply_with"));
+    setText(answer, label("reply", { n }));
+    showText(one, asks.approvable || isAnswered ? "" : label("one_by_one"));
     setText(told, asks.told);
   };
   return { el, update };

@@ -15,6 +15,7 @@ import {
   onInput,
 } from "./lifetime.js";
 import { whenLost } from "./lost.js";
+import beside from "./page.js";
 import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
 
 /** @typedef {import("./wire.js").Model} Model */
@@ -49,7 +50,9 @@ function standInside(bar, el, signal, frames = FRAMES) {
 /** The filters of a list, and the runs, as anywidget defines them. */
 export default {
   /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} context */
-  render({ model, el, signal }) {
+  render({ model: given, el, signal }) {
+    /** @type {any} */
+    const model = beside({ model: given, signal });
     const style = document.createElement("style");
     style.textContent = STYLE;
     const bar = document.createElement("div");

@@ -4,7 +4,7 @@
 
 /** @typedef {import("./wire.js").Model} Model */
 /** @typedef {{get: (name: string) => any}} FrontEnd */
-/** @typedef {{code: string, find: string, waiting: string, saved: string, css: string, texts: Record<string, string>}} Parts */
+/** @typedef {{code: string, find: string, waiting: string, saved: string, css: string, texts: Record<string, string>, page?: string}} Parts */
 /** @typedef {{initialize: (context: any) => void, render: (context: any) => void}} Card */
 
 /** On the page, whichever card came first: the code of each front end, once it is loaded. */
@@ -22,7 +22,8 @@ export default function loader() {
   /** @param {{model: Model}} context */
   const made = (context) => {
     card ??= frontEndOf(context.model).then(async (frontEnd) => {
-      const [{ default: start }, saved, { texts, css, find, waiting }] = await load(frontEnd);
+      const [{ default: start }, saved, parts] = await load(frontEnd);
+      const { texts, css, find, waiting, page } = parts;
       showStyle(css.replaceAll("&", LIVE));
       const one = start();
       /** @type {Promise<any>|null} */
@@ -31,7 +32,9 @@ export default function loader() {
       /** @type {Promise<any>|null} */
       let waited = null;
       const waiter = () => (waited ??= run(waiting));
-      one.initialize({ ...context, texts, css, finder, waiter, saved });
+      // a kernel that is in the page is told in another way
+      const model = page ? (await run(page)).default(context) : context.model;
+      one.initialize({ ...context, model, texts, css, finder, waiter, saved });
       return one;
     });
     return card;
@@ -56,7 +59,7 @@ export default function loader() {
 async function frontEndOf(model) {
   const name = model.get("front_end").replace("IPY_MODEL_", "");
   const found = await model.widget_manager?.get_model?.(name);
-  if (!found) throw new Error("nbagent: this page cannot find the code of its cards");
+  if (!found) throw new Error("nbagent: this page cannot find the code of the cards");
   return found;
 }
 

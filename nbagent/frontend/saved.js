@@ -137,7 +137,7 @@ export function keepSaved(store, model, context, signal, css = "") {
         if (typeof one === "string") return one;
         if (Array.isArray(one)) return css.slice(...one);
         const item = store.view?.items.find(({ key }) => key === one.key);
-        if (item?.type !== "text") throw new Error(`nbagent: no text ${one.key} to keep`);
+        if (item?.type !== "text") throw new Error(`nbagent: there is no text ${one.key} to store`);
         const blocks = [...item.blocks, item.tail];
         return mime === "text/html"
           ? blocks.join("")

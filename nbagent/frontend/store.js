@@ -127,7 +127,7 @@ export class Store {
       this.#model.send(content);
       return true;
     } catch (error) {
-      console.warn("nbagent: no way to the kernel", error);
+      console.warn("nbagent: the kernel cannot be reached", error);
       this.#lost();
       return false;
     }

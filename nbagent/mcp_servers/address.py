@@ -79,10 +79,10 @@ class McpSignIn:
 
     def __post_init__(self) -> None:
         if self.client_secret is not None and self.client_id is None:
-            raise UsageError("nb.McpSignIn: a client_secret goes with a client_id")
+            raise UsageError("nb.McpSignIn: a client_secret needs a client_id")
         url = self.client_metadata_url
         if url is not None and (urlsplit(url).scheme != "https" or urlsplit(url).path in ("", "/")):
-            raise UsageError("nb.McpSignIn: client_metadata_url is an https URL with a path")
+            raise UsageError("nb.McpSignIn: client_metadata_url must be an https URL with a path")
 
     @property
     def secret(self) -> str | None:
@@ -186,16 +186,18 @@ def address_of(
     if isinstance(entry, Mapping):
         entry, name = _entry(entry, server)
     elif server is not None:
-        raise UsageError("server= names one of a config's servers, and this is no config")
+        raise UsageError("server= selects a server of a config, but no config was given")
     found = _address(entry)
     if isinstance(found, Url):
         if env is not None or cwd is not None:
-            raise UsageError("env= and cwd= are for a server that is started, and this is a URL")
+            raise UsageError(
+                "env= and cwd= are for a server that nbagent starts, but a URL was given"
+            )
         merged = {**found.headers, **_texts("headers", headers)}
         return _with_auth(found._replace(headers=merged), auth), name
     if headers is not None or auth is not None:
         what = "auth" if headers is None else "headers"
-        raise UsageError(f"{what}= is for a URL, and this is a command: give env=")
+        raise UsageError(f"{what}= is for a URL, but a command was given. Use env=")
     merged = {**found.env, **_texts("env", env)}
     place = found.cwd if cwd is None else os.fspath(cwd)
     return found._replace(env=merged, cwd=place), name
@@ -209,15 +211,15 @@ def _with_auth(found: Url, auth: Any) -> Url:
     if auth is False:
         return found
     if is_signed:
-        raise UsageError("auth= and a header 'Authorization' say the same thing: give one of them")
+        raise UsageError("Got both auth= and a header 'Authorization'. Pass only one")
     if isinstance(auth, str | SecretStr):
         token = auth if isinstance(auth, str) else auth.get_secret_value()
         return found._replace(headers={**found.headers, "Authorization": f"Bearer {token}"})
     if isinstance(auth, McpSignIn) or hasattr(auth, "async_auth_flow"):
         return found._replace(auth=auth)
     raise UsageError(
-        "auth= is a token, nb.McpSignIn(…), an httpx2.Auth (as those of mcp.client.auth are), or False for none; "
-        f"not a value of type {type(auth).__name__}"
+        "auth= must be a token, nb.McpSignIn(…), an httpx2.Auth (such as those of mcp.client.auth), or False for "
+        f"none, got a value of type {type(auth).__name__}"
     )
 
 
@@ -228,41 +230,41 @@ def _address(entry: Any) -> Address:
         if entry.startswith(("http://", "https://")):
             return Url(entry, {})
         if entry.endswith(".json") and len(entry.split()) == 1:
-            raise UsageError(f"a config's file is given as a path: nb.mcp(Path({entry!r}))")
+            raise UsageError(f"Pass a config file as a Path: nb.mcp(Path({entry!r}))")
         if _HOST.match(entry):
             raise UsageError(
-                f"a URL begins with http:// or https://: nb.mcp('http://{entry:.200}')"
+                f"A URL must begin with http:// or https://: nb.mcp('http://{entry:.200}')"
             )
         words = shlex.split(entry) if os.name == "posix" else entry.split()
     elif isinstance(entry, Sequence) and not isinstance(entry, bytes):
         words = [os.fspath(word) for word in entry]
     else:
         raise UsageError(
-            "nb.mcp takes a command ('npx -y a-server', or a list of its words), a URL, a config as a dict, "
-            f"or the Path of a config file; not a value of type {type(entry).__name__}"
+            "nb.mcp takes a command ('npx -y a-server', or a list of its words), a URL, a config as a dict, or the "
+            f"Path of a config file, got a value of type {type(entry).__name__}"
         )
     if not words:
-        raise UsageError("nb.mcp takes a command, and this is an empty one")
+        raise UsageError("nb.mcp got an empty command")
     return Command(tuple(words), {})
 
 
 def _of_config(entry: Mapping[str, Any]) -> Address:
     if entry.get("type") == "sse":
         raise UsageError(
-            "the config names the old transport 'sse': give the server's URL of streamable HTTP"
+            "The config uses the old transport 'sse'. Use the server's URL of streamable HTTP"
         )
     url, command = entry.get("url"), entry.get("command")
     if isinstance(url, str):
         if not url.startswith(("http://", "https://")):
-            raise UsageError("the url of a config begins with http:// or https://")
+            raise UsageError("The url of a config must begin with http:// or https://")
         return Url(url, _texts("headers", entry.get("headers")))
     if not isinstance(command, str) or not command:
         raise UsageError(
-            "a server's config has a command, with args and env, or a url, with headers"
+            "A server's config needs a command, with args and env, or a url, with headers"
         )
     args = entry.get("args", [])
     if not isinstance(args, list):
-        raise UsageError("args of a config is a list of texts")
+        raise UsageError("args of a config must be a list of strings")
     cwd = entry.get("cwd")
     return Command((command, *map(str, args)), _texts("env", entry.get("env")), cwd)
 
@@ -271,7 +273,7 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(path.expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"the config {str(path)!r} cannot be read: {error}") from error
+        raise UsageError(f"The config {str(path)!r} cannot be read: {error}") from error
 
 
 def _entry(config: Mapping[str, Any], server: str | None) -> tuple[Any, str | None]:
@@ -279,14 +281,18 @@ def _entry(config: Mapping[str, Any], server: str | None) -> tuple[Any, str | No
     servers = next((config[key] for key in _LISTS if isinstance(config.get(key), Mapping)), None)
     if servers is None:
         if server is not None:
-            raise UsageError("server= names one of a config's mcpServers, and this has none")
+            raise UsageError(
+                "server= selects one of a config's mcpServers, but this config has none"
+            )
         return config, None
     if server is None and len(servers) == 1:
         (server,) = servers
     if server not in servers:
         known = ", ".join(map(repr, servers)) or "none"
         hint = suggest(server, servers) if server else ""
-        raise UsageError(f"say which server of the config, as server=; it has {known}{hint}")
+        raise UsageError(
+            f"The config has several servers. Select one with server=. Available: {known}{hint}"
+        )
     return servers[server], server
 
 
@@ -297,5 +303,7 @@ def _texts(name: str, value: Any) -> dict[str, str]:
         isinstance(one, str) for pair in value.items() for one in pair
     )
     if not is_fit:
-        raise UsageError(f"{name} is a dict of texts; a number is written as one, such as '1'")
+        raise UsageError(
+            f"{name} must be a dict of strings. Write a number as a string, such as '1'"
+        )
     return dict(value)

@@ -48,17 +48,15 @@ MAX_WHY = 1_000
 """Characters of a reason that a server gives."""
 SHORTLY = 2.0
 """Seconds in which a refusal by HTTP says why."""
-_LONGER = (
-    "(nb.mcp(…, connect_timeout=…) waits longer: a first start may have to download something)"
-)
+_LONGER = "(to wait longer, use nb.mcp(…, connect_timeout=…): a first start may have to download something)"
 _CLOSED, _OVER = "Connection closed", "Session terminated"
 """What the client says of a connection that has ended, and of a session that the server does not know any more; the
 code that comes with it, -32000, is one that servers use for anything."""
 _STAND_INS = ("Server returned an error response", "Not Found")
 """What the client says of a refusal in whose body it finds no error of the protocol."""
 _OTHER_URL = (
-    "is this its URL of streamable HTTP, such as https://mcp.example/mcp? The old transport, whose URLs often end in "
-    "/sse, is not spoken"
+    "Is this its URL of streamable HTTP, such as https://mcp.example/mcp? nbagent does not support the old "
+    "transport, whose URLs often end in /sse"
 )
 _LOGGERS = (
     "httpx2",
@@ -254,7 +252,7 @@ class Connection:
                 self._sign_in.failure
             )  # it opens in several ways, and a person is asked once
         if not self._waiting:
-            raise McpError("nobody waits for it: the next run asks")
+            raise McpError("the run that asked has ended; the next run asks again")
         answer: asyncio.Future[str] = self._loop.create_future()
         self._wanted = question, answer
         self._stirred.set()
@@ -317,7 +315,7 @@ class Connection:
     def _give_up(self, answer: asyncio.Future[str]) -> None:
         """Nobody waits for the sign-in any more: the next run connects anew."""
         if not answer.done():
-            answer.set_exception(McpError("nobody waits for it any more: the next run asks"))
+            answer.set_exception(McpError("the run that asked has ended; the next run asks again"))
         if not self._opened.done():
             self.leave()
             self._task.cancel()
@@ -333,8 +331,8 @@ class Connection:
             raise McpError(f"nobody signed in at {question.host}: the form was cancelled") from None
         except HumanInputRequired as error:
             raise McpError(
-                f"it wants you to sign in at {question.host}, and {error}: `await server.connect()` in a notebook asks "
-                "for that once, and later runs have the tokens; in a script give nb.mcp(url, auth='TOKEN'), or "
+                f"it asks you to sign in at {question.host}, and {error}. In a notebook, `await server.connect()` asks "
+                "once, and later runs have the tokens. In a script, use nb.mcp(url, auth='TOKEN'), or "
                 "auth=nb.McpSignIn(answer=…)"
             ) from None
         return str(said.address.get_secret_value())
@@ -344,7 +342,7 @@ class Connection:
         packing = response.headers.get("content-encoding", "identity").strip().lower()
         if packing != "identity":  # little may become much, in one go
             raise httpx2.DecodingError(
-                f"its answer is packed as {packing!r:.40}, which it was asked not to"
+                f"its answer is compressed as {packing!r:.40}, which nbagent did not accept"
             )
         self._status, self._told = None, ""
         is_refusal = response.status_code >= 400
@@ -363,7 +361,7 @@ class Connection:
         self._listed += 1
         if self._listed > MAX_TOOLS:
             if self._listed == MAX_TOOLS + 1:
-                self.refused.append(f"what it lists beyond {MAX_TOOLS:,} tools")
+                self.refused.append(f"the tools after the first {MAX_TOOLS:,}")
             return False
         try:
             if isinstance(listed, dict):
@@ -377,7 +375,7 @@ class Connection:
             fits, why = False, _misfit(error)
         if not fits:
             name = listed.get("name") if isinstance(listed, dict) else None
-            self.refused.append(f"{name!s:.100}: it is no tool of the protocol: {why}")
+            self.refused.append(f"{name!s:.100}: it is not a valid MCP tool: {why}")
         return fits
 
     async def _listen(self, client: Client) -> None:
@@ -387,7 +385,7 @@ class Connection:
                 async for _ in changes:
                     self.is_stale = True
         except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError) as error:
-            logger.debug("the MCP server %s tells no changes: %s", self.name, error)
+            logger.debug("the MCP server %s does not report changes: %s", self.name, error)
 
     # --- what it is asked
 
@@ -456,7 +454,7 @@ class Connection:
         first = error.errors(include_url=False)[0]
         line = first["input"] if isinstance(first["input"], str) else ""
         if '"jsonrpc"' in line and '"result"' in line:
-            self._exchanges[0].fail(f"answered with what cannot be read: {first['msg'][:MAX_WHY]}")
+            self._exchanges[0].fail(f"sent an answer that cannot be read: {first['msg'][:MAX_WHY]}")
 
     async def _here(self) -> Client:
         await self.opened()
@@ -491,11 +489,11 @@ class Connection:
         if exchange is None and self._exchanges:
             exchange = self._exchanges[0]
             count = len(self._exchanges)
-            note = f" (in one of {count} calls that run, and does not say in which)"
+            note = f" (in one of {count} running calls; the server does not say which)"
             note = note if count > 1 else ""
         if exchange is None:
             logger.warning(
-                "the MCP server %s asked a question outside of any call: declined", self.name
+                "the MCP server %s asked a question outside a call; it was declined", self.name
             )
             return None
         return await exchange.ask(params, note=note)
@@ -525,8 +523,8 @@ class Connection:
     def failure(self, why: str) -> McpError:
         """The error of what has failed here, with what the server said last."""
         last = self._said.last()
-        said = f"\nIts last words:\n{last}" if last else ""
-        return McpError(cut(f"the MCP server {self.name}: {why[:MAX_WHY]}{said}", self._secrets()))
+        said = f"\nIts last output:\n{last}" if last else ""
+        return McpError(cut(f"The MCP server {self.name}: {why[:MAX_WHY]}{said}", self._secrets()))
 
     def _why(self, error: BaseException, what: str = "") -> McpError:
         if isinstance(error, McpError):
@@ -543,41 +541,36 @@ class Connection:
         said = self._told[: MAX_WHY // 2] if self._told and message in _STAND_INS else message
         if status in (401, 403) and self._sign_in is not None and self._sign_in.failure:
             return (
-                f"it refuses what it was sent (HTTP {status}), and signing in failed: {self._sign_in.failure}. Credentials "
-                "can be given too, as in nb.mcp(url, headers={'Authorization': 'Bearer …'})"
+                f"it rejected the request (HTTP {status}), and signing in failed: {self._sign_in.failure}. You can also "
+                f"pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
             )
         if status in (401, 403):
-            return (
-                f"it refuses what it was sent (HTTP {status}): give credentials, as in "
-                "nb.mcp(url, headers={'Authorization': 'Bearer …'})"
-            )
+            return f"it rejected the request (HTTP {status}). Pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
         if status in (404, 405, 406, 415) and not self._opened.done():
-            return f"there is no such server at this URL (HTTP {status}: {said}): {_OTHER_URL}"
+            return f"there is no MCP server at this URL (HTTP {status}: {said}). {_OTHER_URL}"
         is_other = isinstance(error, MCPError) and (
             error.code == types.URL_ELICITATION_REQUIRED or asks_midway(message)
         )
         if is_other or message in (_CLOSED, _OVER):
             return ""
-        return f"it was reached and refuses (HTTP {status}): {said}"
+        return f"it rejected the request (HTTP {status}): {said}"
 
     def _trouble_by_protocol(self, error: MCPError) -> str:
         is_opening = not self._opened.done()
         if error.message == _CLOSED and is_opening:
             return (
-                f"it ended before it was connected ({error.message}): is this the command of a server that "
-                "speaks MCP on its input and output?"
+                f"it ended before it was connected ({error.message}). Does this command start a server that speaks MCP on "
+                "its input and output?"
             )
         if error.message in (_CLOSED, _OVER):
             self.leave()
-            return (
-                f"it is gone ({error.message}); the next call starts anew, this one is not repeated"
-            )
+            return f"its connection ended ({error.message}). This call is not repeated. The next call reconnects"
         if asks_midway(error.message):
             return f"{error.message} ({ASKS_MIDWAY})"
         if error.code == types.URL_ELICITATION_REQUIRED:
-            return f"a person has to open a page first: {_pages(error)}"
+            return f"a person must open a page first: {_pages(error)}"
         if is_opening and error.message.startswith("Unexpected content type"):
-            return f"what answers at this URL is no MCP server ({error.message}): {_OTHER_URL}"
+            return f"there is no MCP server at this URL ({error.message}). {_OTHER_URL}"
         return error.message
 
     def _trouble(self, error: BaseException) -> str:
@@ -586,15 +579,15 @@ class Connection:
             case MCPError():
                 return self._trouble_by_protocol(error)
             case ValidationError():
-                return f"it answered with what is no result: {_misfit(error)}"
+                return f"its answer is not a valid result: {_misfit(error)}"
             case TimeoutError() | httpx2.TimeoutException():
                 return f"it did not answer in time {_LONGER}"
             case httpx2.ConnectError():
-                return f"it cannot be reached ({error}): does it run, and is its URL right?"
+                return f"it cannot be reached ({error}). Is it running, and is its URL right?"
             case httpx2.RemoteProtocolError() | httpx2.ReadError():
                 return (
-                    f"it was reached, and hung up ({error}): it may be starting, busy, or no MCP server; "
-                    "the next call connects anew, this one is not repeated"
+                    f"it closed the connection ({error}). It may be starting, busy, or not an MCP server. This call is not "
+                    "repeated. The next call reconnects"
                 )
             case _:
                 return f"{type(error).__name__}: {error}"
@@ -795,7 +788,7 @@ class _Bounded(httpx2.AsyncByteStream):
                 yield piece
             self._messages.end()
         except TooManyParts as error:
-            raise httpx2.ReadError(f"its answer is too much to be read: {error}") from None
+            raise httpx2.ReadError(f"its answer is too large to read: {error}") from None
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -120,7 +120,9 @@ class Exchange:
         self._lines += 1
         if self._output is None or self._lines > MAX_LINES:
             return
-        more = "\n… further lines of the server are left out" if self._lines == MAX_LINES else ""
+        more = (
+            "\n… further log lines of the server are left out" if self._lines == MAX_LINES else ""
+        )
         self._output.write("log", f"{text[:MAX_SAID]}{more}\n")
 
     # --- of the body
@@ -144,7 +146,7 @@ class Exchange:
                 self._stirred.clear()
                 if self._failure:
                     raise McpError(
-                        f"{self._server} {self._failure}; what the call has done is not known"
+                        f"{self._server} {self._failure}. The call may or may not have taken effect"
                     )
                 now = self._loop.time()
                 if now >= min(self._until, self._end):
@@ -163,20 +165,22 @@ class Exchange:
 
     def _too_late(self, now: float) -> McpError:
         """Why the call is given up, and what waits longer."""
-        went, option = f"did not say a word for {_seconds(self._times.silent)}", "timeout"
+        went, option = f"sent nothing for {_seconds(self._times.silent)}", "timeout"
         if now >= self._end:
-            went = f"gave no result in {_seconds(self._times.total)}"
+            went = f"sent no result within {_seconds(self._times.total)}"
             option = "max_total_timeout"
         return McpError(
-            f"{self._server} {went}, and the call was given up; what it has done is not known "
-            f"(nb.mcp(…, {option}=…) waits longer)"
+            f"{self._server} {went}, so the call was abandoned. It may or may not have taken effect. To wait longer, "
+            f"use nb.mcp(…, {option}=…)"
         )
 
     async def answer(self, params: Asked, note: str = "") -> Answer:
         """What a person says to a question, as the protocol has it."""
         self._questions += 1
         if self._questions > MAX_QUESTIONS:
-            self.log(f"{self._server} asked more than {MAX_QUESTIONS} questions: this was declined")
+            self.log(
+                f"{self._server} asked more than {MAX_QUESTIONS} questions; this one was declined"
+            )
             return types.ElicitResult(action="decline")
         since = self._loop.time()
         try:
@@ -211,14 +215,14 @@ class Exchange:
         if not self._ctx.is_live and isinstance(question[0], SignInQuestion):
             _cancelled(answer)
             raise McpError(
-                f"{question[0].message}, which a call that does not wait cannot: `await server.connect()` in a notebook "
-                "asks for it"
+                f"{question[0].message}, which is not possible in this call. In a notebook, `await server.connect()` asks "
+                "for it"
             )
         if not self._ctx.is_live:
             _cancelled(answer)
             raise McpError(
-                f"{self._server} asked a question in the middle of this call ({_asks(question[0])}), and such a call "
-                "cannot be paused and gone on with later: run it with agent.run(…), where it waits for the answer"
+                f"{self._server} asked a question during this call ({_asks(question[0])}), and such a call cannot be "
+                "paused and continued later. Run it with agent.run(…), which waits for the answer"
             )
         await self._ctx.step(ASKS_OUTSIDE, lambda: None)
         asking = self._loop.create_task(self.answer(*question))
@@ -243,7 +247,7 @@ class Exchange:
         except (ValueError, RecursionError) as error:
             misfit = str(error)
         if misfit:
-            self.log(f"{self._server} asked with a schema that cannot be used: {misfit}")
+            self.log(f"{self._server} asked with an invalid schema: {misfit}")
             return types.ElicitResult(action="cancel")
         if not schema.get("properties"):
             await self._ctx.ask(Confirm(heading))
@@ -257,10 +261,12 @@ class Exchange:
         """A page that only the person opens."""
         host = host_of(params.url)
         if host is None or len(params.url) > MAX_SAID:
-            self.log(f"{self._server} asked to open what is no web page: it was declined")
+            self.log(
+                f"{self._server} asked to open an address that is not a web page; it was declined"
+            )
             return types.ElicitResult(action="decline")
         url = quote(params.url, safe=":/?#@!$&'*+,;=%~.-_")
-        text = f"{heading}\n\nIt wants you to open a page of {host}: {url}\n\nApprove once that is done."
+        text = f"{heading}\n\nIt asks you to open a page of {host}: {url}\n\nApprove when you are done."
         await self._ctx.ask(Confirm(text))
         return types.ElicitResult(action="accept")
 
@@ -273,10 +279,10 @@ class Exchange:
         system = params.system_prompt or ""
         if len(prompt) + len(system) > MAX_PROMPT or not prompt.strip():
             return types.ErrorData(
-                code=types.INVALID_PARAMS, message="no prompt, or a too long one"
+                code=types.INVALID_PARAMS, message="no prompt, or it is too long"
             )
         agent = Agent(self._model, name="sampling", instructions=system or None, max_turns=1)
-        wants = f"{self._server[:1].upper()}{self._server[1:]} wants to ask the model"
+        wants = f"{self._server[:1].upper()}{self._server[1:]} asks to use the model"
         around = f"with these instructions: {system}\n\nand this prompt: " if system else ""
         try:
             await self._ctx.ask(Confirm(f"{wants} {agent.model.name}{note}: {around}{prompt}"))

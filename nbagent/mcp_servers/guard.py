@@ -75,7 +75,7 @@ def main(bounds: Bounds, command: list[str]) -> int:
         length = len(held) + (end if is_whole else len(data))  # lines after it are in one piece
         held += data
         if misfit := bounds.misfit(held, length, is_whole=is_whole):
-            told = f"nbagent: a line of the server has {misfit}; it was ended\n"
+            told = f"nbagent: a line of the server has {misfit}; the server was stopped\n"
             os.write(2, told.encode())
             return _end(child)
         if is_whole:

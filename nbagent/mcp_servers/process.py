@@ -79,7 +79,7 @@ async def process(command: Command, said: Said) -> AsyncGenerator[Any, None]:
     program = command.argv[0]
     if shutil.which(program, path=environment.get("PATH")) is None and command.cwd is None:
         raise McpError(
-            f"there is no program {program!r} to start the server with: install it, or give its whole path"
+            f"The program {program!r}, which starts the server, was not found. Install it, or give its full path"
         )
     argv = list(command.argv)
     if (

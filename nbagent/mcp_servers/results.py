@@ -21,8 +21,8 @@ from nbagent.core.tools.files import MAX_FILES, File
 from nbagent.core.tools.tool import ToolResult
 
 ASKS_MIDWAY = (
-    "it asks in the middle of a call (ctx.elicit), which only older versions of the protocol have: connect as "
-    f"nb.mcp(…, protocol='{LATEST_HANDSHAKE_VERSION}')"
+    "it asks a question during a call (ctx.elicit), which only older versions of the protocol support. "
+    f"Connect with nb.mcp(…, protocol='{LATEST_HANDSHAKE_VERSION}')"
 )
 """What to do about a tool that asks where nobody can."""
 _NO_WAY_BACK = ("no back-channel", "elicitation via server-initiated requests is unavailable")
@@ -63,7 +63,7 @@ def told(result: types.CallToolResult, schema: dict[str, Any] | None, room: int)
     in_words = {part.data: part.text for part in parts if part.data}
     texts = [_without_bytes(part.text, in_words) for part in parts]
     if result.is_error:
-        why = "\n".join(texts) or "the server says that it failed, and nothing else"
+        why = "\n".join(texts) or "the server reported a failure without a message"
         raise McpError(f"{why} ({ASKS_MIDWAY})" if asks_midway(why) else why)
     data = result.structured_content
     if schema is not None:
@@ -149,7 +149,7 @@ def _within(parts: list[_Told], room: int) -> list[_Told]:
     for part in parts:
         size = len(part.picture.data) if part.picture is not None else 0
         if size and (count == MAX_FILES or size > room):
-            why = f"a result may have {MAX_FILES}" if count == MAX_FILES else "no room for it"
+            why = f"a result can have at most {MAX_FILES}" if count == MAX_FILES else "no room left"
             kept.append(_unseen(part.text, why, part.data))
             continue
         count, room = count + bool(size), room - size
@@ -161,18 +161,20 @@ def _check(data: Any, schema: dict[str, Any]) -> None:
     try:
         misfit = hooks.schema_misfit(schema, as_input=False)
         if misfit:
-            raise McpError(f"the schema that the server gave for its results is wrong: {misfit}")
+            raise McpError(f"the server's schema for its results is invalid: {misfit}")
         if data is None:
-            raise McpError("the server said that its result has data, and sent none")
+            raise McpError("the server announced data in its result, but sent none")
         errors = hooks.schema_errors(schema, data)
     except (ValueError, RecursionError) as error:
         raise McpError(
-            f"the server's result cannot be held against its own schema: {error}"
+            f"the server's result cannot be checked with its own schema: {error}"
         ) from None
     if errors:
         first = errors[0]
         place = ".".join(map(str, first["loc"])) or "the data"
-        raise McpError(f"the server's result does not fit its own schema: {place}: {first['msg']}")
+        raise McpError(
+            f"the server's result does not match its own schema: {place}: {first['msg']}"
+        )
 
 
 def asks_midway(why: str) -> bool:
@@ -200,7 +202,7 @@ def _part(part: Any) -> _Told:
             return _of_bytes(text, kind, inside.blob)
         case _:
             kind = getattr(part, "type", "")
-            return _Told(f"[a part of the kind {kind!s:.80}, which is not known]")
+            return _Told(f"[a part of unknown kind {kind!s:.80}]")
 
 
 def _of_bytes(text: str, media_type: str, data: str) -> _Told:

@@ -97,7 +97,7 @@ class McpServer(Travels, ToolSource):
 
     def __repr__(self) -> str:
         if self._tools is None:
-            named = f", its tools will be called {self._prefix}…" if self._prefix else ""
+            named = f", prefix of its tools: {self._prefix}" if self._prefix else ""
             return escaped(f"<MCP server {self.label}: not connected yet{named}>")
         names = ", ".join([*self._tools][:SHOWN]) + (", …" if len(self._tools) > SHOWN else "")
         left = f"; {self._left_out} left out (see .notes)" if self._left_out else ""
@@ -142,7 +142,7 @@ class McpServer(Travels, ToolSource):
         address = self._address
         if isinstance(address, Command) or not isinstance(address.auth, McpSignIn):
             raise UsageError(
-                f"{self.name} has no sign-in: only a URL has, without auth= or with nb.McpSignIn(…)"
+                f"{self.name} has no sign-in. Only a server with a URL has one, without auth= or with nb.McpSignIn(…)"
             )
         Tokens(address.url, address.auth).path.unlink(missing_ok=True)
         await self.aclose()
@@ -220,7 +220,9 @@ class McpServer(Travels, ToolSource):
         for one in chosen:
             name = f"{self._prefix}{one.name}"
             if name in made:
-                notes.append(f"{name}: the server has two of that name; the second is left out")
+                notes.append(
+                    f"{name}: the server has two tools of that name; the second is left out"
+                )
                 continue
             try:
                 tool = self._made(one, name)
@@ -269,7 +271,7 @@ class McpServer(Travels, ToolSource):
             if one not in names and not set(one) & set("*?["):
                 known = ", ".join(sorted(names)) or "none"
                 raise ToolError(
-                    f"{self.name} has no tool {one!r}{suggest(one, names) or f'; it has: {known}'}"
+                    f"{self.name} has no tool {one!r}{suggest(one, names) or f'. Available: {known}'}"
                 )
 
     # --- a call of one
@@ -281,8 +283,8 @@ class McpServer(Travels, ToolSource):
         earlier = ctx.steps
         if ASKS_OUTSIDE in earlier:
             raise McpError(
-                f"{self.name} had this call and waited for an answer when the process that asked was gone: "
-                "nobody knows what it came to, and it is not sent again"
+                f"{self.name} had this call and was waiting for an answer when the process that asked ended. The call may "
+                "or may not have taken effect, and it is not sent again"
             )
         responses: dict[str, Any] | None = None
         state: str | None = None
@@ -298,7 +300,7 @@ class McpServer(Travels, ToolSource):
                 asked = await ctx.step(step, partial(_wanted, answer))
             responses = await self._responses(asked, exchange)
             state = asked.get("requestState")
-        raise McpError(f"{self.name} asked {MAX_ROUNDS} times, and gave no result")
+        raise McpError(f"{self.name} asked {MAX_ROUNDS} times and sent no result")
 
     async def _responses(self, asked: Any, exchange: Exchange) -> dict[str, Any]:
         """What a person says to each question, by its key."""
@@ -306,10 +308,12 @@ class McpServer(Travels, ToolSource):
         said: dict[str, Any] = {}
         for key, request in (wanted.input_requests or {}).items():
             if not isinstance(request, types.ElicitRequest | types.CreateMessageRequest):
-                raise McpError(f"{self.name} wants what is not allowed in a call: {request.method}")
+                raise McpError(
+                    f"{self.name} requested something that is not allowed during a call: {request.method}"
+                )
             answer = await exchange.answer(request.params)
             if isinstance(answer, types.ErrorData):
-                raise McpError(f"{self.name} wants to ask a model: {answer.message}")
+                raise McpError(f"{self.name} asks to use a model: {answer.message}")
             said[key] = answer
         return said
 
@@ -378,18 +382,22 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         UsageError: something of it cannot be meant.
     """
     if not isinstance(approval, bool) and (misfit := condition_misfit(approval)) is not None:
-        raise UsageError(f"approval is True, False or a condition, which {misfit}")
+        raise UsageError(f"approval must be True, False or a condition. A condition {misfit}")
     for what, value in {"include": include, "exclude": exclude}.items():
         if isinstance(value, str):
-            raise UsageError(f"{what} is a list of names, such as [{value!r}]")
+            raise UsageError(f"{what} must be a list of names, such as [{value!r}]")
     total = max(TOTAL, timeout) if max_total_timeout is None else max_total_timeout
     times = {"timeout": timeout, "connect_timeout": connect_timeout, "max_total_timeout": total}
     for what, seconds in times.items():
         if not seconds > 0:
-            raise UsageError(f"{what} is a number of seconds above 0, not {seconds!r:.80}")
+            raise UsageError(
+                f"{what} must be a number of seconds greater than 0, got {seconds!r:.80}"
+            )
     if protocol is not None and protocol not in KNOWN_PROTOCOL_VERSIONS:
         known = ", ".join(map(repr, KNOWN_PROTOCOL_VERSIONS))
-        raise UsageError(f"protocol= is a version of MCP, one of {known}; not {protocol!r:.80}")
+        raise UsageError(
+            f"protocol= must be a version of MCP, one of {known}, got {protocol!r:.80}"
+        )
     return McpServer(
         given,
         {

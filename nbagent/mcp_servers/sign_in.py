@@ -43,7 +43,10 @@ _DONE = (
     "<!doctype html><meta charset=utf-8><title>Signed in</title>"
     "<p>You can close this page and go back to the notebook."
 )
-_WRONG = "<!doctype html><meta charset=utf-8><title>Not taken</title><p>This is no answer to an open sign-in."
+_WRONG = (
+    "<!doctype html><meta charset=utf-8><title>Not accepted</title><p>This is not an answer to an open "
+    "sign-in."
+)
 
 
 class Pasted(BaseModel):
@@ -66,7 +69,7 @@ class SignInQuestion(NamedTuple):
     @property
     def message(self) -> str:
         """The question."""
-        return f"{self.server[:1].upper()}{self.server[1:]} wants you to sign in at {self.host}"
+        return f"{self.server[:1].upper()}{self.server[1:]} asks you to sign in at {self.host}"
 
     @property
     def reply(self) -> type[Pasted]:
@@ -77,11 +80,11 @@ class SignInQuestion(NamedTuple):
             return given
 
         help_ = (
-            "Open the link and sign in; this form then closes by itself. Where it does not, as the kernel runs on another "
-            f"machine, copy the address of the page at which you end ({self.redirect_uri}?code=…) and paste it here; the page "
-            "itself need not load."
+            "Open the link and sign in. This form then closes by itself. If it does not (when the kernel runs on "
+            f"another machine), copy the address of the page where you end up ({self.redirect_uri}?code=…) and paste "
+            "it here. The page itself does not have to load."
         )
-        field = Field(title="Address of the page at which you end, or its code", description=help_)
+        field = Field(title="Address of the page where you end up, or its code", description=help_)
         kind: Any = Annotated[SecretStr, AfterValidator(checked)]
         return create_model("SignIn", __base__=Pasted, address=(kind, field))
 
@@ -94,7 +97,7 @@ class SignInQuestion(NamedTuple):
         text = text.strip()
         if not text or len(text) > MAX_ANSWER:
             raise ValueError(
-                "paste the address that the page led you to, or the code that it shows"
+                "paste the address of the page where you ended up, or the code that it shows"
             )
         if "=" not in text and "://" not in text:
             if len(text.split()) > 1:
@@ -102,18 +105,18 @@ class SignInQuestion(NamedTuple):
             return AuthorizationCodeResult(code=text, state=self.state)
         pairs = parse_qsl(urlsplit(text).query or text.rpartition("?")[2])
         if len({name for name, _ in pairs}) < len(pairs):
-            raise ValueError("this address has a part of it twice: open the link again")
+            raise ValueError("this address contains a value twice. Open the link again")
         said = dict(pairs)
         if not hmac.compare_digest(said.get("state", "").encode(), self.state.encode()):
             raise ValueError(
-                "this address belongs to another sign-in: open the link above, and paste what it leads to"
+                "this address belongs to another sign-in. Open the link above, and paste the address where you end up"
             )
         if error := said.get("error"):
             why = said.get("error_description", "")
             return escaped(": ".join(filter(None, (error, why)))[:300])
         if not said.get("code"):
             raise ValueError(
-                "this address has no code in it: sign in first, and paste the address you end at"
+                "this address has no code. Sign in first, then paste the address where you end up"
             )
         return AuthorizationCodeResult(code=said["code"], state=said["state"], iss=said.get("iss"))
 
@@ -199,8 +202,8 @@ class SignIn(OAuthClientProvider):
         is_safe = url.scheme == "https" or (self._is_here and _is_loopback(url.host))
         if url.scheme not in ("http", "https") or not is_safe or url.userinfo:
             raise OAuthFlowError(
-                f"its sign-in leads to {url.scheme}://{escaped(url.host)[:200]}, and only https is followed "
-                "(http where server and sign-in are on this machine)"
+                f"its sign-in redirects to {url.scheme}://{escaped(url.host)[:200]}, and nbagent follows only https (http "
+                "if server and sign-in are on this machine)"
             )
 
     # --- what the library calls when a person is needed
@@ -212,8 +215,8 @@ class SignIn(OAuthClientProvider):
         is_safe = parts.scheme == "https" or is_here
         if host is None or not is_safe or "@" in parts.netloc or len(link) > MAX_LINK:
             raise OAuthFlowError(
-                "the page that it wants opened to sign in is none of https (http on this machine alone), or its address is "
-                f"too long or may be misread: {escaped(link[:100])}"
+                "the address of its sign-in page is not https (or http on this machine), is too long, or is ambiguous: "
+                f"{escaped(link[:100])}"
             )
         states = [value for name, value in parse_qsl(parts.query) if name == "state"]
         redirect = self.tokens.kept.redirect_uri
@@ -225,7 +228,7 @@ class SignIn(OAuthClientProvider):
         assert question is not None
         said = question.read(await self._first_answer(question))
         if isinstance(said, str):
-            raise OAuthFlowError(f"{question.host} refused the sign-in: {said}")
+            raise OAuthFlowError(f"{question.host} rejected the sign-in: {said}")
         self.tokens.code = said.code
         return said
 

@@ -25,10 +25,10 @@ MAX_DESCRIPTION = 8_000
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _WORDS = {
     ("readOnlyHint", True): "it only reads",
-    ("destructiveHint", True): "it may destroy something",
+    ("destructiveHint", True): "it may destroy data",
     ("destructiveHint", False): "it destroys nothing",
-    ("idempotentHint", True): "done twice it does no more than once",
-    ("openWorldHint", True): "it reaches out of its own system",
+    ("idempotentHint", True): "repeating it has no further effect",
+    ("openWorldHint", True): "it reaches outside its own system",
     ("openWorldHint", False): "it stays in its own system",
 }
 
@@ -61,7 +61,7 @@ def tool_of(
         ToolError: its name or its schema cannot be used.
     """
     if listed.execution is not None and listed.execution.task_support == "required":
-        raise ToolError("it runs as a task of the protocol only, which is not done here")
+        raise ToolError("it can only run as a task of the protocol, which nbagent does not support")
     schema = _schema(listed)
     said = _annotations(listed)
     description = listed.description or listed.title or ""
@@ -97,9 +97,9 @@ def _schema(listed: types.Tool) -> dict[str, Any]:
     try:
         length = len(dumps(listed.input_schema))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ToolError(f"its schema is no JSON: {error}") from None
+        raise ToolError(f"its schema is not JSON: {error}") from None
     if length > MAX_SCHEMA:
-        raise ToolError(f"its schema has {length:,} characters, and {MAX_SCHEMA:,} are the most")
+        raise ToolError(f"its schema has {length:,} characters. The limit is {MAX_SCHEMA:,}")
     try:
         checked: dict[str, Any] = usable(
             listed.input_schema, "its inputSchema", ToolError, as_input=True
@@ -113,8 +113,8 @@ def unsearched(listed: types.Tool) -> list[str]:
     """What of its schemas is not checked here, and why."""
     schemas = {"input": listed.input_schema, "result": listed.output_schema or {}}
     return [
-        f"the pattern {pattern!r:.100} of its {name} is not checked: it has look-arounds or back references, is no "
-        "regular expression, or too long"
+        f"the pattern {pattern!r:.100} of its {name} is not checked: it has look-arounds or back references, is "
+        "not a regular expression, or is too long"
         for name, schema in schemas.items()
         for pattern in hooks.unsearched_patterns(schema)[:MAX_PATTERNS]
     ]
@@ -134,7 +134,5 @@ def _annotations(listed: types.Tool) -> dict[str, Any]:
 def _told(server: str, said: dict[str, Any]) -> str:
     words = [_WORDS[word, said[word]] for word in _HINTS if (word, said.get(word)) in _WORDS]
     if not words:
-        return f"A tool of the MCP server {server}, which does not say what it changes."
-    return (
-        f"The MCP server {server} says of this tool: {'; '.join(words)}. Nobody has checked that."
-    )
+        return f"A tool of the MCP server {server}. The server does not say what it changes."
+    return f"According to the MCP server {server}, {'; '.join(words)}. Nobody has verified this."

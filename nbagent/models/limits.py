@@ -111,10 +111,10 @@ class Window:
         at, why, left, room = now, "", len(self._went), self._sum
         for stamp in self._went:
             over = (
-                f"at most {self.requests:,} requests a minute (rpm)"
+                f"at most {self.requests:,} requests per minute (rpm)"
                 if self.requests is not None and left >= self.requests
                 # more than a minute's tokens at once: it goes alone
-                else f"at most {self.tokens:,} tokens a minute (tpm)"
+                else f"at most {self.tokens:,} tokens per minute (tpm)"
                 if self.tokens is not None and room + tokens > self.tokens
                 else ""
             )
@@ -203,7 +203,7 @@ class Line:
         if until > now:
             return Wait(until - now, why)
         if self._concurrency is not None and self._under_way >= self._concurrency:
-            return Wait(0.0, f"{self._concurrency} requests at a time (concurrency)")
+            return Wait(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
         delay, limit = self._window.delay(now, ticket.tokens)
         if delay > 0:
             return Wait(delay, limit)
@@ -213,7 +213,7 @@ class Line:
         """What one in line waits for; with the lock."""
         wait = self._in_the_way(ticket, now)
         if wait is None:
-            return Wait(0.0, "other requests go first")
+            return Wait(0.0, "other requests are first")
         ahead = self._line.index(ticket) if self._one_by_one else 0
         return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
 
@@ -276,7 +276,7 @@ class RateLimit(Travels):
             is_whole = isinstance(value, int) and not isinstance(value, bool) and amount(value)
             if value is not None and not is_whole:
                 raise UsageError(
-                    f"{name} is a whole number of at least 1 (None is no limit), not {value!r:.80}"
+                    f"{name} must be an integer of at least 1 (None means no limit), got {value!r:.80}"
                 )
         self.concurrency = concurrency
         self.rpm = rpm
@@ -308,9 +308,13 @@ def limits_of(
     if limits is None:
         return RateLimit(concurrency=concurrency, rpm=rpm, tpm=tpm)
     if not isinstance(limits, RateLimit):
-        raise UsageError(f"limits is nb.RateLimit(rpm=…) that models share, not {limits!r:.80}")
+        raise UsageError(
+            f"limits must be an nb.RateLimit(rpm=…), which models can share, got {limits!r:.80}"
+        )
     if not concurrency is rpm is tpm is None:
-        raise UsageError("give limits=nb.RateLimit(…), or concurrency, rpm and tpm; not both")
+        raise UsageError(
+            "Got both limits= and concurrency, rpm or tpm. Pass either limits=nb.RateLimit(…) or the others"
+        )
     return limits
 
 

@@ -77,11 +77,11 @@ class LiteLLMModel(OpenAIModel):
     ) -> None:
         taken = [key for key in options if key in RESERVED]
         if taken:
-            raise ModelConfigError(f"{taken[0]}=: nbagent sets it itself")
+            raise ModelConfigError(f"{taken[0]}= is set by nbagent itself, so it cannot be passed")
         prefix, colon, model = name.partition(":")
         if colon and prefix in PROVIDERS:
             raise ModelConfigError(
-                f'LiteLLM writes {name!r} as "{prefix}/{model}"; without LiteLLM it is nb.Agent("{name}")'
+                f'LiteLLM names the model "{prefix}/{model}", not {name!r}. Without LiteLLM, use nb.Agent("{name}")'
             )
         self._given = dict(options, max_retries=max_retries, vision=vision, output=output)
         self._given["tool_choice"] = tool_choice
@@ -146,11 +146,13 @@ class _Client:
         broken = next((each for each in made_of if is_transport(each)), None)
         if "LLM Provider NOT provided" in text or isinstance(error, litellm.LiteLLMUnknownProvider):
             return ModelConfigError(
-                f"LiteLLM knows no provider of the model {self._name!r}: write provider/model, as in "
+                f"LiteLLM does not know the provider of the model {self._name!r}. Use provider/model, as in "
                 "https://docs.litellm.ai/docs/providers"
             )
         if isinstance(error, ImportError) or "No module named" in text:
-            return ModelConfigError(f"LiteLLM needs more for the model {self._name!r}: {text}")
+            return ModelConfigError(
+                f"LiteLLM needs another package for the model {self._name!r}: {text}"
+            )
         if getattr(error, "status_code", None) == 401 or _NO_KEY.search(text):
             return self._key_missing(litellm, text)
         if broken is not None:  # LiteLLM has it as a 500 of the server
@@ -161,7 +163,7 @@ class _Client:
             codes = (getattr(each, "status_code", None) for each in made_of[1:])
             code = next((code for code in codes if isinstance(code, int) and code >= 400), None)
             if code is None:
-                return ModelError(f"the model {self._name!r}: LiteLLM failed: {text}")
+                return ModelError(f"The model {self._name!r} failed in LiteLLM: {text}")
             return refused(code, text)
         if hasattr(error, "message"):
             error.message = text
@@ -172,12 +174,11 @@ class _Client:
         missing = litellm.validate_environment(model=self._name).get("missing_keys") or ()
         if missing and "api_key" not in self._options:
             return ModelConfigError(
-                f"the model {self._name!r} needs a key: set {' and '.join(missing)}, or pass "
-                f"LiteLLMModel(name, api_key=…) ({text})"
+                f"The model {self._name!r} needs an API key. Set {' and '.join(missing)}, or pass LiteLLMModel(name, "
+                f"api_key=…) ({text})"
             )
         return ModelError(
-            f"the model {self._name!r}: 401, the API key was refused; check api_key=…, or what the "
-            f"environment has ({text})"
+            f"The model {self._name!r} rejected the API key (401). Check api_key=… or the environment variable ({text})"
         )
 
 
@@ -230,7 +231,7 @@ class _Stream:
         except Exception as error:
             text = _plain(str(getattr(error, "message", None) or error))
             raise BrokenStream(
-                f"LiteLLM's answer broke off: {text}", again=_may_pass(error)
+                f"LiteLLM's answer ended early: {text}", again=_may_pass(error)
             ) from None
 
     async def close(self) -> None:
@@ -253,7 +254,7 @@ def loaded() -> Any:
         litellm: Any = import_module("litellm")
     except ImportError as error:
         if error.name != "litellm":
-            raise ModelConfigError(f"LiteLLM is installed in part: {error}") from error
+            raise ModelConfigError(f"The LiteLLM installation is incomplete: {error}") from error
         raise ModelConfigError(
             'nb.LiteLLMModel needs LiteLLM: pip install "jupyter-nbagent[litellm]"'
         ) from None

@@ -67,8 +67,7 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
     """
     if not isinstance(prices, Mapping):
         raise UsageError(
-            'nb.set_prices takes prices by model: {"my-model": {"input": 0.5, "output": 2.0}}, '
-            f"not {prices!r:.80}"
+            f'nb.set_prices takes prices by model: {{"my-model": {{"input": 0.5, "output": 2.0}}}}. Got {prices!r:.80}'
         )
     said = {name: None if price is None else _said(name, price) for name, price in prices.items()}
     for name, price in said.items():
@@ -132,21 +131,20 @@ def _listed(told: Mapping[str, Any]) -> Price | None:
 def _said(name: Any, price: Any) -> Price:
     example = f'{{{name!r:.80}: {{"input": 0.5, "output": 2.0}}}}'
     if not isinstance(name, str) or not isinstance(price, Mapping):
-        raise UsageError(f"a price is said as {example}, not {price!r:.80}")
+        raise UsageError(f"A price must be given as {example}, got {price!r:.80}")
     for kind, dollars in price.items():
         if kind not in _KINDS:
             raise UsageError(
-                f"the price of {name!r} has {kind!r}, which is none of {', '.join(_KINDS)}"
-                f"{suggest(str(kind), _KINDS)}"
+                f"The price of {name!r} has {kind!r}. Allowed: {', '.join(_KINDS)}{suggest(str(kind), _KINDS)}"
             )
         if amount(dollars) is None:
             raise UsageError(
-                f"the price {kind!r} of {name!r} is a finite number of at least 0, in US dollars per "
-                f"million tokens, not {dollars!r:.80}"
+                f"The price {kind!r} of {name!r} must be a finite number of at least 0, in US dollars per million tokens, "
+                f"got {dollars!r:.80}"
             )
     missing = [kind for kind in ("input", "output") if kind not in price]
     if missing:
-        raise UsageError(f"the price of {name!r} has no {missing[0]!r}: say {example}")
+        raise UsageError(f"The price of {name!r} has no {missing[0]!r}. Use {example}")
     return Price(**price)
 
 

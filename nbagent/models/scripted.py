@@ -123,8 +123,8 @@ class ScriptedModel:
         """
         if self._steps:
             raise UsageError(
-                f"{len(self._steps)} steps of the model {self.name!r} were never used, the first is "
-                f"{self._steps[0]!r:.200}: the run made {len(self.requests)} requests"
+                f"{len(self._steps)} steps of the model {self.name!r} were not used, the first is {self._steps[0]!r:.200}. "
+                f"The run made {len(self.requests)} requests"
             )
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
@@ -152,8 +152,7 @@ class ScriptedModel:
         if step is None:
             if not self._steps:
                 raise ModelError(
-                    f"the model {self.name!r} has no step for request {len(self.requests)}: "
-                    "its script is over; give ScriptedModel one more step"
+                    f"The model {self.name!r} has no step for request {len(self.requests)}. Add a step to ScriptedModel"
                 )
             step = self._steps.popleft()
         if callable(step) and not isinstance(step, type):
@@ -190,9 +189,8 @@ class ScriptedModel:
                 yield item
             case _:
                 raise UsageError(
-                    f"{item!r:.80} is no step of a ScriptedModel: expected a text, "
-                    "ScriptedModel.call(…), ScriptedModel.slow(…), a delta, an exception, "
-                    "a list of these or a function of the messages"
+                    f"{item!r:.80} is not a step of a ScriptedModel. Expected a string, ScriptedModel.call(…), "
+                    "ScriptedModel.slow(…), a delta, an exception, a list of these or a function of the messages"
                 )
 
     def _call(self, index: int, item: ScriptedCall) -> ToolCallDelta:
@@ -259,4 +257,4 @@ def _check(name: str, request: Request) -> None:
     if len(set(names)) != len(names):
         problem = f"two tools have the same name: {names!r}"
     if problem:
-        raise ModelError(f"the model {name!r} refuses the request: {problem}")
+        raise ModelError(f"The model {name!r} rejected the request: {problem}")

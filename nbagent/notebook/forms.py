@@ -88,8 +88,8 @@ def form(
     if isinstance(target, dict) and any(isinstance(each, type) for each in target.values()):
         names = ", ".join(map(str, target))
         raise TypeError(
-            f"nb.form takes a pydantic model or a JSON Schema, not a dict of types: write a class "
-            f"that inherits from pydantic.BaseModel with the fields {names}"
+            "nb.form takes a pydantic model or a JSON Schema, got a dict of types. Write a class that inherits from "
+            f"pydantic.BaseModel with the fields {names}"
         )
 
     async def ask() -> Any:
@@ -105,7 +105,7 @@ async def _show_and_wait(
     """Show the form and wait for its answer; ``words`` are its title and the main button's."""
     title, submit_label = words
     if live_call() is not None:
-        raise UsageError("nb.form asks in a cell; inside a tool ask with `await ctx.ask(...)`")
+        raise UsageError("nb.form asks in a cell. Inside a tool, use `await ctx.ask(...)`")
     shown = Form(target) if value is UNSET else Form(target, value=value)
     heading = reveal(title or shown.title or TEXTS["form_title"])
     question = question_of(shown, title=heading, submit_label=submit_label)
@@ -122,7 +122,7 @@ async def ask_outside(target: Any, message: str, *, link: str) -> Any:
         HumanInputRequired: a tool's body asks, whose output is not the cell's.
     """
     if live_call() is not None:
-        raise HumanInputRequired("a tool's body can show no form")
+        raise HumanInputRequired("a tool's body cannot show a form")
     question = question_of(Form(target), title=reveal(message))
     return await _shown(replace(question, facts=[link_fact(link)]), TEXTS["form_elsewhere"])
 
@@ -143,8 +143,8 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
     """The answer that code gave for when nobody is there, shown as if a person had."""
     if given is UNSET:
         raise HumanInputRequired(
-            f"nb.form({_named(target)}) waits for a person, and no front end that can answer is "
-            "attached: give unattended=ANSWER for such runs, or run this where a person can answer"
+            f"nb.form({_named(target)}) needs a person, and no front end that can answer is attached. Pass "
+            "unattended=ANSWER for such runs, or run this where a person can answer"
         )
     submission = Form(target, value=given).submit(None)
     if _is_instance(given, target):  # its secrets are not in its JSON
@@ -155,7 +155,7 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
             for _, path, message in submission.errors
         )
         raise InvalidAnswer(
-            f"unattended= does not fit nb.form({_named(target)}): {wrong}",
+            f"unattended= does not match nb.form({_named(target)}): {wrong}",
             errors=[{"loc": path, "msg": message} for _, path, message in submission.errors],
         )
     if kernel.in_kernel():

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nbagent.core.base.errors import HumanInputRequired, RunError
-from nbagent.core.call.threads import private_loop, running_loop
+from nbagent.core.call.threads import running_loop
 from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.stored.listing import Runs
@@ -44,7 +44,7 @@ class NotebookHost:
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
         """The kernel's own with a person there; else the private one, so that cells may block."""
-        return kernel.kernel_loop() if attended else private_loop()
+        return kernel.kernel_loop() if attended else kernel.loop_apart()
 
     def cell(self) -> tuple[str, str] | None:
         """By its id, where the front end tells it."""
@@ -171,10 +171,12 @@ class NotebookHost:
 
         from nbagent.batch.batch import work_of  # noqa: PLC0415 - not needed where no batch is
 
-        from .view.batch import bundle  # noqa: PLC0415 - as above
+        from .cards.batch_card import bundle  # noqa: PLC0415 - as above
 
         kernel.pump(work_of(batch).when(batch.is_over))
         display(bundle(batch), raw=True)  # type: ignore[no-untyped-call]
+        if batch.status != "completed":
+            batch.wait()  # raises what it came to, so that the cell fails
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""
@@ -210,7 +212,7 @@ class NotebookHost:
             HumanInputRequired: nobody is there, or the code runs where no form can be: in a tool, off the kernel's loop.
         """
         if not kernel.attended() or running_loop() is not kernel.kernel_loop():
-            raise HumanInputRequired("no form can be shown by a run that is not the notebook's own")
+            raise HumanInputRequired("Only a run in the notebook itself can show a form")
         from .forms import ask_outside  # noqa: PLC0415 - ipywidgets and anywidget load here
 
         return await ask_outside(reply, message, link=link)

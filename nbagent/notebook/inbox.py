@@ -285,7 +285,7 @@ def inbox(
     kept = kept_in() if store is None else checked_store(store)
     if agent is not None and not isinstance(agent, str):
         raise UsageError(
-            "agent= is an agent's name; agents= takes the agents that go on with runs here"
+            "agent= must be the name of an agent. agents= takes the agents that can continue runs here"
         )
     seconds = _seconds(older_than)
     owners = [agents] if isinstance(agents, Agent | Flow) else list(agents)

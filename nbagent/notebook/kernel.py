@@ -28,7 +28,7 @@ from contextvars import Context, ContextVar, Token, copy_context
 from typing import Any, TypeVar
 
 from nbagent.core.base.errors import UsageError
-from nbagent.core.call.threads import raisable
+from nbagent.core.call.threads import private_loop, raisable
 
 T = TypeVar("T")
 
@@ -121,6 +121,10 @@ def kernel_loop() -> asyncio.AbstractEventLoop | None:
     return loop
 
 
+loop_apart: Callable[[], asyncio.AbstractEventLoop | None] = private_loop
+"""The loop of runs that nobody is asked about, so that cells may block."""
+
+
 async def wait(
     future: asyncio.Future[T] | concurrent.futures.Future[T],
     *,
@@ -180,6 +184,13 @@ def pump(
     return future.result()
 
 
+def create_comm(**told: Any) -> Any:
+    """A comm of a widget of ours."""
+    import comm  # noqa: PLC0415 - a kernel has it
+
+    return comm.create_comm(**told)
+
+
 def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
     """Do this on the thread of the kernel's loop, between cells, or while one waits there; from any thread.
 
@@ -188,7 +199,7 @@ def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
     """
     loop = kernel_loop()
     if loop is None:
-        raise UsageError("the main thread takes work in a kernel only")
+        raise UsageError("Work can run on the main thread only in a kernel")
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
     _errands.append((future, work))
     loop.call_soon_threadsafe(_run_errands)
@@ -502,8 +513,8 @@ def _need(owner: Any, name: str) -> Any:
 def _missing(name: str) -> UsageError:
     version = getattr(sys.modules.get("ipykernel"), "__version__", "?")
     return UsageError(
-        f"ipykernel {version} has no {name}, which waiting inside a cell needs. "
-        "Start the run with `run = agent.run(...)` and let the cell end, or install ipykernel 7.4."
+        f"ipykernel {version} has no {name}, which is needed to wait inside a cell. Start the run with `run = "
+        "agent.run(...)` and let the cell end, or install ipykernel 7.4."
     )
 
 
@@ -511,3 +522,13 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
     """Look at the outcome, so that asyncio doesn't complain when nobody waits any more."""
     if not future.cancelled():
         future.exception()
+
+
+if sys.platform == "emscripten":  # a web page, whose kernel is another
+    from . import page_kernel
+
+    _kernel, _request, attended = page_kernel.found, page_kernel.request, page_kernel.attended
+    kernel_loop = loop_apart = page_kernel.kernel_loop
+    wait, pump, comms_pass = page_kernel.wait, page_kernel.pump, page_kernel.comms_pass
+    create_comm = page_kernel.create_comm
+    Cell.show = lambda self, bundle: page_kernel.show(self._request, bundle)

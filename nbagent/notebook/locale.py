@@ -11,13 +11,14 @@ from weakref import WeakSet
 from nbagent.core.base.errors import UsageError
 from nbagent.forms.texts import TEXTS as FORM_TEXTS
 
-from .texts import TEXTS
+from .texts import BATCH_TEXTS, TEXTS
 
 PREFIX = "form."
 """What the keys of the form layer's sentences begin with."""
 
 ENGLISH: Final[Mapping[str, str]] = {
     **TEXTS,
+    **BATCH_TEXTS,
     **{f"{PREFIX}{key}": text for key, text in FORM_TEXTS.items()},
 }
 """Every key with its English sentence; what is in braces is filled in."""
@@ -50,8 +51,8 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     """
     if not isinstance(mapping, Mapping):
         raise UsageError(
-            f"set_locale takes sentences by their keys, such as {{'approve': 'Zulassen'}}, and not {mapping!r:.40}: "
-            "nbagent comes in English alone. nbagent.notebook.locale.ENGLISH has the keys, each with its English sentence"
+            f"set_locale takes sentences by key, such as {{'approve': 'Zulassen'}}, got {mapping!r:.40}. nbagent "
+            "contains only English. nbagent.notebook.locale.ENGLISH has the keys with their English sentences"
         )
     problems = [problem for key, text in mapping.items() if (problem := _problem(key, text))]
     if problems:
@@ -59,22 +60,23 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     texts = {**ENGLISH, **mapping}
     # in place and in one step each: who holds the mappings never misses a key
     TEXTS.update({key: texts[key] for key in TEXTS})
+    BATCH_TEXTS.update({key: texts[key] for key in BATCH_TEXTS})
     FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})
     _tell_open_cards()
 
 
 def _problem(key: object, text: object) -> str:
     if not isinstance(key, str) or key not in ENGLISH:
-        return f"there is no sentence {key!r}"
+        return f"unknown key {key!r}"
     if not isinstance(text, str):
-        return f"the sentence {key!r} must be a text, not {type(text).__name__}"
+        return f"the sentence {key!r} must be a string, got {type(text).__name__}"
     try:
         unknown = _names(text) - _names(ENGLISH[key])
     except ValueError as error:
-        return f"the sentence {key!r} has broken braces: {error}"
+        return f"the sentence {key!r} has invalid braces: {error}"
     if unknown:
         known = ", ".join(sorted(_names(ENGLISH[key]))) or "nothing"
-        return f"the sentence {key!r} fills in {', '.join(sorted(unknown))}, where there is {known}"
+        return f"the sentence {key!r} uses {', '.join(sorted(unknown))}. Available: {known}"
     return ""
 
 

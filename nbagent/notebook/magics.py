@@ -35,15 +35,15 @@ HELP = """\
 %%agent [name] [-o NAME] [--df]      the prompt is the rest of the cell
 %agent [-o NAME] [--df] [name] prompt
 
-Asks an agent of this notebook, and waits for its answer. Without a name: the only agent of the notebook, else the one
-that was defined last, else the demo.
+Sends the prompt to an agent of this notebook and waits for its answer. Without a name, it uses the only agent of the
+notebook, else the agent that was defined last, else the demo.
 
-  -o NAME   the answer goes into this variable: typed where the agent has output_type, else as text
-  --df      as a DataFrame, where the answer is rows
+  -o NAME   store the answer in this variable: typed if the agent has output_type, else as text
+  --df      as a DataFrame, if the answer has rows
   --help    this text
 
-{variable}, {variable.attribute} and {variable["key"]} in the prompt are filled in: of a table its shape, columns and first
-rows go along, a figure or image as a picture. {{variable}} stays as it is, in single braces."""
+{variable}, {variable.attribute} and {variable["key"]} in the prompt are replaced by their values: a table by its shape,
+columns and first rows, a figure or image by a picture. {{variable}} stays as text, in single braces."""
 
 _BRACES = re.compile(
     r"""\{\{(?P<kept>[^\W\d]\w*[^{}\n]*)\}\}
@@ -66,7 +66,7 @@ class _Parser(argparse.ArgumentParser):
     """Options of a line; what is wrong with them is an error of the cell."""
 
     def error(self, message: str) -> NoReturn:
-        raise CellError(f"%%agent: {message}; %agent --help tells more")
+        raise CellError(f"%%agent: {message}. For help: %agent --help")
 
 
 def _parsed(line: str) -> _Asked:
@@ -87,7 +87,7 @@ def _parsed(line: str) -> _Asked:
     asked = _Asked(**vars(parser.parse_intermixed_args(tokens)))
     name = asked.into
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
-        raise CellError(f"%%agent: -o takes the name of a variable, not {name!r}")
+        raise CellError(f"%%agent: -o takes the name of a variable, got {name!r}")
     return asked
 
 
@@ -112,14 +112,14 @@ class AgentMagics(Magics):
             asked, prompt = _parsed(line), cell.strip()
             if len(asked.words) > 1:
                 raise CellError(
-                    f"%%agent takes the name of one agent, not {' '.join(asked.words)!r}; the prompt stands below it"
+                    f"%%agent takes the name of one agent, got {' '.join(asked.words)!r}. Write the prompt below that line"
                 )
             named = asked.words[0] if asked.words else None
         if asked.help:
             print(HELP)  # noqa: T201 - it was asked for
             return None
         if not prompt:
-            raise CellError("%%agent: there is no prompt; it stands below, or after %agent")
+            raise CellError("%%agent: the prompt is missing. Write it below, or after %agent")
         agent = self._agent(named)
         result = _waited(agent.run(_filled(prompt, self._names), background=True))
         return self._given(asked, agent, result)
@@ -161,13 +161,15 @@ class AgentMagics(Magics):
             return named
         if not agents:
             _say(
-                "No agent is defined here, so the demo answers. Make one: agent = nb.Agent('gpt-5.1')"
+                "No agent is defined here, so the demo answers. To define one: agent = nb.Agent('gpt-5.1')"
             )
             return Agent("demo", name="demo")
         last = list(agents)[-1]
         if len(agents) > 1:
             others = ", ".join(list(agents)[:-1])
-            _say(f"{last} answers, which was defined last; %%agent takes a name: {others}")
+            _say(
+                f"{last} answers, because it was defined last. To choose another, add its name to %%agent: {others}"
+            )
         return agents[last]
 
     def _given(self, asked: _Asked, agent: Agent, result: Result) -> Any:
@@ -229,8 +231,8 @@ def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
         return told(value) if frame_of(value) is None else mention(value, code)
     except Exception as error:
         raise CellError(
-            f"%%agent: {{{code}{how}}} in the prompt: {type(error).__name__}: {error}; "
-            f"{{{{{code}{how}}}}} leaves it as it is"
+            f"%%agent: {{{code}{how}}} in the prompt: {type(error).__name__}: {error}. To keep it as text, write "
+            f"{{{{{code}{how}}}}}"
         ) from error
 
 
@@ -260,7 +262,7 @@ def _read_in(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
             return -number
         case _:
-            raise ValueError("only names, attributes, keys and slices can stand here")
+            raise ValueError("only names, attributes, keys and slices are allowed here")
 
 
 _AS: dict[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
@@ -277,7 +279,7 @@ def _formatted(value: Any, how: str) -> str:
     spec = how.removeprefix(":")
     for size in re.findall(r"\d+", spec):
         if int(size) > MAX_VALUE:
-            raise ValueError(f"{size} is too wide: {MAX_VALUE:,} characters at most")
+            raise ValueError(f"{size} is too wide. The limit is {MAX_VALUE:,} characters")
     return format(value, spec)
 
 
@@ -343,8 +345,8 @@ def table_of(answer: Any) -> Any:
     rows = _rows(_read(answer) if isinstance(answer, str) else _plain(answer))
     if rows is None:
         raise CellError(
-            "%%agent --df: the answer is no rows; an agent with output_type=list[Row], where Row is a pydantic "
-            "model, a dataclass or a TypedDict, gives some"
+            "%%agent --df: the answer has no rows. Use an agent with output_type=list[Row], where Row is a pydantic "
+            "model, a dataclass or a TypedDict"
         )
     return pd.DataFrame(rows)
 

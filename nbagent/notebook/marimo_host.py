@@ -51,8 +51,8 @@ class MarimoHost(ScriptHost):
         await asyncio.wait({waiting, settled}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done() and run.status == "interrupted":
             raise UsageError(
-                "the run asks a person, and marimo takes no answer while a cell waits: make the run "
-                "the cell's value instead of awaiting it, and read `run.result` in a cell that runs after it"
+                "The run asks a person, and marimo accepts no answer while a cell waits. Make the run the cell's value "
+                "instead of awaiting it, and read `run.result` in a later cell"
             )
         await waiting
 

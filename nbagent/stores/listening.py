@@ -76,7 +76,7 @@ class Listener:
             try:
                 watcher.on_append()
             except Exception:
-                logger.exception("%s: who watches a run failed", self._name)
+                logger.exception("%s: a listener for a run failed", self._name)
 
     def end(self) -> None:
         """Stop listening; the connection closes by itself."""
@@ -99,8 +99,7 @@ class Listener:
                 if is_new and not bool(self._ended):
                     is_told = True
                     logger.warning(
-                        "%s tells of nothing that others write (%s); until it does again, runs are "
-                        "looked at each second",
+                        "%s does not report what others write (%s); until it does, runs are checked every second",
                         *(self._name, str(error).strip().partition("\n")[0]),
                     )
             self._is_listening = False
@@ -155,7 +154,7 @@ class Listener:
             left = until - time.monotonic()
             if left <= 0:
                 raise ConnectionError(
-                    "it does not hear its own notices; is there a proxy before it?"
+                    "its own notifications do not arrive; is there a proxy in front of it?"
                 )
             self._wait(connection, left)
 

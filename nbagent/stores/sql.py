@@ -369,7 +369,7 @@ class SQLStore(Travels):
         found = []
         for expected, (position, version, data) in enumerate(rows, start):
             if position != expected:
-                raise self._unreadable(run_id, expected, "an event is missing before it")
+                raise self._unreadable(run_id, expected, "the event before it is missing")
             try:
                 found.append(parse(bytes(data), version))
             except StoreError as error:
@@ -378,7 +378,7 @@ class SQLStore(Travels):
 
     def _unreadable(self, run_id: str, number: int, why: str) -> StoreError:
         return StoreError(
-            f"event {number} of run {run_id!r} in {self!r} cannot be read; other runs can: {why}"
+            f"Event {number} of run {run_id!r} in {self!r} cannot be read (other runs can): {why}"
         )
 
     def run_ids(self) -> list[str]:
@@ -462,7 +462,7 @@ class SQLStore(Travels):
     def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
         with self._writing() as connection:
             if connection.execute(_FIND, {"run_id": run_id}).one_or_none() is not None:
-                raise Conflict(f"{self!r} has a run {run_id!r} already")
+                raise Conflict(f"{self!r} already has a run {run_id!r}")
             number = self._new_run(connection, run_id, rows)
             self._keep(connection, run_id, before)
             self._insert(connection, number, 0, rows)
@@ -553,7 +553,7 @@ class SQLStore(Travels):
         rows = self._all(_READ, {"run_id": run_id, "start": start}) if _is_storable(run_id) else []
         if not rows:
             why = (
-                "" if self._is_ready else ": it has no tables of nbagent; is it the right database?"
+                "" if self._is_ready else ". It has no tables of nbagent. Is it the right database?"
             )
             raise UsageError(f"{self!r} has no run {run_id!r}{why}")
         if start == 0:
@@ -582,7 +582,9 @@ class SQLStore(Travels):
 
     def _new_run(self, connection: sa.Connection, run_id: str, rows: Sequence[Row]) -> int:
         if not _is_storable(run_id):
-            raise StoreError(f"{self!r} takes no run {run_id!r}: its id is no text of a database")
+            raise StoreError(
+                f"{self!r} cannot store run {run_id!r}: its id is not valid text for a database"
+            )
         values = {"id": run_id, "length": len(rows), "seal": last_seal(run_id, rows)[:64]}
         made = connection.execute(sa.insert(_runs).values(values))
         return int((made.inserted_primary_key or [0])[0])
@@ -657,7 +659,7 @@ class SQLStore(Travels):
                 elif isinstance(error, Busy):
                     raise
                 else:
-                    raise Busy(f"{self!r} is busy: others were always faster") from error
+                    raise Busy(f"{self!r} is busy: other processes kept writing first") from error
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -724,7 +726,9 @@ class SQLStore(Travels):
         if isinstance(error, sa.exc.TimeoutError):
             return Busy(f"{self!r} is busy: all of its connections are in use ({told})")
         if code in _BUSY or getattr(cause, "sqlite_errorcode", 0) & 0xFF in (5, 6):
-            return Busy(f"{self!r} is busy: another process holds what this one needs ({told})")
+            return Busy(
+                f"{self!r} is busy: another process has locked what this one needs ({told})"
+            )
         return StoreError(f"{self!r} cannot be used: {_reason(code)}{told}")
 
     # --- the tables
@@ -742,8 +746,8 @@ class SQLStore(Travels):
             return 0
         if version > SCHEMA_VERSION:
             raise StoreError(
-                f"{self!r} was made by a newer nbagent: its tables have version {version}, this nbagent "
-                f"knows up to {SCHEMA_VERSION}; upgrade with: pip install -U jupyter-nbagent"
+                f"{self!r} was made by a newer nbagent: its tables have version {version}, and this nbagent supports "
+                f"versions up to {SCHEMA_VERSION}. Upgrade with: pip install -U jupyter-nbagent"
             )
         return int(version)
 
@@ -798,7 +802,7 @@ def _in_driver() -> Iterator[None]:
     """
     with _transactions.changed:
         if _transactions.is_over and threading.current_thread().daemon:
-            raise StoreError("the process ends: nothing is read or written any more")
+            raise StoreError("the process is ending, so the store is no longer read or written")
         _transactions.count += 1
     try:
         yield
@@ -827,7 +831,7 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise UsageError("SQLStore keeps a database; for runs in memory use nb.MemoryStore()")
+        raise UsageError("SQLStore needs a database. For runs in memory, use nb.MemoryStore()")
     pooled: dict[str, Any] = {"pool_size": 4, "max_overflow": 4, "pool_timeout": timeout}
     if url.drivername == "postgresql+psycopg":
         known = {"connect_timeout": "10", "application_name": "nbagent", "keepalives_idle": "30"}
@@ -836,11 +840,11 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
         return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, **pooled)
     except ImportError as error:
         raise UsageError(
-            f"the driver of {_told(url)!r} is not installed ({error}); for PostgreSQL: "
-            'pip install "jupyter-nbagent[sql]"'
+            f"The driver of {_told(url)!r} is not installed ({error}). For PostgreSQL: pip install "
+            '"jupyter-nbagent[sql]"'
         ) from error
     except sa.exc.ArgumentError as error:  # no such dialect
-        raise UsageError(f"SQLAlchemy knows no database {url.drivername!r}") from error
+        raise UsageError(f"SQLAlchemy does not know the database {url.drivername!r}") from error
 
 
 def _told(url: sa.URL) -> str:
@@ -851,12 +855,12 @@ def _told(url: sa.URL) -> str:
 def _reason(code: object) -> str:
     """What PostgreSQL's code means for a person."""
     known = {
-        "42501": "its role may not do that; ask for rights on the tables nbagent_…, or on the schema: ",
-        "25006": "it takes no writes now: give its primary server, or have that mode ended: ",
-        "42P01": "its tables are gone: ",
+        "42501": "its role lacks permission. Ask for rights on the tables nbagent_…, or on the schema: ",
+        "25006": "it is read-only now. Use its primary server, or end that mode: ",
+        "42P01": "its tables no longer exist: ",
         "3D000": "there is no such database: ",
-        "3F000": "there is no schema for its tables; is the search_path right? ",
-        "53100": "its disk is full: make room on it, and go on: ",
+        "3F000": "there is no schema for its tables. Is the search_path right? ",
+        "53100": "the disk is full. Free some space, then continue: ",
     }
     return known.get(str(code), "")
 

@@ -66,21 +66,17 @@ select id from runs where exists (
 
 PAUSE = 0.01
 """Seconds between tries while another process writes."""
-_DAMAGED = (
-    "the file is damaged: bring back a copy, or save what is left with `sqlite3 FILE .recover`"
-)
+_DAMAGED = "the file is damaged. Restore a copy, or save what is left with `sqlite3 FILE .recover`"
 _REASONS = {
-    sqlite3.SQLITE_BUSY: "another process holds it locked",
-    sqlite3.SQLITE_LOCKED: "another process holds it locked",
-    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only: copy it to a folder that you may write "
-    "to",
-    sqlite3.SQLITE_FULL: "the disk is full: make room on it, and go on",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database: give the store a path of its own",
+    sqlite3.SQLITE_BUSY: "another process has locked it",
+    sqlite3.SQLITE_LOCKED: "another process has locked it",
+    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only. Copy it to a folder where you can write",
+    sqlite3.SQLITE_FULL: "the disk is full. Free some space, then continue",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database. Give the store a path of its own",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables are not as they were made
-    sqlite3.SQLITE_IOERR: "it cannot be read or written: is it a file, and is the disk all right?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: SQLite writes beside it, also to read, so copy it to "
-    "a folder that you may write to",
+    sqlite3.SQLITE_IOERR: "it cannot be read or written. Is it a file, and is the disk working?",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. SQLite also writes next to it to read it, so copy it to a folder where you can write",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """What sqlite3 raises; the latter where it tells of damage in the damaged bytes themselves."""
@@ -126,7 +122,7 @@ class SQLiteStore(Travels):
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
         self._given = os.fspath(path)
         if self._given in ("", ":memory:"):
-            raise UsageError("SQLiteStore keeps a file; for runs in memory use nb.MemoryStore()")
+            raise UsageError("SQLiteStore needs a file. For runs in memory, use nb.MemoryStore()")
         self.path = Path(os.path.realpath(Path(self._given).expanduser()))
         self._timeout = timeout
         self._local = threading.local()
@@ -201,7 +197,7 @@ class SQLiteStore(Travels):
             number = None if handle is None else self._number(handle.connection, run_id)
             if handle is None or number is None:
                 nothing = None if handle is not None else self._nothing_there()
-                why = f": {nothing}; is the path right?" if nothing else ""
+                why = f": {nothing}. Is the path right?" if nothing else ""
                 raise UsageError(f"{self!r} has no run {run_id!r}{why}")
             if start == 0:
                 self._numbers[run_id] = number
@@ -289,7 +285,7 @@ class SQLiteStore(Travels):
     def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
         with self._made() as handle, _transaction(handle.connection) as connection:
             if self._number(connection, run_id) is not None:
-                raise Conflict(f"{self!r} has a run {run_id!r} already")
+                raise Conflict(f"{self!r} already has a run {run_id!r}")
             self._check_there(connection, run_id, before)
             number = _new_number(connection, run_id)
             _insert(connection, number << _POSITIONS, rows)
@@ -325,7 +321,7 @@ class SQLiteStore(Travels):
                 return
             busy, *_ = handle.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
             if busy:
-                raise Busy("somebody reads or writes")
+                raise Busy("another process is reading or writing")
             handle.logged = 0
 
     def beat(self, process: str) -> None:
@@ -430,9 +426,9 @@ class SQLiteStore(Travels):
             StoreError: it is damaged, an earlier one is missing, or a newer nbagent has written it.
         """
         if key != expected:
-            raise self._unreadable(run_id, expected, "an event is missing before it")
+            raise self._unreadable(run_id, expected, "the event before it is missing")
         if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
-            why = f"it is no event, but {data!r:.80} of version {version!r:.80}"
+            why = f"it is not an event, but {data!r:.80} of version {version!r:.80}"
             raise self._unreadable(run_id, expected, why)
         try:
             return parse(data, version)
@@ -441,8 +437,8 @@ class SQLiteStore(Travels):
 
     def _unreadable(self, run_id: str, key: int, why: str) -> StoreError:
         return StoreError(
-            f"event {key & ((1 << _POSITIONS) - 1)} of run {run_id!r} in the store at "
-            f"{str(self.path)!r} cannot be read; other runs can: {why}"
+            f"Event {key & ((1 << _POSITIONS) - 1)} of run {run_id!r} in the store at {str(self.path)!r} cannot be "
+            f"read (other runs can): {why}"
         )
 
     # --- the connection
@@ -494,7 +490,7 @@ class SQLiteStore(Travels):
                 raise self._failure(error) from error
 
     def _damaged(self) -> StoreError:
-        return StoreError(f"the store at {str(self.path)!r} cannot be used: {_DAMAGED}")
+        return StoreError(f"The store at {str(self.path)!r} cannot be used: {_DAMAGED}")
 
     def _failure(self, error: Exception) -> StoreError:
         known = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
@@ -502,7 +498,7 @@ class SQLiteStore(Travels):
         reason = _REASONS.get(code)
         told = f"{reason} ({error})" if reason else str(error)
         kind = Busy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
-        return kind(f"the store at {str(self.path)!r} cannot be used: {told}")
+        return kind(f"The store at {str(self.path)!r} cannot be used: {told}")
 
     def _nothing_there(self) -> str | None:
         """Why there is nothing to read, in words; None where there is a file with something in it.
@@ -517,12 +513,12 @@ class SQLiteStore(Travels):
             _check_folder(self.path)
         except OSError as error:
             raise self._unusable(error) from error
-        return "there is no such file"
+        return "the file does not exist"
 
     def _unusable(self, error: OSError) -> StoreError:
         return StoreError(
-            f"the store at {str(self.path)!r} cannot be made or used: {error.strerror}; give a path "
-            "in a folder that you may write to"
+            f"The store at {str(self.path)!r} cannot be created or used: {error.strerror}. Give a path in a folder "
+            "where you can write"
         )
 
     def _opened(self) -> _Handle:
@@ -579,16 +575,14 @@ class SQLiteStore(Travels):
             tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
         if kind != APPLICATION_ID and (kind or version or tables):
             raise StoreError(
-                f"the file {str(self.path)!r} is the SQLite database of another program: "
-                "give the store a file of its own"
+                f"The file {str(self.path)!r} is the SQLite database of another program. Give the store a file of its own"
             )
         if kind and not version:
             raise self._damaged()
         if version > SCHEMA_VERSION:
             raise StoreError(
-                f"the store at {str(self.path)!r} was made by a newer nbagent: it has version "
-                f"{version}, this nbagent knows up to {SCHEMA_VERSION}; "
-                "upgrade with: pip install -U jupyter-nbagent"
+                f"The store at {str(self.path)!r} was made by a newer nbagent: its version is {version}, and this nbagent "
+                f"supports versions up to {SCHEMA_VERSION}. Upgrade with: pip install -U jupyter-nbagent"
             )
 
     def _create(self, connection: sqlite3.Connection) -> None:
@@ -614,9 +608,13 @@ class SQLiteStore(Travels):
         if handle.logged < CHECKPOINT:
             return
         handle.logged = 0
-        threading.Thread(
+        thread = threading.Thread(
             target=_checkpoint, args=(self.path,), name="nbagent-checkpoint", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no thread, as in a web page
+            _checkpoint(self.path)
 
 
 _shared: weakref.WeakValueDictionary[tuple[int, int, int], _Handle] = weakref.WeakValueDictionary()
@@ -675,11 +673,10 @@ def _check_file(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(status.st_mode):
-        raise StoreError(f"the store at {str(path)!r} is no file: give a path of its own")
+        raise StoreError(f"The store at {str(path)!r} is not a file. Give a path of its own")
     if _is_open_to_others(status) and os.geteuid() not in (0, status.st_uid):
         raise StoreError(
-            f"the store at {str(path)!r} may be read by others and belongs to another user: give the "
-            "store a file of your own"
+            f"The store at {str(path)!r} may be readable by others and belongs to another user. Use a file of your own"
         )
 
 
@@ -699,7 +696,7 @@ def _make_private(path: Path) -> None:
                 changed = True
     if changed:
         logger.warning(
-            "the store at %r could be read by others; it is private to you now", str(path)
+            "the store at %r was readable by others; it is now private to you", str(path)
         )
 
 

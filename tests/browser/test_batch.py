@@ -167,3 +167,66 @@ def is_opened(notebook, out, batch, app):
     page.keyboard.press("Home")
     expect(batch.get_by_role("button", name="Open A-0")).to_be_focused()
     assert rows.count() <= 100
+
+
+DURABLE = """
+import asyncio
+import pathlib
+import nbagent as nb
+
+def answer(messages):
+    with open("asked.log", "a") as log:
+        log.write("asked" + chr(10))
+    if messages[-1]["role"] == "tool":
+        return "paid"
+    n = int(messages[0]["content"][0]["text"].split()[1])
+    return nb.ScriptedModel.call("pay", n=n) if n % 10 == 3 else "nothing to pay"
+
+agent = nb.Agent(nb.ScriptedModel(answer), name="payer", store="durable_batch.db")
+
+@agent.tool(approval=True)
+def pay(n: int) -> str:
+    "Pay."
+    return "paid"
+
+batch = nb.map(agent, range(50), prompt="row {}", id="durable")
+"""
+AWAITED = """
+await batch
+print(batch, len(pathlib.Path("asked.log").read_text().split()))
+"""
+ENDLESS = """
+async def think(messages):
+    await asyncio.sleep(60)
+
+slow = nb.map(nb.Agent(nb.ScriptedModel(think), name="slow"), range(30), prompt="row {}", id="slow", concurrency=4)
+await slow
+"""
+
+
+def test_c465_after_a_restart_the_same_cell_goes_on_and_the_stop_button_stops_all_rows(
+    server, open_page
+):
+    """What was answered is not asked again, and what waited is answered in the card."""
+    notebook = open_page(server.write("batch-durable.ipynb", DURABLE, AWAITED, ENDLESS))
+    batch = notebook.output(0).locator(".nba-batch")
+    notebook.run_cell(0)
+    expect(batch.get_by_role("button", name="5 asks")).to_be_visible()
+    notebook.restart_kernel()
+    expect(batch).to_contain_text("The kernel is gone")
+    notebook.run_cell(0)
+    expect(batch).not_to_contain_text("The kernel is gone")
+    expect(batch.get_by_role("button", name="45 done")).to_be_visible()
+    batch.get_by_role("button", name="Approve 5").click()
+    expect(batch.get_by_role("button", name="50 done")).to_be_visible()
+    notebook.run_cell(1)
+    expect(notebook.output(1)).to_contain_text("<Batch durable: 50 of 50 done> 55")
+
+    slow = notebook.output(2).locator(".nba-batch")
+    notebook.run_cell(2)
+    expect(slow.get_by_role("button", name="4 running")).to_be_visible()
+    notebook.interrupt_kernel()
+    expect(slow.get_by_role("button", name="4 stopped")).to_be_visible()
+    expect(notebook.output(2)).to_contain_text("stopped · 0 of 30 done")
+    expect(slow.get_by_role("button", name="Retry 4")).to_be_visible()
+    assert notebook.errors == [], "\n".join(notebook.errors)

@@ -162,7 +162,7 @@ def test_files_are_dropped_pasted_and_left_out_again(opened):
     composer.get_by_role("button", name="Remove notes.txt").click()
     expect(chips).to_have_count(1)
     composer.evaluate(DROP, [[f"{n}.txt", "text/plain", "aGk="] for n in range(10)])
-    expect(composer.locator(".nba-err")).to_contain_text("At most 10 files")
+    expect(composer.locator(".nba-err")).to_contain_text("at most 10 files")
     for n in range(9):
         composer.get_by_role("button", name=f"Remove {n}.txt").click()
     box.press("Enter")

@@ -114,7 +114,7 @@ def test_four_calls_are_decided_in_one_table_each_once(asked):
     expect(table.rows.nth(1).locator("ins")).to_have_text("25")
 
     card.press_still(table.button(2, "Reject"))
-    table.under(2).get_by_label("Why?").fill("not Cid")
+    table.under(2).get_by_label("Reason (the agent").fill("not Cid")
     notebook.dark()
     look(notebook, card, "dark")
     notebook.light()

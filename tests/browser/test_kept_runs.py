@@ -35,7 +35,7 @@ def test_a_run_of_ones_own_id_is_found_again_after_a_restart_and_pays_once(
     notebook.run_all()
     Card(notebook.output(1)).wait_for_question("pay")
     expect(notebook.output(1)).to_contain_text("Runs are stored in")
-    expect(notebook.output(2)).to_contain_text("waits for an answer")
+    expect(notebook.output(2)).to_contain_text("needs an answer")
     notebook.shot("kept-light")
     notebook.run_cell(1)
     Card(notebook.output(1)).wait_for_question("pay")

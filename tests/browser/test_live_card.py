@@ -165,13 +165,13 @@ def test_a_lost_call_is_run_again_or_given_its_result_in_its_form(opened):
     """One form with three buttons; Enter in its field runs nothing again."""
     notebook = opened(LOST, OPENED.format(n=0), OPENED.format(n=1))
     again, given = Card(notebook.output(2)), Card(notebook.output(3))
-    form = again.wait_for_question("which ran transfer, is gone")
+    form = again.wait_for_question("transfer was running in process")
     expect(form).to_contain_text("200")
     notebook.shot("lost-call", again.root)
     again.press("Run again")
     again.wait_until("completed")
     expect(again.records.first).to_contain_text("run again")
-    given.wait_for_question("which ran transfer, is gone")
+    given.wait_for_question("transfer was running in process")
     given.form.locator("textarea, input").first.fill("sent, says the bank")
     given.form.locator("textarea, input").first.press("Enter")
     expect(given.root).to_have_attribute("data-status", "interrupted")
@@ -218,7 +218,7 @@ def test_what_a_stopped_run_has_said_stays_in_its_card(opened, how):
         notebook.interrupt_kernel()
     card.wait_until("cancelled")
     expect(card.root).to_contain_text(
-        f"Stopped by {'you' if how == 'button' else 'kernel interrupt'}."
+        f"Stopped by {'you' if how == 'button' else 'a kernel interrupt'}."
     )
     expect(card.root).to_contain_text(LAST)
     assert card.root.evaluate(below) >= before, "nothing falls in under who reads"

@@ -84,7 +84,7 @@ def test_a_person_says_what_became_of_each_call_of_a_killed_kernel(server, open_
     given.press("Enter its result")
     failed.wait_for_question("Did wire take effect?")
     failed.press("Mark as failed…")
-    failed.root.get_by_label("Why?").fill("the bank knows of nothing")
+    failed.root.get_by_label("Reason (the agent").fill("the bank knows of nothing")
     failed.press("Mark as failed")
     for card in (again, given, failed, looked):
         card.wait_until("completed")

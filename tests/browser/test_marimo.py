@@ -124,5 +124,5 @@ def test_choose_confirm_and_edit_in_marimo(app: str, profile: BrowserContext) ->
     card.press("Approve with changes")
     card.wait_until("completed")
     expect(card.root).to_contain_text("All done.")
-    expect(page.locator("body")).to_contain_text("marimo takes no answer while a cell waits")
+    expect(page.locator("body")).to_contain_text("marimo accepts no answer while a cell waits")
     page.close()

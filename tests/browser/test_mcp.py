@@ -44,7 +44,7 @@ def test_a_server_is_used_in_a_notebook(server, open_lab):
     form.get_by_role("textbox").first.fill("Ada")
     card.press("Send")
     card.wait_for_question("get-env")
-    expect(card.root).to_contain_text("Nobody has checked that.")
+    expect(card.root).to_contain_text("Nobody has verified this.")
     notebook.shot("mcp-approval", card.root)
     card.press("Approve")
     card.wait_until("completed")

@@ -122,7 +122,7 @@ def test_c210_an_answer_for_all_leaves_what_is_begun(opened):
     rows = page.locator("table.nba-calls > tbody > tr:not(.nba-under)")
     under = page.locator("tr.nba-under")
     rows.nth(1).get_by_role("button", name="Reject").press("Enter")
-    under.nth(1).get_by_label("Why?").fill("not Bob")
+    under.nth(1).get_by_label("Reason (the agent").fill("not Bob")
     rows.nth(3).get_by_role("button", name="Open").click()
     under.nth(3).get_by_label("Amount", exact=True).fill("12,5")
     under.nth(3).get_by_label("Amount", exact=True).press("Tab")
@@ -132,9 +132,9 @@ def test_c210_an_answer_for_all_leaves_what_is_begun(opened):
     shot(page, "all-but-two")
     every.press("Enter")
     assert [one["interrupt"] for one in made.answers()] == ["1", "3", "5"]
-    expect(under.nth(1).get_by_label("Why?")).to_have_value("not Bob")
+    expect(under.nth(1).get_by_label("Reason (the agent")).to_have_value("not Bob")
 
-    under.nth(1).get_by_label("Why?").press("Enter")
+    under.nth(1).get_by_label("Reason (the agent").press("Enter")
     assert [(one["action"], one["reason"]) for one in made.answers()[3:]] == [("reject", "not Bob")]
     under.nth(3).get_by_label("Amount", exact=True).fill("12.5")
     expect(under.nth(3).locator(".nba-err:visible")).to_have_count(0)
@@ -208,7 +208,7 @@ def test_a_refusal_is_sent_by_enter_and_its_button_is_filled(opened):
     page = made.page
     made.show(question(1))
     button(page, "Reject…").press("Enter")
-    page.get_by_label("Why?").fill("too much")
+    page.get_by_label("Reason (the agent").fill("too much")
     page.keyboard.press("Shift+Enter")
     page.keyboard.type("by far")
     final = button(page, "Reject")

@@ -97,7 +97,7 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     expect(rows).to_have_count(50)
     expect(table).to_contain_text("61 runs")
     expect(rows.first).to_contain_text("Pay the bills of May <b>now</b>")
-    expect(rows.first).to_contain_text("waits for an answer")
+    expect(rows.first).to_contain_text("needs an answer")
     look(second, out, "light")
     second.dark()
     look(second, out, "dark")

@@ -160,7 +160,7 @@ def test_c139_what_was_typed_as_an_answer_is_there_after_a_reload(asked):
 def test_c139_one_row_of_a_table_is_answered_and_the_others_are_approved(asked):
     """What is being answered is not approved with the rest."""
     notebook, card = asked(THREE)
-    card.root.get_by_role("heading", name="3 calls of wipe wait").wait_for()
+    card.root.get_by_role("heading", name="3 calls of wipe are waiting").wait_for()
     card.press_still(card.root.get_by_role("button", name="Open:").first)
     card.press("More ways to approve")
     card.press("Answer instead…")

@@ -97,7 +97,7 @@ async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_no
     if in_a_body:
         [lost] = run.interrupts
         assert lost.kind == "lost"
-        with pytest.raises(nb.errors.InvalidAnswer, match=r"run.restart.* runs it again"):
+        with pytest.raises(nb.errors.InvalidAnswer, match=r"run.restart.* to run it again"):
             run.approve(lost)
         await run.respond(lost, "sent, as the bank says")
     assert (await run).text == "Done."
@@ -124,7 +124,7 @@ def test_c314_a_run_that_goes_on_elsewhere_is_not_deleted_whatever_its_clock_say
     steady.now = silent_since
     monkeypatch.setattr(steady, "sleep", sleep, raising=False)
     monkeypatch.setattr(heartbeat, "time", steady)
-    with pytest.raises(nb.errors.UsageError, match="while it goes on in process 7 on far"):
+    with pytest.raises(nb.errors.UsageError, match="while it is active in process 7 on far"):
         nb.delete_run("run", store=store)
     steady.now += BEAT * 2
     assert nb.delete_run("run", store=store) == ["run"]

@@ -60,14 +60,14 @@ def test_c263_a_run_goes_on_with_none_that_is_gone_and_nothing_is_deleted_behind
     kept: Any = store
     kept.append("one", [begun(user("hi"))], 0)
     kept.append("two", [refers("one")], 0)
-    with pytest.raises(nb.Conflict, match="'two' was begun meanwhile"):
+    with pytest.raises(nb.Conflict, match="'two' was started in the meantime"):
         store.delete("one", known={"one"})
     with pytest.raises(nb.errors.UsageError, match="no run 'three'"):
         store.delete("two", "three")
     assert kept.run_ids() == ["one", "two"]
     store.delete("one", "two", known={"one", "two"})
     assert kept.run_ids() == []
-    with pytest.raises(LostReference, match="'two' goes on with run 'one'"):
+    with pytest.raises(LostReference, match="'two' continues run 'one'"):
         kept.append("two", [refers("one")], 0)
     assert kept.run_ids() == []
 
@@ -130,7 +130,7 @@ def test_c263_whichever_way_a_run_comes_it_refers_to_none_that_is_gone(store: Ar
     """Through each door of a store; what it needs no more, or what is kept elsewhere, may be gone."""
     kept: Any = store
     for go_on in GOES_ON.values():
-        with pytest.raises(LostReference, match="'two' goes on with run 'one'"):
+        with pytest.raises(LostReference, match="'two' continues run 'one'"):
             go_on(kept, "two", "one")
     assert kept.run_ids() == []
     kept.append("apart", [queued("one", elsewhere=True)], 0)

@@ -170,7 +170,9 @@ def test_an_append_at_another_position_is_refused_and_changes_nothing(
 ) -> None:
     """The one rule that makes an answer count once, for positions passed and for ones to come."""
     store.append("run", [said("a"), said("b")], 0)
-    with pytest.raises(nb.Conflict, match="'run' has moved on: it has 2 events, not"):
+    with pytest.raises(
+        nb.Conflict, match="'run' was changed in the meantime: it has 2 events, expected"
+    ):
         store.append("run", [said("late"), said("later")], expected)
     with pytest.raises(nb.Conflict):
         store.append("new", [said("early")], expected or 1)
@@ -198,7 +200,7 @@ def test_a_conflict_says_who_was_first_and_when(store: Store) -> None:
     """The one who is late is told by whom and when."""
     answer = Resolved(at=0.0, id="i", call_id="c", resolution=Respond(output=1), by="Ada")
     store.append("run", [said("a"), answer], 0)
-    told = "number 1 is 'resolved' by Ada at 1970-01-01T00:00:00"
+    told = "Event 1 is 'resolved' by Ada at 1970-01-01T00:00:00"
     with pytest.raises(nb.Conflict, match=told):
         store.append("run", [said("late")], 1)
 
@@ -260,7 +262,7 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
             act("a")
     store.put("a", rows)
     stamps += [store.stamp(), store.stamp()]
-    with pytest.raises(nb.Conflict, match="has a run 'a' already"):
+    with pytest.raises(nb.Conflict, match="already has a run 'a'"):
         store.put("a", rows)
     store.append("a", [said("4")], 2)
     assert store.rows("a")[:2] == rows

@@ -28,16 +28,16 @@ call = nb.ScriptedModel.call
 
 TROUBLES: dict[str, dict[str, str]] = {
     "full": {
-        "sqlite": "the disk is full: make room on it",
+        "sqlite": "the disk is full. Free some space",
         "postgresql": "its disk is full: make room on it",
     },
     "read_only": {
-        "sqlite": "copy it to a folder that you may write to",
-        "postgresql": "takes no writes now: give its primary server",
+        "sqlite": "[Cc]opy it to a folder where you can write",
+        "postgresql": "is read-only now. Use its primary server",
     },
     "locked": {
-        "sqlite": "another process holds it locked",
-        "postgresql": "another process holds what this one needs",
+        "sqlite": "another process has locked it",
+        "postgresql": "another process has locked what this one needs",
     },
     "away": {"postgresql": "not currently accepting connections"},  # a file is there, or is not
 }
@@ -153,7 +153,7 @@ async def test_c248_a_server_that_is_away_for_a_while_in_a_pause_is_told_once_an
     office = Office(place)
     run = await office.paused(place.open())
     with place.away(office.agent.store):
-        await until(lambda: "tells of nothing" in caplog.text)
+        await until(lambda: "does not report" in caplog.text)
         with pytest.raises(nb.errors.StoreError, match="not currently accepting connections"):
             await run.approve(run.interrupts[0])
         with pytest.raises(nb.errors.StoreError, match="not currently accepting connections"):
@@ -162,7 +162,7 @@ async def test_c248_a_server_that_is_away_for_a_while_in_a_pause_is_told_once_an
     other = await office.opened(run.id)
     await other.approve(other.interrupts[0])
     assert ((await run).text, office.paid) == ("All paid.", [120])
-    assert caplog.text.count("tells of nothing") == 1
+    assert caplog.text.count("does not report") == 1
     assert "Traceback" not in caplog.text
 
 
@@ -203,11 +203,11 @@ async def test_c248_a_file_that_could_not_be_read_for_a_moment_is_followed_again
 
 
 DAMAGE: dict[str, tuple[str, bytes | int | None, str]] = {
-    "bytes that are no text": ("data", b"\x7b\xff\xfe", "no event"),
-    "no JSON": ("data", b"{", "no event"),
-    "another object": ("data", b"{}", "no event"),
-    "a newer format": ("version", 99, "newer nbagent.*upgrade"),
-    "a row that is gone": ("", None, "an event is missing before it"),
+    "bytes that are no text": ("data", b"\x7b\xff\xfe", "not an event"),
+    "not JSON": ("data", b"{", "not an event"),
+    "another object": ("data", b"{}", "not an event"),
+    "a newer format": ("version", 99, "newer nbagent.*Upgrade"),
+    "a row that is gone": ("", None, "the event before it is missing"),
 }
 
 
@@ -221,7 +221,7 @@ async def test_a_damaged_run_is_told_by_its_event_and_hides_no_other(place: Any)
     run = await office.paused(store)
     assert store.run_ids() == [*DAMAGE, run.id]
     for name, (_, _, told) in DAMAGE.items():
-        why = rf"(?s)event 1 of run '{name}' in .*{re.escape(place.told)}.*other runs can.*{told}"
+        why = rf"(?s)Event 1 of run '{name}' in .*{re.escape(place.told)}.*other runs can.*{told}"
         with pytest.raises(nb.errors.StoreError, match=why):
             await nb.open_run(name, agent=office.agent, store=store, show=False)
         assert first_broken(name, store.rows(name)) == 1

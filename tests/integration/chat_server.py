@@ -379,7 +379,7 @@ def _problem_with_calls(calls: Sequence[dict[str, Any]], ids: list[str]) -> str:
         except ValueError:
             return f"the arguments of {call['id']!r} are no JSON"
         if not isinstance(arguments, dict):
-            return f"the arguments of {call['id']!r} are no JSON object"
+            return f"the arguments of {call['id']!r} are not a JSON object"
     return ""
 
 

@@ -280,7 +280,7 @@ async def fails(ask: Ask) -> str:
 
 async def key(ask: Ask) -> str:
     """A key that is none."""
-    return await refused(ask, "go", "401, the API key was refused", key=WRONG)
+    return await refused(ask, "go", "401, the API key was rejected", key=WRONG)
 
 
 async def model(ask: Ask) -> str:

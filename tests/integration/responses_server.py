@@ -29,7 +29,7 @@ class Items(Reply):
     details: tuple[int, int] = (0, 0)
     """The cached input tokens, and the output tokens of reasoning."""
     error: dict[str, Any] | None = None
-    """Why the response failed in the end."""
+    """Why the response failed:."""
 
 
 class ResponsesServer(ChatServer):

@@ -38,7 +38,7 @@ def banker(log: Path, *, kills: Path | None = None, idempotent: bool = False) ->
     agent = nb.Agent(nb.ScriptedModel(reply), name="banker", policy=[nb.review("pay")])
 
     def note(line: str) -> None:
-        with open(path, "a") as file:  # noqa: PTH123 - goes to other processes
+        with open(path, "a") as file:
             file.write(line + "\n")
 
     @agent.tool
@@ -49,8 +49,8 @@ def banker(log: Path, *, kills: Path | None = None, idempotent: bool = False) ->
     @agent.tool(idempotent=idempotent)
     def look(n: int) -> str:
         note(f"look {n}")
-        if n == 3 and marker is not None and not os.path.exists(marker):  # noqa: PTH110
-            with open(marker, "w"):  # noqa: PTH123
+        if n == 3 and marker is not None and not os.path.exists(marker):
+            with open(marker, "w"):
                 pass
             os.kill(os.getpid(), signal.SIGKILL)
         return "ok"
@@ -192,7 +192,7 @@ class Refusing:
             future.set_exception(error)
         return future
 
-    def is_lost(self, error: BaseException) -> bool:  # noqa: ARG002
+    def is_lost(self, error: BaseException) -> bool:
         """Never."""
         return False
 
@@ -244,33 +244,33 @@ async def test_c485_a_cluster_loses_workers_and_is_restarted_and_every_body_begi
     log = tmp_path / "log"
     store = nb.SQLStore(servers.database(postgres))
     with cluster(3) as client:
-        batch = mapped(banker(log), 300, store, client, concurrency=24)
+        batch = mapped(banker(log), 200, store, client, concurrency=24)
         kills, until_ = 0, time.monotonic() + 90
-        while batch.counts["completed"] < 150 and time.monotonic() < until_:
+        while batch.counts["completed"] < 100 and time.monotonic() < until_:
             await asyncio.sleep(0.3)
-            pids = list(client.run(os.getpid).values()) if kills < 4 else []
+            pids = list(client.run(os.getpid).values()) if kills < 2 else []
             if pids:
                 kills += 1
                 os.kill(pids[0], signal.SIGKILL)
-        client.restart()
+        client.restart(wait_for_workers=False)
         await asyncio.wait_for(batch, 120)
-        assert kills == 4
+        assert kills == 2
         counts = batch.counts
-        assert counts["completed"] + counts["interrupted"] == 300, batch
+        assert counts["completed"] + counts["interrupted"] == 200, batch
         lost = [one for one in batch.questions if one.interrupt.kind == "lost"]
         others = batch.questions.where(lambda one: one.interrupt.kind != "lost")
         approved = await others.approve()
         assert approved.count + len(lost) == counts["interrupted"]
-        await until(lambda: batch.counts["completed"] == 300 - len(lost))
+        await until(lambda: batch.counts["completed"] == 200 - len(lost))
         for one in lost:
             await one.answer(nb.Restart())
-        await until(lambda: batch.counts["completed"] == 300)
+        await until(lambda: batch.counts["completed"] == 200)
         await batch
     twice = {line for line, n in bodies(log).items() if n > 1}
     assert twice <= {
         f"{one.interrupt.tool_name} {[*one.interrupt.input.values()][0]}" for one in lost
     }
-    assert len(bodies(log)) == 300
+    assert len(bodies(log)) == 200
     store.close()
 
 

@@ -43,7 +43,7 @@ GATE = ["gate", {"amount": 5}]
         ({"data": "go"}, "5 {'quote': 10} go", ["gate"]),
         (
             {"reason": "too much"},
-            "A person rejected this call of gate; it was not run. The reason: too much",
+            "A person rejected this call of gate. It was not run. Reason: too much",
             [],
         ),
     ],

@@ -187,20 +187,24 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
     """Each kind of mistake has its exit code; with ``--json`` the error is JSON too."""
     bank, travel, vault = (folder.ids[name] for name in ("bank", "travel", "vault"))
     for code, arguments, why in [
-        (3, ["show", "nothing"], "there is no run 'nothing'"),
-        (3, ["show", bank, "--store", "none.db"], "there is no store at 'none.db'"),
-        (2, ["answer", bank], "there is no terminal to ask in"),
-        (2, ["answer", travel, "--approve"], "nothing to approve: give --value JSON"),
-        (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont': the names are amount"),
-        (2, ["answer", bank, "--input", '{"to": "Eve"}'], "cannot be changed in to"),
+        (3, ["show", "nothing"], "There is no run 'nothing'"),
+        (3, ["show", bank, "--store", "none.db"], "There is no store at 'none.db'"),
+        (2, ["answer", bank], "There is no terminal to ask in"),
+        (2, ["answer", travel, "--approve"], "nothing to approve. Use --value JSON"),
+        (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont'. Its names: amount"),
+        (2, ["answer", bank, "--input", '{"to": "Eve"}'], "input to of 'pay' cannot be changed"),
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "x", "legs": []}'], "when: "),
         (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Should be"),
-        (2, ["answer", vault, "--text", "hunter2"], "no secret is kept"),
+        (2, ["answer", vault, "--text", "hunter2"], "Secrets are never stored"),
         (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
         (2, ["prune", "--older-than", "soon"], "soon"),
-        (2, ["delete", bank], "give --yes"),
-        (3, ["answer", bank, "zzz", "--approve"], "there is no question 'zzz'"),
-        (3, ["answer", "--token", "wrong", "--value", "1"], "token in SQLiteStore('runs.db')"),
+        (2, ["delete", bank], "pass --yes"),
+        (3, ["answer", bank, "zzz", "--approve"], "There is no question 'zzz'"),
+        (
+            3,
+            ["answer", "--token", "wrong", "--value", "1"],
+            "No interrupt in SQLiteStore('runs.db')",
+        ),
         (1, ["export", bank, "--output", "none/run.json"], "none/run.json"),
     ]:
         told = folder.nbagent(*arguments, "--json")
@@ -222,8 +226,10 @@ def test_a_document_that_is_brought_in_again_changes_nothing_and_that_is_said(
     first, again = (
         folder.nbagent("import", "run.json", "--store", "there.db").stdout for _ in range(2)
     )
-    assert first.startswith(f"Brought in {bank}. What had been approved elsewhere is asked again")
-    assert again == f"{bank} is here already: nothing was changed.\n"
+    assert first.startswith(
+        f"Imported {bank}. Calls that were approved elsewhere need approval again"
+    )
+    assert again == f"The run {bank} already exists here. Nothing was changed.\n"
 
 
 def test_a_hint_can_be_pasted_and_a_stop_says_what_it_did(folder: Folder) -> None:
@@ -247,31 +253,31 @@ def test_a_hint_can_be_pasted_and_a_stop_says_what_it_did(folder: Folder) -> Non
     place = ["--agent", "sleepy.py:agent"]
     code, said = folder.typed(["answer", short, "--approve", *place], [("napping", "\x03")])
     assert (code, "stopped the run" in said, "it is cancelled" in said) == (130, True, True), said
-    code, said = folder.typed(["answer", listed[0].split()[0]], [("leaves it:", "\n")])
+    code, said = folder.typed(["answer", listed[0].split()[0]], [("to skip:", "\n")])
     assert (code, "1) keep" in said, "2) drop" in said) == (0, True, True), said
 
 
 def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> None:
     """Errors stand at their fields and the rest stays; what runs is shown whole; leaving changes nothing."""
     bank = folder.ids["bank"]
-    code, said = folder.typed(["answer", bank[:12]], [("leaves it:", "\n")])
-    assert (code, "Left as it is." in said) == (0, True)
-    code, said = folder.typed(["answer", bank], [("leaves it:", "\x03")])
+    code, said = folder.typed(["answer", bank[:12]], [("to skip:", "\n")])
+    assert (code, "Nothing was changed." in said) == (0, True)
+    code, said = folder.typed(["answer", bank], [("to skip:", "\x03")])
     assert (code, "Nothing was changed." in said) == (130, True)
-    code, said = folder.typed(["answer", bank], [("leaves it:", "c\n"), ("Amount", "\x04")])
+    code, said = folder.typed(["answer", bank], [("to skip:", "c\n"), ("Amount", "\x04")])
     assert (code, "Nothing was changed." in said) == (130, True)
-    code, said = folder.typed(["delete", bank], [("for good?", "\x03")])
+    code, said = folder.typed(["delete", bank], [("permanently?", "\x03")])
     assert (code, "Nothing was deleted." in said) == (130, True)
     assert len(folder.json("runs", "--waiting", "--agent", "bank")["runs"]) == 1
     code, said = folder.typed(
         ["answer", folder.ids["vault"]],
-        [("leaves it:", "s\n"), ("Answer", "hunter2\n"), ("leaves it:", "\n")],
+        [("to skip:", "s\n"), ("Answer", "hunter2\n"), ("to skip:", "\n")],
     )
-    assert (code, "no secret is kept" in said, "hunter2" in said) == (0, True, False), said
+    assert (code, "Secrets are never stored" in said, "hunter2" in said) == (0, True, False), said
     code, said = folder.typed(
         ["answer", folder.ids["travel"]],
         [
-            *(("leaves it:", "s\n"), ("When", "soon\n"), ("a number", "2\n")),
+            *(("to skip:", "s\n"), ("When", "soon\n"), ("a number", "2\n")),
             *(("Add an item", "y\n"), ("To", "Rome\n"), ("Nights", "0\n"), ("Add another", "n\n")),
             *(
                 ("Insured", "\n"),
@@ -285,7 +291,7 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
     assert "Nights: Should be at least 1" in said
     assert "When: Should be a valid date" in said
     assert "\x1b" not in said
-    assert "Nobody drives this run" in said
+    assert "The run is not active" in said
     assert folder.json("runs", "--agent", "travel")["runs"][0]["questions"] == []
 
 
@@ -296,11 +302,11 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     assert (kept["goes_on"], kept["answer"]["input"]) == ("nobody", {"amount": 4, "to": "Bob"})
     idle = folder.nbagent("runs", "--status", "idle").stdout
     assert fresh[:8] in idle
-    assert "goes on when opened" in idle
+    assert "continues when opened" in idle
     second = folder.nbagent("answer", fresh, kept["question"], "--approve")
     assert (second.returncode, "command line" in second.stderr) == (4, True)
     late = folder.nbagent("answer", fresh, "--approve")  # the same script, run twice
-    assert (late.returncode, "given by command line" in late.stderr) == (4, True), late.stderr
+    assert (late.returncode, "answered by command line" in late.stderr) == (4, True), late.stderr
     went = folder.json("answer", fresh, "--agent", "bank.py:agent")
     assert (went["goes_on"], went["status"], went["text"]) == ("here", "completed", "Paid.")
     assert "paid 4 to Bob" in folder.nbagent("show", fresh).stdout

@@ -31,7 +31,7 @@ SAID = {
     "Extract typed rows": [ROWS.replace("3", "0", 1), ROWS],
     "Approve before saving, with a preview": [
         call("save_without", rows=[2]),
-        "I saved three orders; Grace's stood there twice.",
+        "I saved three orders; Grace's was there twice.",
     ],
     "A flow that cleans": [],
     "SQL": [call("query_data", sql=CUPS.format("orders")), "Grace 10, Ada 3, Alan 2."],

@@ -151,14 +151,14 @@ CORNERS = {
     "arguments as a value": of_call({"x": 3}, ran=[3]),
     "no arguments": of_call(None, ran=[0]),
     "blank arguments": of_call(" ", ran=[0]),
-    "arguments that are no JSON": of_call('{"x": 1', told="no JSON object .*: {.x.: 1"),
-    "arguments that are a list": of_call("[1]", told="no JSON object"),
-    "arguments that are a text in a text": of_call('"{}"', told="no JSON object"),
-    "two objects as arguments": of_call('{"x":1}{"x":2}', told="no JSON object"),
-    "NaN": of_call('{"x": NaN}', told="no JSON object"),
-    "a number beyond all": of_call('{"x": 1e999}', told="no JSON object"),
+    "arguments that are no JSON": of_call('{"x": 1', told="not a JSON object .*: {.x.: 1"),
+    "arguments that are a list": of_call("[1]", told="not a JSON object"),
+    "arguments that are a text in a text": of_call('"{}"', told="not a JSON object"),
+    "two objects as arguments": of_call('{"x":1}{"x":2}', told="not a JSON object"),
+    "NaN": of_call('{"x": NaN}', told="not a JSON object"),
+    "a number beyond all": of_call('{"x": 1e999}', told="not a JSON object"),
     "one key twice": of_call('{"x": 1, "x": 2}', ran=[2]),
-    "half a pair in arguments": of_call(f'{{"note": "{HALF}"}}', told="no JSON object"),
+    "half a pair in arguments": of_call(f'{{"note": "{HALF}"}}', told="not a JSON object"),
     "5,000 levels in arguments": of_call(f'{{"x": {DEEP}}}', told="at most 100 levels"),
     "10 MB of arguments": Corner(
         calls(
@@ -179,12 +179,12 @@ CORNERS = {
     "the limit of tokens inside a call": Corner(
         [chunk({"tool_calls": [call('{"x": 1', id="a", index=0)]}), chunk({}, "length"), DONE],
         whole({"tool_calls": [call('{"x": 1', id="a")]}, "length"),
-        told="Your answer was cut off at its limit of tokens, and this call was not run",
+        told="Your answer was cut off at its token limit, so this call was not run",
     ),
     "the limit of tokens before the arguments": Corner(
         [chunk({"tool_calls": [call("", id="a", index=0)]}), chunk({}, "length"), DONE],
         whole({"tool_calls": [call("", id="a")]}, "length"),
-        told="cut off at its limit",
+        told="cut off at its token limit",
     ),
     "a content filter": Corner(
         [chunk({"content": "fine"}), chunk({}, "content_filter"), DONE],
@@ -194,7 +194,7 @@ CORNERS = {
     "a content filter inside a call": Corner(
         [chunk({"tool_calls": [call('{"x', id="a", index=0)]}), chunk({}, "content_filter"), DONE],
         whole({"tool_calls": [call('{"x', id="a")]}, "content_filter"),
-        told="cut off by a content filter",
+        told="content filter cut off",
     ),
     "a reason of its own": Corner(
         [chunk({"content": "fine"}), chunk({}, "eos"), DONE],
@@ -240,19 +240,21 @@ CORNERS = {
         whole({"role": "assistant", "content": None}),
         says="",
     ),
-    "nothing at all": Corner([], b"", fails="ended in the middle", fails_whole="no JSON"),
+    "nothing at all": Corner([], b"", fails="ended in the middle", fails_whole="not JSON"),
     "null": Corner([event(None)], b"null", fails="instead of a chat chunk"),
     "choices that are a text": Corner(
-        [event({"choices": "x"})], b'{"choices": "x"}', fails="no list of objects"
+        [event({"choices": "x"})], b'{"choices": "x"}', fails="not a list of objects"
     ),
-    "a delta that is a list": Corner([chunk([1])], whole([1]), fails="no object"),
+    "a delta that is a list": Corner([chunk([1])], whole([1]), fails="not an object"),
     "calls that are texts": Corner(
-        [chunk({"tool_calls": ["look"]})], whole({"tool_calls": ["look"]}), fails="no list of obj"
+        [chunk({"tool_calls": ["look"]})],
+        whole({"tool_calls": ["look"]}),
+        fails="not a list of obj",
     ),
     "a function that is a text": Corner(
         [chunk({"tool_calls": [{"function": "look"}]})],
         whole({"tool_calls": [{"function": "look"}]}),
-        fails="no object",
+        fails="not an object",
     ),
     "an error in its place": Corner(
         [FINE[0], event({"error": {"message": "overloaded"}})],
@@ -299,17 +301,17 @@ CORNERS = {
     "bytes that are no text": Corner(
         [event(b'{"choices":[{"delta":{"content":"\xff"}}]}')],
         b'{"choices":[{"message":{"content":"\xff"}}]}',
-        fails="which is no JSON",
+        fails="which is not JSON",
     ),
     "cut off": Corner(
         [FINE[0]],
         whole({"content": "fine"})[:-5],
         fails="ended in the middle",
-        fails_whole="no JSON",
+        fails_whole="not JSON",
     ),
     "cut off inside an event": Corner([FINE[0], FINE[1][:20]], fails="ended in the middle"),
     "cut off inside a call": Corner(
-        [chunk({"tool_calls": [A]})], asked(A)[:-5], fails="in the middle", fails_whole="no JSON"
+        [chunk({"tool_calls": [A]})], asked(A)[:-5], fails="in the middle", fails_whole="not JSON"
     ),
     "5,000 levels around": Corner(  # the JSON reader of Python 3.13 goes so deep
         [event(DEEP.encode())], DEEP.encode(), fails="nested too deep|instead of a chat"
@@ -317,17 +319,17 @@ CORNERS = {
     "5,000 levels in a field of its own": Corner(
         [event(b'{"choices":[{"delta":{"odd":' + DEEP.encode() + b"}}]}")],
         b'{"choices":[{"message":{"odd":' + DEEP.encode() + b"}}]}",
-        fails="nested (too deep|deeper than 100 levels)",
+        fails="nested (too deep|more than 100 levels deep)",
     ),
     "300 levels in a field of its own": Corner(
         [event(b'{"choices":[{"delta":{"odd":' + b"[" * 300 + b"]" * 300 + b"}}]}")],
         b'{"choices":[{"message":{"odd":' + b"[" * 300 + b"]" * 300 + b"}}]}",
-        fails="sent 'odd' as no JSON: it is nested deeper than 100 levels",
+        fails="sent 'odd', which is not JSON: it is nested more than 100 levels deep",
     ),
     "NaN in a field of its own": Corner(
         [event(b'{"choices":[{"delta":{"odd":NaN}}]}')],
         b'{"choices":[{"message":{"odd":NaN}}]}',
-        fails="sent 'odd' as no JSON",
+        fails="sent 'odd', which is not JSON",
     ),
 }
 
@@ -466,7 +468,9 @@ async def test_c174_a_stream_of_nothing_but_signs_of_life_ends(name: str) -> Non
     kind, piece = ENDLESS[name]
     with serving(Server([piece], kind, without_end=True)) as url:
         run, _ = await run_at(url, live=kind == STREAM, timeout=0.3)
-    with pytest.raises(ModelError, match=r"nothing of its answer for 0.3 s, only signs of life"):
+    with pytest.raises(
+        ModelError, match=r"no part of its answer for 0.3 s, only keep-alive signals"
+    ):
         run.result  # noqa: B018 - it raises
 
 
@@ -487,6 +491,6 @@ async def test_c174_neither_key_nor_conversation_follow_a_redirect(status: int, 
         target = elsewhere.replace("127.0.0.1", "localhost") + "/chat/completions"
         with serving(Server([], JSON, status, {"location": target})) as url:
             run, _ = await run_at(url, live=live)
-    with pytest.raises(ModelError, match=f"{status}, the server points to {target}.*base_url"):
+    with pytest.raises(ModelError, match=f"{status}. The server redirects to {target}.*base_url"):
         run.result  # noqa: B018 - it raises
     assert other.bodies == []

@@ -88,8 +88,8 @@ async def test_c421_a_database_of_postgresql_is_listed_described_and_queried(pla
     many = await told(tools, "query_data", sql="SELECT id FROM orders ORDER BY id")
     assert many.endswith("\n100\n(the first 100 rows; there are more)")
     wrong = await told(tools, "query_data", sql="SELECT o.itm FROM orders o")
-    assert "no such column: itm; did you mean 'item'?" in wrong
-    assert "did you mean 'orders'?" in await told(tools, "query_data", sql="SELECT * FROM order_s")
+    assert "no such column: itm. Did you mean 'item'?" in wrong
+    assert "Did you mean 'orders'?" in await told(tools, "query_data", sql="SELECT * FROM order_s")
 
 
 HOSTILE = [
@@ -173,7 +173,7 @@ def test_c421_a_query_of_postgresql_is_bounded_in_time_rows_and_size(shop):
     ):
         with pytest.raises(QueryError, match=r"longer than 0\.5 seconds"):
             data.query(sql, "")
-    with pytest.raises(QueryError, match="leave out its large columns"):
+    with pytest.raises(QueryError, match="Leave out its large columns"):
         Query({"shop": shop}, 10, 30.0).query("SELECT repeat('x', 20000000)", "")
     found = Query({"shop": shop}, 1_000, 30.0).query(
         "SELECT repeat('x', 900000) AS x FROM generate_series(1, 1000)", ""

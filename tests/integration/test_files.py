@@ -106,11 +106,11 @@ async def test_a_model_that_sees_nothing_is_told_in_words_and_so_is_the_person()
     assert all(b"base64" not in seen.raw for seen in server.requests)
     said = server.bodies[2]["messages"][0]["content"][1]["text"]
     assert said.startswith("[image, ")
-    assert said.endswith("it is shown to the person; you cannot see it]")
+    assert said.endswith("shown to the person; you cannot see it]")
     assert "you cannot see it" in server.bodies[2]["messages"][3]["content"][1]["text"]
     notes = [event.notes for event in run.journal if isinstance(event, ModelResponded)]
     assert [len(each) for each in notes] == [1, 1, 0]
-    assert "cannot see pictures" in notes[0][0]
+    assert "cannot read images" in notes[0][0]
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ async def test_a_conversation_has_so_many_bytes_of_files_and_no_more(monkeypatch
     await run
     last = run.messages[4]["content"][0]
     assert last["error"]
-    assert "are left of that" in last["output"]
+    assert "are left" in last["output"]
     with pytest.raises(nb.errors.UsageError, match="conversation"):
         agent.run(["More", SQUARE], after=run)
 

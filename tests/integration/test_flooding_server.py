@@ -81,7 +81,7 @@ FLOODS = {
         [b'{"choices":[', b"1," * 3_900_000, b"1]}"], TOO_MANY, JSON, stream=False
     ),
     "another packing": Flood([b"xx"], "packed its answer as 'br'", JSON, packing="br"),
-    "a damaged packing": Flood([b"xx"], "packed answer is damaged", packing="gzip"),
+    "a damaged packing": Flood([b"xx"], "compressed answer is damaged", packing="gzip"),
 }
 
 

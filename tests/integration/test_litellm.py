@@ -65,7 +65,7 @@ async def test_a_call_through_litellm_waits_for_a_person_and_goes_on() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_what_litellm_knows_of_prices_is_the_cost_and_nothing_is_not_0(stream) -> None:
-    """Streamed and whole; where a model has no price its cost is not known."""
+    """Streamed and whole; where a model has no price its cost of the run is unknown."""
     with ChatServer([Reply("hi", usage=(1000, 100)), Reply("hi")]) as server:
         known = (await deltas_of(model_at(server, "openai/gpt-4o-mini"), stream=stream))[-1]
         unknown = (await deltas_of(model_at(server), stream=stream))[-1]
@@ -90,7 +90,7 @@ async def test_c399_what_is_free_costs_0_and_a_server_that_is_gone_cannot_be_rea
     ) as server:  # LiteLLM stumbles over an answer of Groq without a tier
         groq = model_at(server, "groq/openai/gpt-oss-20b", max_retries=0)
         if not stream:
-            with pytest.raises(ModelError, match="LiteLLM failed"):
+            with pytest.raises(ModelError, match="failed in LiteLLM"):
                 await deltas_of(groq, stream=stream)
 
 
@@ -121,9 +121,9 @@ async def test_a_picture_goes_through_litellm_and_is_told_in_words_to_the_blind(
 
 
 REFUSALS = {
-    400: "400, the request was refused",
-    401: "401, the API key was refused",
-    403: "403, this key may not use the model",
+    400: "400, the request was rejected",
+    401: "401, the API key was rejected",
+    403: "403, this key cannot use the model",
     404: "404, there is no model",
     429: "429, too many requests",
     500: "500, the server failed",
@@ -192,7 +192,7 @@ async def test_a_provider_that_litellm_does_not_know_is_told() -> None:
     """With how names are written, and nothing printed."""
     use_litellm()
     with pytest.raises(
-        ModelConfigError, match="LiteLLM knows no provider of the model 'nowhere/x'"
+        ModelConfigError, match="LiteLLM does not know the provider of the model 'nowhere/x'"
     ):
         await deltas_of(nb.LiteLLMModel("nowhere/x"))
 
@@ -205,7 +205,7 @@ async def test_a_key_that_litellm_misses_is_named(monkeypatch) -> None:
         ("gemini/gemini-3-pro", "G"),
     ):
         with pytest.raises(
-            ModelConfigError, match=f"needs a key: set {variable}.*_API_KEY"
+            ModelConfigError, match=f"needs an API key. Set {variable}.*_API_KEY"
         ) as raised:
             await deltas_of(nb.LiteLLMModel(name))
         assert "Traceback" not in str(raised.value)
@@ -232,9 +232,9 @@ async def test_litellms_own_mocks_are_models_too() -> None:
 
 def test_a_name_or_an_option_that_cannot_be_is_told_at_once() -> None:
     """Before anything is loaded."""
-    with pytest.raises(ModelConfigError, match=r'LiteLLM writes .* as "gemini/gemini-3-pro"'):
+    with pytest.raises(ModelConfigError, match=r'LiteLLM names the model "gemini/gemini-3-pro"'):
         nb.LiteLLMModel("gemini:gemini-3-pro")
-    with pytest.raises(ModelConfigError, match="messages=: nbagent sets it itself"):
+    with pytest.raises(ModelConfigError, match="messages= is set by nbagent itself"):
         nb.LiteLLMModel("gemini/gemini-3-pro", messages=[])
 
 

@@ -97,11 +97,11 @@ def test_c232_variables_of_the_notebook_stand_in_the_prompt_bounded(cells):
 
 MISTAKES = {
     "%%agent nobody\nHi": "'nobody' is not defined",
-    "%%agent ecko\nHi": "did you mean 'echo'",
+    "%%agent ecko\nHi": "Did you mean 'echo'",
     "%%agent price\nHi": "'price' is no agent",
     "%%agent echo again\nHi": "the name of one agent",
-    "%%agent\n  \n": "no prompt",
-    "%agent": "no prompt",
+    "%%agent\n  \n": "prompt is missing",
+    "%agent": "prompt is missing",
     "%%agent --fast\nHi": "--fast",
     "%%agent -o 1x\nHi": "the name of a variable",
     "%%agent\nHi {nothing}": "NameError",
@@ -130,7 +130,7 @@ def test_c232_names_are_completed_and_help_is_told(cells):
     assert "echo" in cells.kernel.must_run(complete.format("%%agent ec", 10))
     assert "--df" in cells.kernel.must_run(complete.format("%%agent --", 10))
     cells.kernel.must_run("other = nb.Agent(nb.ScriptedModel(['other here']), name='other')")
-    assert "other answers, which was defined last" in page_run(cells, "%agent -o said Hi")
+    assert "other answers, because it was defined last" in page_run(cells, "%agent -o said Hi")
     assert cells.kernel.must_run("print(said)") == "other here\n"
 
 
@@ -141,7 +141,7 @@ def test_c444_a_magic_that_is_not_loaded_says_what_to_type():
         for code in ("%%agent\nHi", "%agent Hi"):
             kernel.seen.clear()
             assert kernel.run(code).status == "error"
-            assert "type  %load_ext nbagent  in a cell" in f"{kernel.errors()}{kernel.seen}"
+            assert "Run  %load_ext nbagent  in a cell" in f"{kernel.errors()}{kernel.seen}"
         kernel.must_run("%load_ext nbagent")
         kernel.must_run("%agent -o said Hi")
         assert kernel.must_run("print(said)") == "hello\n"

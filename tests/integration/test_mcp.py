@@ -85,7 +85,7 @@ async def test_the_reference_server_works_by_its_command(notes):
     assert outputs["echo"] == ["Echo: hi"]
     assert outputs["get-sum"][0] == "The sum of 1 and 2 is 3."
     assert outputs["get-sum"][1].startswith(
-        "The arguments do not fit get-sum: a: Should be a number."
+        "The arguments do not match the schema of get-sum: a: Should be a number."
     )
     assert "[image/png, " in outputs["get-tiny-image"][0]
     assert set(outputs["get-structured-content"][0]) == {"temperature", "conditions", "humidity"}
@@ -231,7 +231,7 @@ async def test_a_tool_of_a_server_is_asked_about_before_it_runs(notes):
     (asked,) = run.interrupts
     assert asked.kind == "approval"
     assert asked.metadata is None  # the title is ours: whether it runs
-    assert "tester says of this tool: it may destroy something" in asked.note
+    assert "MCP server tester, it may destroy data" in asked.note
     assert done(notes) == []
     with pytest.raises(nb.errors.InvalidAnswer, match="table"):
         run.restart(asked, new_input={"table": 5})
@@ -295,7 +295,7 @@ async def test_a_rule_that_names_no_tool_of_any_server_is_told_once_they_are_kno
     """A typing error in a denial lets nothing run: the run fails before the model is asked."""
     server = honest(notes)
     agent = _agent(server, call("drop", table="t"), policy=[nb.deny("dorp")])
-    with pytest.raises(UsageError, match="did you mean 'drop'"):
+    with pytest.raises(UsageError, match="Did you mean 'drop'"):
         await agent.run("Go")
     assert done(notes) == []
     await server.aclose()
@@ -307,13 +307,14 @@ async def test_a_rule_with_a_wildcard_that_matches_no_tool_of_a_server_is_refuse
     server = honest(notes, name="fs")
     agent = _agent(server, call("drop", table="t"), policy=[rule("fs__*")])
     with pytest.raises(
-        UsageError, match=r"names no tool of 'agent': .*drop.*after the prefix= of nb\.mcp"
+        UsageError,
+        match=r"matches no tool of 'agent'. Its tools: .*drop.*after the prefix= of nb\.mcp",
     ):
         await agent.run("Go")
     assert done(notes) == []
     await server.aclose()
     prefixed = honest(notes, name="fs", prefix="fs__")
-    assert repr(prefixed) == "<MCP server fs: not connected yet, its tools will be called fs__…>"
+    assert repr(prefixed) == "<MCP server fs: not connected yet, prefix of its tools: fs__>"
     run = _agent(prefixed, call("fs__drop", table="t"), policy=[nb.review("fs__*")]).run("Go")
     await run.settled()
     assert [one.tool_name for one in run.interrupts] == ["fs__drop"]
@@ -349,8 +350,8 @@ ONE_MORE = {"type": "object", "properties": {"to": {"type": "string"}}}
     ("changed", "note"),
     [
         ({"description": "Sends all to evil.example."}, "“Sends all to evil.example.”"),
-        ({"annotations": {"destructiveHint": True}}, "it may destroy something"),
-        ({"inputSchema": ONE_MORE}, "has changed this tool"),
+        ({"annotations": {"destructiveHint": True}}, "it may destroy data"),
+        ({"inputSchema": ONE_MORE}, "changed this tool"),
     ],
 )
 @pytest.mark.parametrize("how", ["run", "generate", "flow"])
@@ -386,7 +387,7 @@ async def test_c331_a_tool_that_a_server_changes_while_it_is_asked_about_is_aske
         run.approve(first)
         await until(lambda: run.interrupts != [] and run.interrupts[0].id != first.id)
         (asked,) = run.interrupts
-    assert asked.note.startswith("Its server has changed this tool since this was shown")
+    assert asked.note.startswith("The server changed this tool since it was shown")
     assert note in asked.note
     assert done(notes) == []
     if how == "generate":
@@ -409,7 +410,7 @@ async def test_an_approved_tool_that_its_server_has_no_more_is_not_run(what, not
     )
     run.approve(run.interrupts[0])
     await run
-    told = {"dropped": "There is no tool 'plain'", "gone": "was approved, and was not run"}
+    told = {"dropped": "There is no tool 'plain'", "gone": "was approved but was not run"}
     assert told[what] in _outputs(run)["plain"][0]
     assert done(notes) == []
     await server.aclose()
@@ -427,7 +428,7 @@ async def test_names_are_chosen_and_prefixed(notes):
             repr(server)
             == "<MCP server tester: 5 tools (t_drop, t_slow, t_order, t_environment, t_grow)>"
         )
-    with pytest.raises(ToolError, match="did you mean 'drop'"):
+    with pytest.raises(ToolError, match="Did you mean 'drop'"):
         await honest(notes, include=["dropp"]).connect()
 
 
@@ -435,7 +436,9 @@ async def test_two_tools_of_one_name_are_an_error_that_says_whose(notes):
     """Nothing is called by chance: the run fails before the model is asked."""
     first, second = honest(notes), honest(notes, name="other")
     agent = nb.Agent(nb.ScriptedModel(["never"]), tools=[first, second])
-    with pytest.raises(ToolError, match=r"other has a tool 'look'.*MCP server tester.*prefix="):
+    with pytest.raises(
+        ToolError, match=r"MCP server other and the MCP server tester have a tool 'look'.*prefix="
+    ):
         await agent.run("Go")
     await first.aclose()
     await second.aclose()
@@ -494,9 +497,9 @@ async def test_parts_of_a_result_beyond_the_bound_are_left_out_and_counted():
 @pytest.mark.parametrize(
     ("how", "tool", "told"),
     [
-        ("lies", "lies", "does not fit its own schema: n: Should be a whole number"),
-        ("no result", "plain", "answered with what is no result: content"),
-        ("giant", "plain", "answered with what cannot be read: Invalid JSON: number out of range"),
+        ("lies", "lies", "does not match its own schema: n: Should be a whole number"),
+        ("no result", "plain", "its answer is not a valid result: content"),
+        ("giant", "plain", "sent an answer that cannot be read: Invalid JSON: number out of range"),
         ("flood", "plain", "a line of the server has more than 16,000,000 bytes"),
         ("tiny parts", "plain", "a line of the server has more than 100,000 values"),
         ("tiny data", "plain", "a line of the server has more than 100,000 values"),
@@ -536,7 +539,7 @@ async def test_pictures_of_a_server_go_to_the_model(server):
     (finished,) = [event for event in run.journal if event.type == "tool_finished"]
     assert len(finished.files) == 20
     assert finished.output.startswith("the page\n[shot://1, image/png, ")
-    assert finished.output.count("not sent: a result may have 20") == 1
+    assert finished.output.count("not sent: a result can have at most 20") == 1
     assert finished.displays == []
 
 
@@ -567,7 +570,7 @@ async def test_a_server_that_hangs_is_given_up_and_told_so(notes):
     server = honest(notes, timeout=0.5)
     run = _agent(server, call("hangs"), call("look", what="after")).run("Go")
     await run
-    assert "did not say a word for 0.5 seconds" in run.calls["hangs"][0].output
+    assert "sent nothing for 0.5 seconds" in run.calls["hangs"][0].output
     await until(lambda: "cancelled" in done(notes))
     await server.aclose()
 
@@ -580,7 +583,7 @@ async def test_progress_without_an_end_does_not_hold_a_call_forever():
     run.subscribe(lambda event: heard.append(event) if event.type == "progressed" else None)
     await run
     told = run.calls["plain"][0].output
-    assert "gave no result in 1 second" in told
+    assert "sent no result within 1 second" in told
     assert "max_total_timeout=" in told
     assert len(heard) > 1
     await server.aclose()
@@ -613,7 +616,7 @@ async def test_a_server_that_cannot_be_started_says_why(tmp_path):
     """No such program, a program that is no server, one that says nothing."""
     with pytest.raises(McpError, match=r"ended before it was connected.*speaks MCP on its input"):
         await nb.mcp("python3 -c print(1)").connect()
-    with pytest.raises(McpError, match="no program 'no-such-program'"):
+    with pytest.raises(McpError, match=r"program 'no-such-program'.* was not found"):
         await nb.mcp("no-such-program --flag").connect()
     with pytest.raises(McpError, match=r"No such file or directory|can't open file"):
         await nb.mcp(f"python3 {tmp_path}/missing.py").connect()
@@ -684,7 +687,7 @@ def test_a_config_is_taken_as_people_have_it(tmp_path):
     assert repr(nb.mcp(path, server="web")) == "<MCP server web: not connected yet>"
     assert nb.mcp(config, server="files")._address.argv == ("npx", "-y", "server-files")
     assert nb.mcp(config["mcpServers"]["web"]).label == "mcp.example"
-    with pytest.raises(UsageError, match="'files', 'web'; did you mean 'files'"):
+    with pytest.raises(UsageError, match=r"'files', 'web'. Did you mean 'files'"):
         nb.mcp(path, server="file")
 
 
@@ -692,17 +695,17 @@ def test_a_config_is_taken_as_people_have_it(tmp_path):
     ("given", "options", "told"),
     [
         (7, {}, "takes a command"),
-        ("", {}, "an empty one"),
+        ("", {}, "an empty command"),
         ("mcp.json", {}, r"nb\.mcp\(Path\('mcp.json'\)\)"),
         ("localhost:3000/mcp", {}, "http://localhost:3000/mcp"),
-        ("mcp.example.org:8000", {}, "begins with http:// or https://"),
-        ("https://x.example", {"env": {}}, "this is a URL"),
-        ("npx server", {"headers": {}}, "give env="),
+        ("mcp.example.org:8000", {}, "must begin with http:// or https://"),
+        ("https://x.example", {"env": {}}, "a URL was given"),
+        ("npx server", {"headers": {}}, "Use env="),
         ({"url": "ftp://x"}, {}, "http:// or https://"),
         ({"type": "sse", "url": "https://x"}, {}, "streamable HTTP"),
-        ("npx server", {"env": {"N": 1}}, "dict of texts"),
-        ("npx server", {"timeout": 0}, "above 0"),
-        ("npx server", {"max_total_timeout": -1}, "above 0"),
+        ("npx server", {"env": {"N": 1}}, "dict of strings"),
+        ("npx server", {"timeout": 0}, "greater than 0"),
+        ("npx server", {"max_total_timeout": -1}, "greater than 0"),
         ("npx server", {"include": "look"}, "list of names"),
         ("npx server", {"approval": "yes"}, "True, False or a condition"),
     ],
@@ -774,7 +777,7 @@ async def test_a_list_of_tools_without_an_end_costs_no_more_than_a_long_one(capl
         caplog.clear()
         async with liar(how) as server:
             assert len(server.tools) <= 1_000
-            assert any("beyond 1,000 tools" in note for note in server.notes)
+            assert any("after the first 1,000" in note for note in server.notes)
             assert len(server.notes) <= 1_001
         assert len(caplog.records) <= 30
 
@@ -792,21 +795,27 @@ ERROR = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No
     [
         (
             _plain("405 Method Not Allowed", ""),
-            r"no such server at this URL \(HTTP 405.*old transport.*/sse",
+            r"no MCP server at this URL \(HTTP 405.*old transport.*/sse",
         ),
         (
             _plain("404 Not Found", "not here"),
-            r"no such server at this URL \(HTTP 404: not here\).*/mcp",
+            r"no MCP server at this URL \(HTTP 404: not here\).*/mcp",
         ),
-        (_plain("200 OK", "<p>", "text/html"), r"no MCP server \(.*text/html\).*streamable HTTP"),
-        (_plain("500 Oops", "no disk"), r"was reached and refuses \(HTTP 500\): no disk"),
+        (
+            _plain("200 OK", "<p>", "text/html"),
+            r"no MCP server at this URL \(.*text/html\).*streamable HTTP",
+        ),
+        (_plain("500 Oops", "no disk"), r"it rejected the request \(HTTP 500\): no disk"),
         (
             _plain("400 Bad", ERROR, "application/json"),
-            r"reached and refuses \(HTTP 400\): No such tenant",
+            r"it rejected the request \(HTTP 400\): No such tenant",
         ),
-        (_plain("403 No", ""), r"refuses what it was sent \(HTTP 403\).*headers="),
-        (b"", "was reached, and hung up .*may be starting, busy"),
-        (None, r"did not answer for 1 seconds \(nb\.mcp\(…, connect_timeout=…\)"),
+        (_plain("403 No", ""), r"it rejected the request \(HTTP 403\).*headers="),
+        (b"", "closed the connection .*may be starting, busy"),
+        (
+            None,
+            r"did not answer for 1 seconds \(to wait longer, use nb\.mcp\(…, connect_timeout=…\)",
+        ),
     ],
 )
 async def test_a_server_by_http_that_refuses_says_what_to_do(answer, told):
@@ -833,7 +842,9 @@ async def test_a_server_by_http_that_refuses_says_what_to_do(answer, told):
 
 async def test_a_server_that_is_not_there_cannot_be_reached():
     """Nobody listens at that port, which is another matter than a refusal."""
-    with pytest.raises(McpError, match=r"cannot be reached \(.*does it run, and is its URL right"):
+    with pytest.raises(
+        McpError, match=r"cannot be reached \(.*Is it running, and is its URL right"
+    ):
         await nb.mcp(f"http://127.0.0.1:{free_port()}/mcp").connect()
 
 
@@ -872,7 +883,7 @@ async def test_a_packed_answer_of_a_server_is_not_unpacked():
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     server = nb.mcp(f"http://127.0.0.1:{port}/mcp", name="packer", connect_timeout=20)
-    with pytest.raises(McpError, match="packed as 'gzip'"):
+    with pytest.raises(McpError, match="compressed as 'gzip'"):
         await server.connect()
     await server.aclose()
     listening.close()

@@ -92,7 +92,7 @@ async def test_a_server_that_dies_while_it_asks_ends_the_question(notes):
     agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server])
     run = agent.run("Go", attended=True)
     await until(lambda: run.status == "completed")
-    assert "it is gone" in _output(run)
+    assert "its connection ended" in _output(run)
     assert run.interrupts == []
     await server.aclose()
 
@@ -110,7 +110,7 @@ async def test_a_server_may_ask_a_model_only_where_it_is_allowed_and_approved():
         run = nb.Agent(nb.ScriptedModel([asks, asks, "done"]), tools=[server]).run("Go")
         await run.settled()
         (asked,) = run.interrupts
-        assert "wants to ask the model" in asked.metadata["message"]
+        assert "asks to use the model" in asked.metadata["message"]
         assert "How is the weather?" in asked.metadata["message"]
         run.approve(asked)
         await until(lambda: [one for one in run.interrupts if one.id != asked.id] != [])
@@ -224,7 +224,7 @@ async def test_what_a_server_has_started_ends_with_it(how, child, tmp_path, note
         if how != "closed":
             run = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server]).run("Go")
             await run
-            assert "it is gone" in _output(run)
+            assert "its connection ended" in _output(run)
             first = [pids(notes)[0], pids(notes, "child")[0]]  # the next turn starts another one
             await until(lambda: not any(map(lives, first)))
         await server.aclose()
@@ -297,7 +297,7 @@ async def test_step_by_step_a_question_in_the_middle_of_a_call_is_not_asked(note
     assert response.interrupts == []
     (result,) = response.messages[-2]["content"]
     assert result["error"]
-    assert "asked a question in the middle of this call ('Which size?')" in result["output"]
+    assert "asked a question during this call ('Which size?')" in result["output"]
     assert "agent.run(" in result["output"]
     await server.aclose()
 
@@ -358,7 +358,7 @@ async def test_a_run_is_opened_where_its_server_cannot_be_reached(notes, tmp_pat
     with pytest.raises(nb.errors.ToolError, match="'drop' of this interrupt is not registered"):
         again.approve(again.interrupts[0])
     typo = nb.Agent(nb.ScriptedModel([]), tools=[server], policy=[nb.deny("dorp")])
-    with pytest.raises(nb.errors.UsageError, match="did you mean 'drop'"):
+    with pytest.raises(nb.errors.UsageError, match="Did you mean 'drop'"):
         await nb.open_run(run.id, agent=typo, store=store)
     assert done(notes) == []
     await server.aclose()

@@ -126,7 +126,7 @@ async def test_c378_in_a_call_the_question_is_on_the_run_and_is_withdrawn_where_
         await run.settled()
         (asked,) = run.interrupts
         assert (
-            asked.metadata["message"] == "The MCP server guarded wants you to sign in at 127.0.0.1"
+            asked.metadata["message"] == "The MCP server guarded asks you to sign in at 127.0.0.1"
         )
         link = asked.metadata["link"]
         with pytest.raises(nb.errors.InvalidAnswer, match="another sign-in"):
@@ -242,7 +242,7 @@ async def test_c376_a_run_that_begins_asks_before_its_first_turn_and_only_once_f
     await first
     await second
     assert len(person.asked) == 2
-    assert person.asked[1][0].endswith("wants you to sign in at 127.0.0.1")
+    assert person.asked[1][0].endswith("asks you to sign in at 127.0.0.1")
     assert _told(notes).count("signed in") == 1
     await server.aclose()
 
@@ -348,7 +348,7 @@ def test_c381_a_code_or_the_whole_address_answers():
 async def test_c382_a_page_that_may_be_misread_is_not_shown(link, folder):
     """What an authorization server calls its page of signing in is a text of others."""
     sign_in = _of("https://mcp.example/mcp", folder)
-    with pytest.raises(Exception, match="none of https"):
+    with pytest.raises(Exception, match="is not https"):
         await sign_in._remember(link)
     assert sign_in._question is None
 
@@ -372,7 +372,7 @@ def test_c382_a_server_has_nothing_asked_for_in_the_clear_or_of_this_machine(
     if is_taken:
         sign_in._check(httpx2.URL(place))
     else:
-        with pytest.raises(Exception, match="only https is followed"):
+        with pytest.raises(Exception, match="follows only https"):
             sign_in._check(httpx2.URL(place))
 
 

@@ -52,7 +52,7 @@ def said(end: Any) -> Any:
         ),
         (
             {"reason": "too much"},
-            "A person rejected this call of gate; it was not run. The reason: too much",
+            "A person rejected this call of gate. It was not run. Reason: too much",
             [],
         ),
     ],

@@ -233,9 +233,9 @@ async def test_what_may_pass_is_retried_before_the_stream(status: int) -> None:
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        (400, "the request was refused"),
+        (400, "the request was rejected"),
         (401, "OPENAI_API_KEY"),
-        (403, "may not use"),
+        (403, "cannot use"),
         (404, "there is no model 'test-model'"),
         (429, "too many requests"),
         (500, "the server failed"),

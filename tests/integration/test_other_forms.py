@@ -138,7 +138,7 @@ async def test_c396_a_server_that_was_reached_is_not_told_as_out_of_reach() -> N
         thread.start()
         said = await told(url)
         thread.join()
-    assert "was reached, and closed the connection" in said
+    assert "was reached, but closed the connection" in said
     assert "cannot be reached" not in said
     assert "cannot be reached" in await told(url)
 

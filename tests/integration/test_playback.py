@@ -121,7 +121,7 @@ def test_a_notebook_that_knows_of_no_recording_is_recorded_and_replayed(recorded
             "replay", notebook, "--output", output, env=without_a_model(MY_TOKEN="tok-en-value-42")
         )
         assert done.returncode == 0, done.stderr
-        assert "no model was asked" in done.stdout
+        assert "no model was called" in done.stdout
     assert "Sent. ['A1']" in outputs[0].read_text()
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
@@ -133,7 +133,7 @@ def test_drift_fails_with_the_difference_and_exit_code_1(recorded, tmp_path):
     recording = notebook.with_name("demo.recorded.json")
     done = nbagent("replay", other, "--recording", recording, env=without_a_model())
     assert done.returncode == 1
-    assert "code cell 1 failed: NotRecorded" in done.stderr
+    assert "Code cell 1 failed: NotRecorded" in done.stderr
     assert "Send 50" in done.stderr
     assert "recorded as number 1" in done.stderr
     assert "Traceback" not in done.stderr
@@ -179,7 +179,7 @@ def test_a_kernel_that_dies_is_told_with_its_last_words(tmp_path):
     (tmp_path / "demo.recorded.json").write_text(EMPTY)
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == 1
-    assert "the kernel died" in done.stderr
+    assert "The kernel died" in done.stderr
     notebook_of(notebook, ["import sys, os\nos.write(sys.__stderr__.fileno(), b'noise')"])
     assert nbagent("replay", notebook, env=without_a_model()).stderr == ""
 
@@ -200,7 +200,7 @@ CHANGES: dict[str, tuple[str, str, list[str]]] = {
         ],
     ),
     "all cells are gone": ("print(1)", "", ["4 of 4 exchanges and 2 of 2 answers of people"]),
-    "an approval is gone": (
+    "an approval was removed": (
         PLAIN.replace(', policy=[nb.review("send")]', ""),
         LATER,
         [
@@ -255,7 +255,9 @@ def test_c386_a_replay_fails_where_something_recorded_is_not_asked_any_more(
     )
     assert done.returncode == (1 if expected else 0), done.stderr
     assert all(line in done.stderr for line in expected), done.stderr
-    assert bool(expected) == (f"record it anew: nbagent record {notebook}" in done.stderr)
+    assert bool(expected) == (
+        f"record the notebook again: nbagent record {notebook}" in done.stderr
+    )
     assert output.exists() != bool(expected)
     if output.exists():
         assert "_playback" not in output.read_text()
@@ -288,7 +290,7 @@ def test_c386_recordings_that_a_notebook_makes_itself_count_as_far_as_the_comman
     notebook_of(notebook, OWN.format(questions=["one"], more=more))
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == (0 if more else 1), done.stderr
-    assert ("not used of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
+    assert ("Not used of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
 
 
 SHOWN = PLAIN.replace("result = await run", "run")
@@ -302,7 +304,7 @@ def test_c388_a_run_that_fails_as_it_is_shown_is_told_with_its_own_error(tmp_pat
         environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
         done = nbagent("record", notebook, env=environment)
     assert done.returncode == 1
-    assert "code cell 2 failed: HumanInputRequired: the run waits for a person" in done.stderr
+    assert "Code cell 2 failed: HumanInputRequired: The run is paused" in done.stderr
     assert 'asks "Which account?"' in done.stderr
     assert "--answers FILE" in done.stderr
     assert "NoneType" not in done.stderr
@@ -319,7 +321,7 @@ def test_c388_a_recording_of_nothing_but_failures_says_so(tmp_path):
         environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
         done = nbagent("record", notebook, env=environment)
     assert done.returncode == 1
-    assert "no request to a model was answered. The last error: " in done.stderr
+    assert "because the model answered no request. The last error: " in done.stderr
     assert "401" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.ipynb"]
 
@@ -332,7 +334,7 @@ def test_c388_an_earlier_error_that_a_cell_may_have_is_not_the_failing_cells(tmp
     nbformat.write(content, notebook)
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == 1
-    assert "code cell 2 failed: IndexError" in done.stderr
+    assert "Code cell 2 failed: IndexError" in done.stderr
 
 
 def test_c386_a_recording_that_nothing_asks_any_more_is_to_be_deleted(tmp_path):
@@ -341,4 +343,4 @@ def test_c386_a_recording_that_nothing_asks_any_more_is_to_be_deleted(tmp_path):
     (tmp_path / "demo.recorded.json").write_text("{}")
     done = nbagent("record", notebook, env=without_a_model())
     assert done.returncode == 0
-    assert "nothing in it is asked any more: delete it" in done.stdout
+    assert "no longer used. Delete it" in done.stdout

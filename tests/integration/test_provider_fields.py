@@ -226,7 +226,7 @@ async def test_c171_another_provider_gets_none_of_it_and_that_is_told_once(strea
         runs.append(await go(here, "4", stream=stream, after=runs[-1]))
     assert [run.result.text for run in runs] == ["one", "two", "three", "four"]
     told = (
-        "localhost answers from here: what only 127.0.0.1 reads of its earlier answers, such as their "
+        "localhost continues from here. Data that only 127.0.0.1 can read in its earlier answers, such as their "
         "reasoning, is left out."
     )
     assert [notes(run) for run in runs] == [[(), ()], [(told,), ()], [()], [(), ()]]

@@ -44,4 +44,4 @@ def test_c202_answers_in_forms_are_recorded_and_stay_the_persons_in_a_replay(tmp
             "from nbagent.core.run.session import open_sessions\n"
             "print([str(s.error) for s in open_sessions() if s.status == 'failed'])"
         )
-        assert "goes on only from the results and answers" in told
+        assert "can only be replayed with the same results and answers" in told

@@ -433,7 +433,7 @@ BROKEN = {
     "torn inside arguments": Reply("", [("add", {"n": 1})], cut=4),
     "ends as if complete": Reply("all of it", ends_early=6),
     "stalled": Reply("all of it", stall=6),
-    "failed in the end": Items(output=[], error={"code": "server_error", "message": "oops"}),
+    "failed:": Items(output=[], error={"code": "server_error", "message": "oops"}),
 }
 GOOD = Reply("all of it", [("add", {"n": 1})])
 

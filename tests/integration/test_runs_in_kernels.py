@@ -166,7 +166,7 @@ def test_a_form_is_answered_and_the_run_goes_on(page: Page, way: str) -> None:
     assert page.receipt(card, first)["ok"]
     refused = page.receipt(card, second)
     assert not refused["ok"]
-    assert "answered already" in refused["errors"][0]["message"]
+    assert "already answered" in refused["errors"][0]["message"]
     page.status(card, "completed")
     outcome = page.kernel.finish(request)
     assert outcome.status == "ok", page.kernel.errors()

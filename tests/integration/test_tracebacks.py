@@ -19,12 +19,12 @@ def failing(agent):
 MISTAKES = {
     'await nb.Agent("gpt-5.1").run("hi")': "needs an API key",
     'nb.Agent("gpt-5.1").run_sync("hi")': "needs an API key",
-    'nb.Agent("antropic:claude-sonnet-4-5")': "did you mean",
-    'nb.Agent("demo").run_sync(["x", __import__("pathlib").Path("none.pdf")])': "no such file",
+    'nb.Agent("antropic:claude-sonnet-4-5")': "Did you mean",
+    'nb.Agent("demo").run_sync(["x", __import__("pathlib").Path("none.pdf")])': "does not exist",
     'nb.Budget(cost="1")': "finite number",
     'nb.Agent(nb.ScriptedModel(["1"]), output_type=[int])': "list[int]",
-    'nb.Agent(nb.ScriptedModel(["1"]), output_type="City")': "and this is the text 'City'",
-    'nb.Agent(nb.ScriptedModel(["one"]*3), output_type=int).run_sync("go")': "does not fit",
+    'nb.Agent(nb.ScriptedModel(["1"]), output_type="City")': "got the string 'City'",
+    'nb.Agent(nb.ScriptedModel(["one"]*3), output_type=int).run_sync("go")': "does not match",
 }
 RAISES = (
     'failing(nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("divide", x=1)]), tools=[divide], '
@@ -77,7 +77,7 @@ def test_a_run_that_the_kernel_stops_says_so_in_one_line():
         kernel.until_printed("sleeping")
         kernel.interrupt()
         kernel.finish(request)
-        assert _plain(kernel.errors()) == "KeyboardInterrupt: the run was stopped"
+        assert _plain(kernel.errors()) == "KeyboardInterrupt: the run was cancelled"
 
 
 def test_a_failure_that_the_card_tells_is_one_line_below_it():

@@ -42,7 +42,7 @@ async def test_a_web_page_in_place_of_an_answer_is_told_as_a_wrong_base_url(live
         async with nb.OpenAIModel("m", base_url=url, api_key="k") as model:
             agent = nb.Agent(model)
             with pytest.raises(
-                nb.errors.ModelError, match=r"a web page .*does it end in /v1\?"
+                nb.errors.ModelError, match=r"a web page .*Does it end in /v1\?"
             ) as raised:
                 await (agent.run("go") if live else agent.generate("go"))
     finally:

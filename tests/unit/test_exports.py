@@ -231,7 +231,7 @@ def test_a_name_that_is_mistyped_is_told_with_the_right_one(wrong, right):
     with pytest.raises(AttributeError) as raised:
         getattr(nb, wrong)
     said = str(raised.value)
-    assert (f"did you mean {right!r}?" in said) if right else ("did you mean" not in said)
+    assert (f"Did you mean {right!r}?" in said) if right else ("Did you mean" not in said)
 
 
 def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
@@ -241,7 +241,7 @@ def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
     ]
     assert raised
     assert [one for one in raised if getattr(nb.errors, one.__name__) is not one] == []
-    with pytest.raises(AttributeError, match=r"it is nb\.errors\.ToolFailed"):
+    with pytest.raises(AttributeError, match=r"Use nb\.errors\.ToolFailed"):
         _ = nb.ToolFailed
 
 

@@ -32,5 +32,5 @@ def checked_amount(name: str, value: Any, *, optional: bool = False) -> Any:
     """
     if (value is None and optional) or amount(value) is not None:
         return value
-    none = " (None is no limit)" if optional else ""
-    raise UsageError(f"{name} is a finite number of at least 0{none}, not {value!r:.80}")
+    none = " (None means no limit)" if optional else ""
+    raise UsageError(f"{name} must be a finite number of at least 0{none}, got {value!r:.80}")

@@ -38,7 +38,7 @@ class Awaited(Coroutine[Any, Any, T]):
         if self._has_begun:
             return f"<{self._call}, awaited>"
         self._has_told = True
-        return f"Nothing has happened yet: write `await {self._call}`"
+        return f"Not started. Write `await {self._call}`"
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._begun().__await__()
@@ -61,7 +61,7 @@ class Awaited(Coroutine[Any, Any, T]):
         self._made.close()
         if not self._has_told and not sys.is_finalizing():
             call = self._call
-            said = f"nothing has happened: `{call}` was not awaited, write `await {call}`"
+            said = f"`{call}` did not run, because it was not awaited. Write `await {call}`"
             warnings.warn_explicit(said, RuntimeWarning, *self._at)
 
     def _begun(self) -> Coroutine[Any, Any, T]:

@@ -44,7 +44,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     lower = {each.lower(): each for each in known}
     found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
-    return f"; did you mean {lower[found[0]]!r}?" if found else ""
+    return f". Did you mean {lower[found[0]]!r}?" if found else ""
 
 
 class NbagentError(Exception):

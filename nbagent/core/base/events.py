@@ -527,13 +527,13 @@ def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
     try:
         counted(data, MAX_EVENT_PARTS)
     except ValueError as error:
-        raise StoreError(f"the journal holds an event that cannot be read: {error}") from None
+        raise StoreError(f"The journal has an event that cannot be read: {error}") from None
     if version < FORMAT_VERSION:
         data = _migrated(data, version)
     try:
         event = read_by(_adapter().validate_json, data)
     except ValidationError as error:
-        raise StoreError(f"the journal holds what is no event: {error}") from error
+        raise StoreError(f"The journal has an entry that is not an event: {error}") from error
     if isinstance(event, RunQueued | RunStarted):
         _check_version(event.version)
     return event
@@ -600,10 +600,10 @@ def kept(event: StoredEvent) -> StoredEvent:
     check_depth(data, _READABLE)
     if len(data) > MAX_SIZE:
         raise ValueError(
-            f"{event.type!r} has {len(data):,} bytes; a journal keeps up to {MAX_SIZE:,} at once"
+            f"The event {event.type!r} has {len(data):,} bytes. The limit for one write is {MAX_SIZE:,}"
         )
     if len(data) > MAX_EVENT_PARTS and parts_of(data, MAX_EVENT_PARTS) > MAX_EVENT_PARTS:
-        raise ValueError(f"{event.type!r} has more than {MAX_EVENT_PARTS:,} values")
+        raise ValueError(f"The event {event.type!r} has more than {MAX_EVENT_PARTS:,} values")
     object.__setattr__(event, "_data", data)
     return event
 
@@ -622,8 +622,8 @@ _READABLE = 200
 def _check_version(version: int) -> None:
     if version > FORMAT_VERSION:
         raise StoreError(
-            f"this journal was written by a newer nbagent: it has format {version}, this nbagent "
-            f"reads up to format {FORMAT_VERSION}; upgrade with: pip install -U jupyter-nbagent"
+            f"This journal was written by a newer nbagent: its format is {version}, and this nbagent reads formats up "
+            f"to {FORMAT_VERSION}. Upgrade with: pip install -U jupyter-nbagent"
         )
 
 
@@ -634,7 +634,7 @@ def _migrated(data: str | bytes, version: int) -> str | bytes:
     try:
         plain = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"the journal holds what is no event: {error}") from error
+        raise StoreError(f"The journal has an entry that is not an event: {error}") from error
     for migrate in steps:
         plain = migrate(plain)
     return dumps(plain)

@@ -39,7 +39,7 @@ def file_part(data: bytes, media_type: str, name: str | None = None) -> Part:
         UsageError: that is no media type.
     """
     if not is_media_type(media_type):
-        raise UsageError(f"{media_type!r:.80} is no media type, such as 'image/png'")
+        raise UsageError(f"{media_type!r:.80} is not a media type, such as 'image/png'")
     part: Part = {"type": "file", "media_type": media_type}
     if name and (plain := plain_name(name)):
         part["name"] = plain
@@ -71,13 +71,15 @@ def check_file(part: Mapping[str, Any], where: str) -> None:
 
     media_type, data, name = part.get("media_type"), part.get("data"), part.get("name", "")
     if not is_media_type(media_type):
-        refuse(f"a file's 'media_type' is {media_type!r:.80}, not one such as 'image/png'")
+        refuse(
+            f"The 'media_type' of a file must be one such as 'image/png', got {media_type!r:.80}"
+        )
     if not isinstance(name, str) or plain_name(name) != name:
-        refuse(f"a file's 'name' is {name!r:.80}: it is one line, without a folder")
+        refuse(f"The 'name' of a file must be one line without a folder, got {name!r:.80}")
     if not isinstance(data, str):
-        refuse(f"a file's 'data' is a {type(data).__name__}, not base64 text")
+        refuse(f"The 'data' of a file must be base64 text, got a {type(data).__name__}")
     if len(data) % 4 or not is_base64(data):
-        refuse(f"a file's 'data' is no base64: {data!r:.40}")
+        refuse(f"The 'data' of a file is not base64: {data!r:.40}")
 
 
 def is_base64(data: str) -> bool:
@@ -192,10 +194,10 @@ def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
         return
     known = size_of_all(messages)
     if known + new > MAX_FILES:
-        before = f" with the {in_bytes(known)} that the conversation has already" if known else ""
+        before = f" plus the {in_bytes(known)} already in the conversation" if known else ""
         raise UsageError(
-            f"the files of this prompt have {in_bytes(new)}{before}: a conversation may have "
-            f"{in_bytes(MAX_FILES)} of files in all; start another, or go on from messages= without some of them"
+            f"The files of this prompt have {in_bytes(new)}{before}. The limit for one conversation is "
+            f"{in_bytes(MAX_FILES)}. Start another conversation, or continue from messages= without some of the files"
         )
 
 

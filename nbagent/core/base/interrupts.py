@@ -66,12 +66,12 @@ class InPlace(BaseModel):
         names, name = self.first_fields, type(self).__name__
         if len(given) > len(names):
             raise TypeError(
-                f"{name} takes {', '.join(names)} in place and the rest by name, as in "
-                f"{name}(…, name=value); it was given {len(given)} values"
+                f"{name} takes {', '.join(names)} by position and everything else by name, as in {name}(…, name=value). "
+                f"Got {len(given)} values"
             )
         placed = dict(zip(names, given, strict=False))
         for twice in placed.keys() & fields.keys():
-            raise TypeError(f"{name} was given {twice!r} in place and by name")
+            raise TypeError(f"{name} got {twice!r} twice: by position and by name")
         known = [*type(self).model_fields]
         try:
             super().__init__(**placed, **fields)
@@ -81,7 +81,7 @@ class InPlace(BaseModel):
                 raise
         else:
             return
-        meant = suggest(unknown, known) or f"; it takes {', '.join(known)}"
+        meant = suggest(unknown, known) or f". Available: {', '.join(known)}"
         raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{meant}")
 
 
@@ -118,36 +118,38 @@ Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
 or in every run of this agent object. A run is that of the outermost agent, with all that runs inside."""
 
 
-ASKS_OUTSIDE = "the server asks, and waits"
+ASKS_OUTSIDE = "the server is asking, and waits"
 """The step of a body that asks for a program outside, which waits for the answer and ends with the body's process."""
 
 ASKED_AGAIN = (
-    "This is asked again after it was approved: if the tool does not mean to, guard the question "
-    "with `if not ctx.resumed:`."
+    "This question is asked again after you approved it. To ask only once, guard it in the tool with `if not "
+    "ctx.resumed:`."
 )
 """The note of an interrupt that its tool raised once more, word for word, when it was restarted."""
 
-SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
+SCHEMA_CHANGED = "The tool's parameters changed since you approved this call, so it is asked again."
 """The note of an interrupt whose approval was for the tool as it was defined before."""
 
 INPUT_CHANGED = (
-    "What reaches the tool is not what was shown when this was approved, so it is asked again."
+    "The input changed on its way to the tool since you approved it, so it is asked again."
 )
 """The note of an interrupt whose tool would get another input than a person let run."""
 
 TOOL_CHANGED = (
-    "Its server has changed this tool since this was shown (its description, its hints or its parameters), "
-    "so it is asked again."
+    "The server changed this tool since it was shown (its description, hints or parameters), so it is asked "
+    "again."
 )
 """What the note begins with of an interrupt whose approval was for a server's tool as it was before."""
 
-SECRET_GONE = "A secret is not kept, and it is not in this process (any more), so it is asked for."
+SECRET_GONE = (
+    "Secrets are not stored, and this process does not have this one, so it is asked for again."
+)
 """The note of an interrupt that asks for a secret which was given before."""
 
-DOES_NOT_FIT = "This answer does not fit, so it is asked again: {why}"
+DOES_NOT_FIT = "The last answer was not valid, so it is asked again: {why}"
 """The note of an interrupt that was answered where the tool was not known, with what it does not take."""
 
-CODE_CHANGED = "The tool's code changed since this was always allowed, so it is asked again."
+CODE_CHANGED = "The tool's code changed since you chose to always allow it, so it is asked again."
 """The note of an interrupt whose approval was remembered for another function of that name."""
 
 
@@ -168,7 +170,7 @@ class Interrupt(BaseException):
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> None:
-        super().__init__("the tool call waits for an answer")
+        super().__init__("the tool call is waiting for an answer")
         self.metadata = metadata
         self.state = state
         self.editable = editable
@@ -202,7 +204,7 @@ class Expiry(NamedTuple):
         seconds = amount(given)
         if not seconds or seconds > MAX_EXPIRY:
             raise ValueError(
-                f"expires_in must be positive and at most a hundred years, not {expires_in!r:.80}"
+                f"expires_in must be positive and at most 100 years, got {expires_in!r:.80}"
             )
         if isinstance(on_expire, Respond) and on_expire.error is None:
             return cls(seconds, "answer", on_expire.output)
@@ -211,7 +213,7 @@ class Expiry(NamedTuple):
         if on_expire == "fail":
             return cls(seconds, "fail")
         raise ValueError(
-            f"on_expire is 'reject', 'fail' or nb.Respond(default answer), not {on_expire!r}"
+            f"on_expire must be 'reject', 'fail' or nb.Respond(default answer), got {on_expire!r}"
         )
 
 
@@ -259,7 +261,7 @@ class Respond(_Resolution):
     @model_validator(mode="after")
     def _one_of_both(self) -> Respond:
         if self.error is not None and self.output is not None:
-            raise ValueError("an answer has an output or an error, not both")
+            raise ValueError("An answer can have an output or an error, not both")
         return self
 
 
@@ -406,13 +408,13 @@ def restart_of(
     """
     if remember not in (None, *get_args(Remember)):
         known = ", ".join(map(repr, get_args(Remember)))
-        raise InvalidAnswer(f"remember is one of {known}, not {remember!r:.80}")
+        raise InvalidAnswer(f"remember must be one of {known}, got {remember!r:.80}")
     try:
         return Restart(
             input_json(new_input), data=sealed_json(data), remember=remember, interrupt=interrupt
         )
     except (TypeError, ValueError) as error:
-        raise InvalidAnswer(f"new_input and data must be JSON-able: {error}") from error
+        raise InvalidAnswer(f"new_input and data must be JSON: {error}") from error
 
 
 def reject_of(reason: Any, interrupt: PendingInterrupt | str | None = None) -> Reject:
@@ -422,7 +424,7 @@ def reject_of(reason: Any, interrupt: PendingInterrupt | str | None = None) -> R
         InvalidAnswer: the reason is no text.
     """
     if reason is not None and not isinstance(reason, str):
-        raise InvalidAnswer(f"a reason is a text or None, not a {type(reason).__name__}")
+        raise InvalidAnswer(f"A reason must be a string or None, got a {type(reason).__name__}")
     return Reject(reason, interrupt=interrupt)
 
 
@@ -430,7 +432,7 @@ def input_json(value: Any) -> dict[str, Any] | None:
     """A replacement input (a model, a mapping) as a JSON object, or None for no replacement."""
     plain = sealed_json(value)
     if plain is not None and not isinstance(plain, dict):
-        raise TypeError(f"new_input must be a mapping or a model, not {type(value).__name__}")
+        raise TypeError(f"new_input must be a mapping or a model, got {type(value).__name__}")
     return plain
 
 

@@ -17,17 +17,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 _told: dict[str, Callable[..., Any]] = {}
 """What people call, by how they write it."""
 
-_ASKED_FIRST = ("approval", "policy", "nb.tool(approval=True) asks before a tool runs")
+_ASKED_FIRST = ("approval", "policy", "Use nb.tool(approval=True) to ask before a tool runs")
 _INSTRUCTED = ("instructions",)
 _TYPED = ("output_type", "output", "reply")
 _KEPT = ("store",)
 _TURNS = ("max_turns",)
 _INPUT = ("schema", "input")
-_GOES_ON = ("after=run goes on with a conversation, nb.open_run(run_id, …) with a run",)
-_MODELS = ("it is the model's: nb.OpenAIModel(name, …) takes it",)
-_FIELDS = ("it is a field of the model's requests: nb.OpenAIModel(name, extra={'%s': …})",)
+_GOES_ON = (
+    "Use after=run to continue a conversation, or nb.open_run(run_id, …) to continue a run",
+)
+_MODELS = ("Pass it to the model: nb.OpenAIModel(name, …)",)
+_FIELDS = ("Pass it in the model's request fields: nb.OpenAIModel(name, extra={'%s': …})",)
 _HELD = ("context",)
-_WATCHED = ("on_event", "run.events() and run.subscribe(…) tell what happens, text as it streams")
+_WATCHED = ("on_event", "Use run.events() or run.subscribe(…) to follow a run and stream its text")
 
 _ELSEWHERE = ("nb.Agent", "agent.run", "nb.tool")
 """Where a keyword may belong that was given to something else."""
@@ -52,24 +54,26 @@ _OURS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("deps", "dependencies", "ctx", "run_context"), _HELD),
     **dict.fromkeys(("stream", "callbacks", "on_message"), _WATCHED),
     **dict.fromkeys(
-        ("retries", "max_retries", "retry"), ("middleware=[nb.Retry(times=…)] tries tools again",)
+        ("retries", "max_retries", "retry"), ("Use middleware=[nb.Retry(times=…)] to retry tools",)
     ),
     **dict.fromkeys(("result_retries", "validation_retries"), ("output_retries",)),
-    "timeout": ("expires_in", "seconds", "middleware=[nb.Timeout(seconds)] limits a tool's time"),
+    "timeout": (
+        "expires_in",
+        "seconds",
+        "Use middleware=[nb.Timeout(seconds)] to limit a tool's time",
+    ),
     **dict.fromkeys(("deadline", "ttl"), ("expires_in",)),
     **dict.fromkeys(("condition", "predicate"), ("when",)),
     "return_direct": ("final",),
     "default": ("value",),
     **dict.fromkeys(
         ("history", "message_history", "chat_history"),
-        ("messages", "after=run goes on with a conversation"),
+        ("messages", "Use after=run to continue a conversation"),
     ),
     **dict.fromkeys(("message", "description"), ("reason", "metadata", "message")),
     **dict.fromkeys(("editable_fields", "allow_edit"), ("editable",)),
     "question": ("metadata",),
-    **dict.fromkeys(
-        ("choices", "options"), ("nb.Choose(message, choices) is what is asked, as metadata",)
-    ),
+    **dict.fromkeys(("choices", "options"), ("Pass nb.Choose(message, choices) as the metadata",)),
 }
 """Words of other libraries, and what they are here: keywords, the first that the call takes, or a sentence."""
 
@@ -193,7 +197,7 @@ def _wrong(label: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | Non
         return None
     rest = [name for name in known if name not in placed]
     takes = ", ".join(name for name in placed if name != "self") or "nothing"
-    return f"takes {takes} by its place, and all else by name, as in {rest[0]}=…: {', '.join(rest)}"
+    return f"takes {takes} by position, and everything else by name, as in {rest[0]}=…: {', '.join(rest)}"
 
 
 def _names(function: Callable[..., Any]) -> list[str]:
@@ -205,15 +209,15 @@ def _hint(label: str, word: str) -> str:
     own, ours = _names(_told[label]), _OURS.get(word.lower(), ())
     for meant in ours:
         if meant in own:
-            return f": here it is {meant}="
+            return f". Use {meant}="
     near = suggest(word, own)
     if near and not ours:
         return near
     for meant in ours:
         if not meant.isidentifier():
-            return f": {meant.replace('%s', word)}"
+            return f". {meant.replace('%s', word)}"
     for other in _ELSEWHERE:
         for meant in (*ours, word):
             if other in _told and meant in _names(_told[other]):
-                return f": it is given to {other}({meant}=…)"
-    return near or f"; it takes {', '.join(own)}"
+                return f". Pass it to {other}({meant}=…)"
+    return near or f". Available: {', '.join(own)}"

@@ -42,7 +42,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 def _frozen(self: object, *_args: object, **_kwargs: object) -> Never:
-    raise TypeError(f"a {type(self).__name__} never changes; build a new one")
+    raise TypeError(f"A {type(self).__name__} cannot be changed. Build a new one")
 
 
 class FrozenDict(dict[str, Any]):
@@ -203,7 +203,7 @@ def load(values: Iterable[Mapping[str, Any] | str]) -> tuple[Message, ...]:
             anywhere but in the last message, where an open call is a pause.
     """
     if isinstance(values, str | Mapping):
-        raise MessagesError(f"messages must be a list of messages, not {values!r:.80}")
+        raise MessagesError(f"messages must be a list of messages, got {values!r:.80}")
     loaded = tuple(_load_one(i, v) for i, v in enumerate(values))
     check(loaded)
     return loaded
@@ -223,20 +223,20 @@ def _load_one(index: int, value: Any) -> Message:
     if isinstance(content, str):
         content = [text_part(content)]
     if not isinstance(content, Sequence):
-        raise MessagesError(f"messages[{index}]['content'] must be a text or a list of parts")
+        raise MessagesError(f"messages[{index}]['content'] must be a string or a list of parts")
     for part in content:
         _check_part(index, part)
     try:
         content = _readable(content)
     except (TypeError, ValueError, RecursionError) as error:
-        raise MessagesError(f"messages[{index}] is no JSON: {error}") from error
+        raise MessagesError(f"messages[{index}] is not JSON: {error}") from error
     name = value.get("name")
     if name is not None and (not isinstance(name, str) or value["role"] == "tool"):
         raise MessagesError(f"messages[{index}]['name'] is {name!r:.80}: {_NAME}")
     return message(value["role"], *content, provider=_provider(index, value), name=name)
 
 
-_NAME = "it is a text, who of several says a message, and a tool's has none"
+_NAME = "it must be a string that says who of several people wrote the message, and a tool message has none"
 
 
 def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -246,15 +246,17 @@ def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     if not isinstance(provider, Mapping) or not isinstance(provider.get("name"), str):
         raise MessagesError(
-            f"messages[{index}]['provider'] is {provider!r:.80}: expected a dict with the name of whose "
-            "it is, such as {'name': 'api.openai.com', 'data': …}"
+            f"messages[{index}]['provider'] is {provider!r:.80}: expected a dict with the name of the provider, such "
+            f"as {{'name': 'api.openai.com', 'data': …}}"
         )
     if value["role"] != "assistant":
-        raise MessagesError(f"messages[{index}] is a {value['role']} message, and has a 'provider'")
+        raise MessagesError(
+            f"messages[{index}] is a {value['role']} message with a 'provider'. Only assistant messages have one"
+        )
     try:
         readable: Mapping[str, Any] = _readable(dict(provider))
     except (TypeError, ValueError, RecursionError) as error:
-        raise MessagesError(f"messages[{index}]['provider'] is no JSON: {error}") from error
+        raise MessagesError(f"messages[{index}]['provider'] is not JSON: {error}") from error
     return readable
 
 
@@ -278,18 +280,19 @@ def _check_part(index: int, part: Json) -> None:
         check_file(part, f"messages[{index}]")
     files = part.get("files", ()) if kind == "tool_result" else ()
     if not isinstance(files, list | tuple):
-        raise MessagesError(f"messages[{index}]: 'files' of a result is {files!r:.80}, not a list")
+        raise MessagesError(
+            f"messages[{index}]: 'files' of a result must be a list, got {files!r:.80}"
+        )
     for file in files:
         check_file(file if isinstance(file, Mapping) else {}, f"messages[{index}]")
     if not isinstance(part.get("server_id", ""), str):
-        raise MessagesError(f"messages[{index}]: 'server_id' of a {kind} part is no text")
+        raise MessagesError(f"messages[{index}]: 'server_id' of a {kind} part must be a string")
     for key, type_ in _NEEDS[kind].items():
         if key not in part:
             raise MessagesError(f"messages[{index}]: a {kind} part has no {key!r}")
         if not isinstance(part[key], type_):
             raise MessagesError(
-                f"messages[{index}]: {key!r} of a {kind} part is {part[key]!r:.80}, "
-                f"not a {type_.__name__}"
+                f"messages[{index}]: {key!r} of a {kind} part is {part[key]!r:.80}, expected a {type_.__name__}"
             )
 
 
@@ -305,18 +308,18 @@ def check(messages: Sequence[Message]) -> None:
         role = item["role"]
         if (calls and role != "assistant") or (results and role != "tool"):
             raise MessagesError(
-                f"messages[{index}] is a {role} message: only the assistant calls tools, "
-                "and only tool messages hold results"
+                f"messages[{index}] is a {role} message, but only assistant messages have tool calls and only tool "
+                "messages have results"
             )
         answered = results if role == "tool" else []
         if answered != asked:
             raise MessagesError(
-                f"messages[{index}] answers the tool calls {answered!r}, but the message before it "
-                f"asks for {asked!r}: each call is answered exactly once, in order"
+                f"messages[{index}] has results for the tool calls {answered!r}, but the message before it has the calls "
+                f"{asked!r}. Each call needs exactly one result, in the same order"
             )
         asked = calls if role == "assistant" else []
         if asked and len(set(asked)) != len(asked):
-            raise MessagesError(f"messages[{index}] asks for one tool call id twice: {asked!r}")
+            raise MessagesError(f"messages[{index}] has the same tool call id twice: {asked!r}")
 
 
 def _ids(item: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -326,7 +329,7 @@ def _ids(item: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return found
 
 
-INSTEAD = "give a path, an id or plain data instead, such as df.to_dict('records')"
+INSTEAD = "pass a path, an id or plain data instead, such as df.to_dict('records')"
 """What to do with a value that is no JSON where one is kept, for errors."""
 
 
@@ -418,7 +421,7 @@ _READABLE = 201
 """Levels that pydantic's parser reads."""
 _SHORT = 4_000
 """Bytes that hold no number which Python does not read."""
-_TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def canonical(value: Json) -> str:

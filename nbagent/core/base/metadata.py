@@ -64,7 +64,7 @@ def _listed(choices: Any) -> Any:
     if hasattr(choices, "columns") and not hasattr(choices, "tolist"):
         names = [str(name) for name in choices.columns]
         column = repr(names[0]) if names else "…"
-        raise Misuse(f"choices is a whole table: give one column of it, such as df[{column}]")
+        raise Misuse(f"choices is a whole table. Pass one column, such as df[{column}]")
     if hasattr(choices, "tolist"):
         values = dict.fromkeys(choices.tolist())
         choices = [one for one in values if one is not None and one == one]  # noqa: PLR0124 - NaN
@@ -131,8 +131,8 @@ class Choose(Metadata):
         """
         if not self.choices and not self.allow_other:
             raise Misuse(
-                f"nothing to choose from: {type(self).__name__}({self.message!r:.80}) has no choices; "
-                "look at what they are made of before asking, or give allow_other=True"
+                f"{type(self).__name__}({self.message!r:.80}) has no choices. Check the list that you pass, or set "
+                "allow_other=True"
             )
 
 

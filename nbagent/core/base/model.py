@@ -70,7 +70,7 @@ class Usage:
                 continue
             known = None if said is None else amount(said)
             if known is None and said is not None:
-                logger.warning("a model said that %s is %.80r: that is not counted", name, said)
+                logger.warning("a model reported %s as %.80r; the value is ignored", name, said)
             sound = unknown if known is None else known
             object.__setattr__(self, name, sound if "cost" in name else int(sound or 0))
         if self.cost is not None:

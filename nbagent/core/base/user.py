@@ -57,6 +57,8 @@ def _system_user() -> str:
             return os.getlogin()
         except OSError:  # a service has none
             return ""
+    if sys.platform == "emscripten":  # a web page: who looks at it has no name
+        return ""
     import pwd  # noqa: PLC0415 - Windows has none
 
     number = os.getuid()

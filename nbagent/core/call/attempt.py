@@ -63,8 +63,8 @@ MAX_SAID = 1_000
 """Characters of a description that has changed, in what a person is told of that."""
 
 _CUT = {
-    "length": "Your answer was cut off at its limit of tokens, and this call was not run: make it shorter. ",
-    "content_filter": "Your answer was cut off by a content filter, and this call was not run. ",
+    "length": "Your answer was cut off at its token limit, so this call was not run. Make it shorter. ",
+    "content_filter": "A content filter cut off your answer, so this call was not run. ",
 }
 """What a model is told first of arguments that broke off."""
 Ending = Sequence[ToolFinished | Interrupted]
@@ -154,7 +154,7 @@ class Attempt:
         asked = sum(isinstance(event, Interrupted) for event in events)
         if not asked or self._setup.has_room(asked):
             return events
-        went = "it ended where it asked" if self._bodies else "it was not run"
+        went = "the call ended at this question" if self._bodies else "it was not run"
         return self._failed(f"{TOO_MANY_QUESTIONS}; {went}.")
 
     @property
@@ -166,8 +166,8 @@ class Attempt:
         if self._is_beyond():
             most = self._setup.spec.max_calls
             return self._failed(
-                f"One turn runs {most} calls at most, and this was one more: it was not run. Ask for what "
-                "is still needed in the next turn."
+                f"One turn can run at most {most} calls. This call was over the limit and was not run. Request what you "
+                "still need in the next turn."
             )
         tool = await self._tool()
         if isinstance(tool, str):
@@ -176,7 +176,7 @@ class Attempt:
             shown = call.raw if len(call.raw) <= MAX_RAW else f"{call.raw[:MAX_RAW]}…"
             why = _CUT.get(self._journal.state.finish_reason, "")
             return self._failed(
-                f"{why}The arguments are no JSON object of at most {MAX_DEPTH} levels: {shown}"
+                f"{why}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
         gone = tool.lost(call.input)
         forgotten = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
@@ -204,7 +204,7 @@ class Attempt:
                 if isinstance(tools, Toolbox):
                     await tools.ready()
             except NbagentError as error:
-                return f"{call.name} was approved, and was not run: {error}"
+                return f"{call.name} was approved but was not run: {error}"
         if tool is not None:
             return tool
         known = ", ".join(sorted(tools)) or "none"
@@ -214,7 +214,7 @@ class Attempt:
         """What arguments that do not fit come to: the model is told, or who changed them is asked again."""
         if self.call.replaced and self.call.pause is not None:  # where the tool was not known
             return [self._asked_again(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
-        return self._failed(f"The arguments do not fit {self.call.name}: {why}")
+        return self._failed(f"The arguments do not match the schema of {self.call.name}: {why}")
 
     def _asked_again(self, tool: Tool[..., Any], pause: Interrupted, note: str) -> Interrupted:
         """The same question once more, about the input as it is now, and why it is asked."""
@@ -268,9 +268,7 @@ class Attempt:
         except Misuse:
             raise
         except BaseException as error:  # a result whose own methods break
-            told = (
-                f"{self.call.name} ran and returned a {type(value).__name__}, which cannot be told"
-            )
+            told = f"{self.call.name} ran and returned a {type(value).__name__}, which cannot be shown as text"
             return self._failed(f"{told}: {type(error).__name__}: {error}")
 
     def _stopped(self, tool: Tool[..., Any]) -> Ending:
@@ -338,7 +336,9 @@ class Attempt:
 
         async def innermost(call: ToolCall) -> Any:
             if self._over:
-                raise RuntimeError(f"the call of {tool.name!r} is over: `next` runs it no more")
+                raise RuntimeError(
+                    f"The call of {tool.name!r} has ended, so `next` cannot run it again"
+                )
             changed = told(call.input)
             sealed = self.call.input
             async with one_at_a_time:  # made anew: what middleware holds, it may change in place
@@ -379,8 +379,8 @@ class Attempt:
         gone = tool.lost(sealed)
         if gone:
             misuse = Misuse(
-                f"middleware around {tool.name!r} gave the mask of a secret in {', '.join(gone)}: "
-                "give the SecretStr itself, as in call.input.model_copy(update=…)"
+                f"Middleware around {tool.name!r} passed a masked secret in {', '.join(gone)}. Pass the SecretStr itself, "
+                "as in call.input.model_copy(update=…)"
             )
             self._stop.by(misuse)
             raise misuse
@@ -518,15 +518,13 @@ class Attempt:
         if later is None and not isinstance(value, Later):
             return value
         if value is not later or later is None:
-            raise Misuse(
-                f"in the tool {tool.name!r}: what ctx.later gives is to be returned, as it is"
-            )
+            raise Misuse(f"The tool {tool.name!r} must return the value of ctx.later unchanged")
         if self.call.final:
             why = "ends the run (final=True)"
             if self._journal.state.of_body:
-                why = "is for the body that called it, and no model would hear of it later"
+                why = "belongs to the body that called it, so no model would receive it later"
             raise Misuse(
-                f"the result of {tool.name!r} {why}: wait for it with ctx.interrupt(external=True)"
+                f"The result of {tool.name!r} {why}. Wait for it with ctx.interrupt(external=True)"
             )
         return later.interim
 
@@ -589,7 +587,7 @@ def _changed_since(tool: Tool[..., Any]) -> str:
     if origin is None:
         return SCHEMA_CHANGED
     now = " ".join(tool.description[:MAX_SAID].split())
-    says = f"It now says: “{now}”." if now else "It now has no description."
+    says = f"Its description is now: “{now}”." if now else "It now has no description."
     return f"{TOOL_CHANGED} {says} {origin.told}"
 
 
@@ -613,7 +611,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
         if tool.secrets is None:
             raise
         why = cut(describe(error), sealed)
-    raise ValueError(f"the input does not fit {tool.name}: {why}")
+    raise ValueError(f"The input does not match the schema of {tool.name}: {why}")
 
 
 def _told(carried: Carried) -> Carried:

@@ -102,7 +102,7 @@ class Body:
         try:
             return await _awaited(thread.result())
         except CallTakenOver as error:
-            raise RuntimeError(f"{self._tool.name!r} was given up while it ran") from error
+            raise RuntimeError(f"{self._tool.name!r} was abandoned while it was running") from error
 
     async def run(self, arguments: dict[str, Any]) -> Any:
         """What the function returns; a generator's pieces come joined."""
@@ -187,7 +187,7 @@ class _Pieces:
 
 def log_late(tool_name: str) -> None:
     """Say that a body ended which nobody waits for any more."""
-    logger.warning("the tool %r ended after its run had; its result is discarded", tool_name)
+    logger.warning("%r finished after the run was stopped; its result was ignored", tool_name)
 
 
 def log_failed(tool_name: str, traceback: str) -> None:

@@ -68,7 +68,7 @@ class CallEvents(NamedTuple):
         tool = self.setup.spec.tools.get(self.call.name)
         is_flow = tool is not None and tool.options.flow
         if isinstance(error, Rejected) and not is_flow:  # a person's no is no failure
-            told_so = f"In the middle of this call of {self.call.name}, {error}"
+            told_so = f"During this call of {self.call.name}, {error}"
             return self.failed(told_so, verdict)
         if self.setup.spec.raise_errors:
             kind = "flow" if is_flow else "tool"
@@ -90,9 +90,11 @@ class CallEvents(NamedTuple):
         tool = self.setup.spec.tools.get(self.call.name)
         takes = [] if tool is None else [*tool.input_schema.get("properties", {})]
         if not takes:
-            return f"and {self.call.name} takes nothing that would ask for a part of it; the person sees more"
+            return f"and {self.call.name} has no parameter that selects a part of it. The person sees more"
         by = ", ".join(takes[:_NAMED]) + (", …" if len(takes) > _NAMED else "")
-        return f"call {self.call.name} again so that it gives less, or a part of it (it takes {by})"
+        return (
+            f"call {self.call.name} again so that it returns less, or a part of it (it takes {by})"
+        )
 
     def _event(
         self,
@@ -190,7 +192,7 @@ class CallEvents(NamedTuple):
         by_default = event.on_expire == "answer" and schema is not None
         if by_default and hooks.schema_errors(schema, event.expire_output):
             raise Misuse(
-                f"in the tool {tool.name!r}: on_expire= is no answer of the type that is awaited"
+                f"The tool {tool.name!r} has an on_expire= answer that does not match the type of its answer"
             )
         return event
 
@@ -227,9 +229,13 @@ def _once(present: Presenter) -> Presenter:
 def _named(error: BaseException) -> str:
     hint = ""
     if "created in a thread can only be used in that same thread" in str(error):
-        hint = " (give the tool @nb.tool(thread=False) to run it where the object was made)"
+        hint = (
+            " (set @nb.tool(thread=False) to run the tool in the thread where the object was made)"
+        )
     if _nobody_types(error):
-        hint = " (nobody can type there: ask with ctx.ask_sync(…), or await ctx.ask(…), instead of input())"
+        hint = (
+            " (nobody can type here: use ctx.ask_sync(…), or await ctx.ask(…), instead of input())"
+        )
     return f"{type(error).__name__}: {error}{hint}"
 
 
@@ -259,20 +265,20 @@ def stored(value: Any, what: str, tool_name: str, *, comes_back: bool = False) -
     """
     if isinstance(value, type):
         name = value.__name__
-        also = f", or reply={name} to be answered with one" if what == "metadata" else ""
+        also = f", or reply={name} to ask for one" if what == "metadata" else ""
         raise Misuse(
-            f"the tool {tool_name!r} gave a class as {what}, {name}: give an instance, {name}(…){also}"
+            f"The tool {tool_name!r} passed the class {name} as {what}. Pass an instance, {name}(…){also}"
         )
     try:
         sealed = sealed_json(value)
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise Misuse(
-            f"the tool {tool_name!r} interrupted with {what} that is no JSON: {value!r:.200}"
+            f"The tool {tool_name!r} interrupted with {what} that is not JSON: {value!r:.200}"
         ) from error
     if comes_back and has_secret(sealed):
         raise Misuse(
-            f"the tool {tool_name!r} interrupted with {what} that has a secret in it, and no secret is "
-            "kept: ask for it again when the tool goes on"
+            f"The tool {tool_name!r} interrupted with {what} that contains a secret, and secrets are never stored. Ask "
+            "for it again when the tool continues"
         )
     return shown(sealed)
 

@@ -86,8 +86,8 @@ class Gate:
             return None
         self.verdict = judgement.rule
         if judgement.verdict == "deny":
-            why = f" The reason: {judgement.text}" if judgement.text else ""
-            raise CallDenied(f"A rule refuses this call of {tool.name}; it was not run.{why}")
+            why = f" Reason: {judgement.text}" if judgement.text else ""
+            raise CallDenied(f"A rule denies this call of {tool.name}. It was not run.{why}")
         if judgement.verdict == "allow" or tool.fn is None:  # one without a body asks anyway
             return None
         if tool.options.origin is not None:
@@ -140,5 +140,5 @@ class Gate:
 
 def _mistaken(judgement: Judgement) -> str | None:
     if judgement.misses:
-        return f"This is asked because a condition failed: {judgement.rule}."
+        return f"This call needs approval because a condition failed: {judgement.rule}."
     return None

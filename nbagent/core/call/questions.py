@@ -44,7 +44,7 @@ from .work import Work
 
 T = TypeVar("T")
 
-TOO_MANY_QUESTIONS = "As many questions of this turn wait for an answer as may at a time"
+TOO_MANY_QUESTIONS = "This turn already has the maximum number of open questions"
 
 reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
 """Types of the answers that bodies wait for in this process, by interrupt id."""
@@ -74,10 +74,10 @@ class MustAwait(Coroutine[Any, Any, T]):
         self._made: Coroutine[Any, Any, T] | None = None
 
     def __bool__(self) -> Never:
-        raise self._misused(f"`{self.name}(…)` gives no answer yet: write `await {self.name}(…)`")
+        raise self._misused(f"`{self.name}(…)` has not run yet. Write `await {self.name}(…)`")
 
     def __repr__(self) -> str:
-        return f"<{self.name}(…), to be awaited>"
+        return f"<{self.name}(…), not awaited yet>"
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._coroutine().__await__()
@@ -160,7 +160,7 @@ class Questions:
     ) -> Coroutine[Any, Any, T]:
         """The coroutine that ``make`` makes, for a body that must await it."""
         if running_loop() is None:
-            raise self._misused_here(f"sync code cannot await: use {name}_sync, not {name}")
+            raise self._misused_here(f"Synchronous code cannot await {name}. Use {name}_sync")
         promised = MustAwait(name, make, self._not_awaited.remove, self._misused_here)
         self._not_awaited.append(promised)
         return promised
@@ -169,7 +169,7 @@ class Questions:
         """Note that the body forgot an ``await``, if it did: what it asked was never answered."""
         if self._not_awaited:
             name = self._not_awaited[0].name
-            self._misused_here(f"`{name}(…)` was never awaited: write `await {name}(…)`")
+            self._misused_here(f"`{name}(…)` was never awaited. Write `await {name}(…)`")
 
     async def ask(self, inquiry: Inquiry, *, slot: bool = False) -> Any:
         """The answer to a question, at this line; ``slot`` gives a thread's slot up meanwhile."""
@@ -220,8 +220,8 @@ class Questions:
         """``ask`` in a thread."""
         if self._is_on_loop() or (running_loop() is not None and not in_slot.get()):
             raise self._misused(
-                "ctx.ask_sync on the loop's own thread would wait for itself: use `await ctx.ask`, "
-                "or thread=True"
+                "ctx.ask_sync would block the event loop that it needs. Use `await ctx.ask`, or set thread=True "
+                "(a web page has no threads)"
             )
         return self._in_loop(self.ask(inquiry, slot=in_slot.get()))
 
@@ -239,7 +239,7 @@ class Questions:
             raise
         if inspect.iscoroutine(value):
             value.close()
-            raise self._misused(f"step {name!r}: async work needs `await ctx.step(...)`")
+            raise self._misused(f"Step {name!r} has async work. Write `await ctx.step(...)`")
         kept = self._packed(name, value) if _may_be_packed(value) else None
         event = self._step(name, value if kept is None else kept, since)
         if self._over or not self._journal.commit(self._if_mine(event)):
@@ -253,7 +253,7 @@ class Questions:
         try:
             return kept.packed(value)
         except UsageError as error:
-            raise self._misused(f"step {name!r} of {self._call.name!r}: {error}") from error
+            raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
     def _given(self, name: str, value: Json) -> Any:
         """A step's value as the body gets it again."""
@@ -264,7 +264,7 @@ class Questions:
         try:
             return kept.unpacked(value)
         except UsageError as error:
-            raise self._misused(f"step {name!r} of {self._call.name!r}: {error}") from error
+            raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
     def _step_starts(self, name: str) -> float:
         """Tell that a step begins; the time, in Unix seconds."""
@@ -278,8 +278,8 @@ class Questions:
         named = Work(work)
         if not self._works.setdefault(name, named).is_same(named):
             raise self._misused(
-                f"step {name!r} of {self._call.name!r} is named twice for different work: the second would get "
-                f"the value of the first; in a loop each needs a name of its own, as in ctx.step(f'{name} {{n}}', …)"
+                f"Step {name!r} of {self._call.name!r} is used twice for different work, so the second would get the value "
+                f"of the first. In a loop, give each step its own name, as in ctx.step(f'{name} {{n}}', …)"
             )
 
     def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
@@ -304,25 +304,25 @@ class Questions:
             plain = sealed_json(value)
         except (PydanticSerializationError, TypeError, ValueError) as error:
             raise self._misused(
-                f"the value of step {name!r} in {self._call.name!r} is no JSON, and it is kept with the "
-                f"run: {type(value).__name__}; {INSTEAD}, or do it outside of a step, where a body that is "
-                "run again does it again"
+                f"The value of step {name!r} in {self._call.name!r} is stored with the run, so it must be JSON. Got "
+                f"{type(value).__name__}; {INSTEAD}. Or do the work outside a step, where it is done again when the body "
+                "restarts"
             ) from error
         if isinstance(plain, dict) and KEPT in plain:
             raise self._misused(
-                f"the value of step {name!r} in {self._call.name!r} has the name {KEPT!r}, which stands for a table: "
-                "give it another"
+                f"The value of step {name!r} in {self._call.name!r} uses the name {KEPT!r}, which is reserved for tables. "
+                "Rename it"
             )
         if has_secret(plain):
             raise self._misused(
-                f"the value of step {name!r} in {self._call.name!r} has a secret in it, and no secret "
-                "is kept: do it outside of a step"
+                f"The value of step {name!r} in {self._call.name!r} contains a secret, and secrets are never stored. Do "
+                "the work outside a step"
             )
         event = self._step_event(name, self._setup.spec.clock(), since)
         return replace(event, value=plain)
 
     def _misused_here(self, text: str) -> Misuse:
-        return self._misused(f"in the tool {self._call.name!r}: {text}")
+        return self._misused(f"In the tool {self._call.name!r}: {text}")
 
     def _misused(self, text: str) -> Misuse:
         misuse = Misuse(text)
@@ -372,7 +372,7 @@ class Questions:
             self._stop.asked += [] if is_open else [event]
             raise self._paused()
         if not (is_open or self._setup.has_room(1)):
-            raise ToolError(f"{TOO_MANY_QUESTIONS}: this one is not asked")
+            raise ToolError(f"{TOO_MANY_QUESTIONS}, so this one was not asked")
         reply_types[event.id] = inquiry.reply
         if not is_open:
             await self._open(event)

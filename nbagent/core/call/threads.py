@@ -13,6 +13,7 @@ import contextvars
 import itertools
 import logging
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -106,7 +107,7 @@ class ThreadStopped(RuntimeError):
 def raisable(error: BaseException) -> BaseException:
     """The error as a future carries it."""
     if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
-        stopped = ThreadStopped(f"the tool raised {type(error).__name__}: {error}")
+        stopped = ThreadStopped(f"The tool raised {type(error).__name__}: {error}")
         stopped.__cause__ = error
         return stopped
     return error
@@ -123,6 +124,11 @@ def private_loop() -> asyncio.AbstractEventLoop:
             atexit.register(_close_generators, loop, thread)
             _private.append(loop)
         return _private[0]
+
+
+def is_private(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is the private loop."""
+    return loop in _private
 
 
 def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
@@ -152,7 +158,9 @@ def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
         except BaseException:
-            logger.exception("a task on the loop of runs raised what would have ended the loop")
+            logger.exception(
+                "A task on nbagent's event loop raised an error that would have stopped the loop"
+            )
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -173,3 +181,10 @@ def interruption() -> Callable[[], bool]:
     if not isinstance(runner, asyncio.Runner) or runner.get_loop() is not running_loop():
         return bool
     return lambda: getattr(runner, "_interrupt_count", 0) > 0
+
+
+if sys.platform == "emscripten":  # a web page: Python has no threads there
+    from . import threadless
+
+    run_in_thread, private_loop = threadless.run_in_thread, threadless.private_loop
+    threadless.Timeout.__call__ = threadless.timed

@@ -151,14 +151,14 @@ async def know_tools_asked_for(spec: RunSpec, state: RunState) -> None:
 
 
 _TEXTS = {
-    "turns": "The model used its {turns} turns (max_turns).",
-    "tokens": "The run used its tokens (budget).",
-    "cost": "The run used up what it may cost (budget).",
-    "seconds": "The run used its time (budget).",
+    "turns": "The model has used its {turns} turns (max_turns).",
+    "tokens": "The run has used its tokens (budget).",
+    "cost": "The run has used its cost limit (budget).",
+    "seconds": "The run has used its time (budget).",
 }
 _UNKNOWN = {
-    "tokens": "How many tokens the run used is not known (budget): the model told at least {tokens}.",
-    "cost": "What the run cost is not known (budget): at least ${cost}.",
+    "tokens": "The number of tokens used is unknown (budget): at least {tokens}.",
+    "cost": "The cost of the run is unknown (budget): at least ${cost}.",
 }
 
 
@@ -209,7 +209,7 @@ def question(name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]) 
         kind="budget",
         expects="budget",
         input={},
-        metadata={"message": f"{_text(name, state)} Go on?"},
+        metadata={"message": f"{_text(name, state)} Continue?"},
         reply_schema={"type": number, "exclusiveMinimum": 0, "title": f"More {name}"},
         budget=name,
     )
@@ -426,7 +426,9 @@ class Driver:
         if not self.journal.is_driven_here:
             return
         if not state.asks and not running_calls(state) and not self.is_blocked:
-            raise RunError("the run waits for nothing: this is a bug in nbagent, please report it")
+            raise RunError(
+                "The run is not waiting for anything. This is a bug in nbagent. Please report it"
+            )
 
     # --- calls
 
@@ -567,7 +569,9 @@ class Driver:
         try:
             await self._write(partial)
         except StoreError as error:
-            logger.warning("what the model has said so far is not stored yet: %s", error)
+            logger.warning(
+                "the text that the model has streamed so far is not stored yet: %s", error
+            )
             return False
         return True
 
@@ -605,7 +609,7 @@ class Driver:
         except Misfit as misfit:
             if finish.by_tool:
                 raise ModelError(
-                    _misfit("tool's", "does not fit output_type", str(misfit), finish.text)
+                    _misfit("tool's", "does not match output_type", str(misfit), finish.text)
                 ) from misfit
             return _refused(misfit, self.journal.state.finish_reason, now, self.scope)
         row, used = self.journal.state.row, self.journal.state.usage
@@ -628,7 +632,7 @@ class Driver:
             return
         last = state.misfits[-1]
         if len(state.misfits) > self._spec.output_retries or not last.again:
-            kind = "does not fit output_type" if last.again else "is not whole"
+            kind = "does not match output_type" if last.again else "is incomplete"
             raise ModelError(_misfit("model's", kind, last.errors, state.text))
 
     # --- limits and ends
@@ -686,8 +690,8 @@ class Driver:
 
 
 _CUT = {
-    "length": "it was cut off at the limit of its length, before its JSON was whole",
-    "content_filter": "the server's content filter ended it, before its JSON was whole",
+    "length": "it was cut off at its length limit, before its JSON was complete",
+    "content_filter": "the server's content filter cut it off, before its JSON was complete",
 }
 """What is said where a response was ended from outside: its shape is not what was wrong."""
 MAX_ERRORS = 2_000
@@ -705,7 +709,7 @@ def _refused(
 
 def _misfit(whose: str, kind: str, why: str, text: str) -> str:
     more = "…" if len(text) > MAX_QUOTED else ""
-    return f"the {whose} final answer {kind}: {why}; it was {text[:MAX_QUOTED]!r}{more}"
+    return f"The {whose} final answer {kind}: {why}. The answer was {text[:MAX_QUOTED]!r}{more}"
 
 
 def with_history(error: BaseException, state: RunState) -> NbagentError:

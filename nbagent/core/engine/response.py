@@ -160,18 +160,18 @@ class Collected:
             case never:
                 assert_never(never)
         if self._size > MAX_RESPONSE:
-            raise ModelError(f"the model's response is longer than {MAX_RESPONSE:,} characters")
+            raise ModelError(f"The model's response is longer than {MAX_RESPONSE:,} characters")
 
     def _add_hosted(self, delta: HostedCall | Citation) -> None:
         if isinstance(delta, HostedCall):
             self._hosted[delta.id] = self._ran(delta)
             if len(self._hosted) > MAX_HOSTED:
-                raise ModelError(f"the model's response has more than {MAX_HOSTED:,} hosted calls")
+                raise ModelError(f"The model's response has more than {MAX_HOSTED:,} hosted calls")
         elif len(self._citations) < MAX_CITATIONS:
             self._citations[delta] = None
             self._size += len(delta.title) + len(delta.url)
         else:
-            self._notes[f"Of this answer's sources the first {MAX_CITATIONS} are kept."] = None
+            self._notes[f"Only the first {MAX_CITATIONS} sources of this answer are stored."] = None
 
     def _ran(self, delta: HostedCall) -> HostedRan:
         """A hosted call, counted and as a journal keeps it; one that tells its progress counts each time.
@@ -185,7 +185,7 @@ class Collected:
             for file in ran.files:
                 check_file(file, "its files")
         except (ValidationError, MessagesError) as error:
-            raise ModelError(f"the model told a hosted call wrongly: {error}") from error
+            raise ModelError(f"The model reported an invalid hosted call: {error}") from error
         return replace(ran, input=freeze(ran.input))
 
     def _kept(self, provider: Any) -> Any:
@@ -199,7 +199,7 @@ class Collected:
             self._size += len(dumps(kept))
         except (TypeError, ValueError) as error:
             raise ModelError(
-                f"what the model wants back with its history is no JSON: {error}"
+                f"The data that the model sent for its history is not JSON: {error}"
             ) from error
         return kept
 
@@ -232,7 +232,7 @@ class Collected:
             ModelError: the stream ended without ``Finished``.
         """
         if self._finished is None:
-            raise ModelError("the model's stream ended before the response was whole")
+            raise ModelError("The model's stream ended before the response was complete")
         usage = self._finished.usage
         calls = self._requested(used_ids, broke_off=self._finished.reason in CUT)
         return ModelResponded(
@@ -360,7 +360,7 @@ def _check_texts(delta: ModelDelta) -> None:
         value = getattr(delta, name)
         if not isinstance(value, str) and not (value is None and name in _MAY_MISS):
             raise ModelError(
-                f"the model told {value!r:.80} as {name!r} of a {delta.type}, which is a text"
+                f"The model sent {value!r:.80} as {name!r} of a {delta.type}, expected a string"
             )
 
 
@@ -395,7 +395,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _decode = json.JSONDecoder(parse_constant=_no_constant).decode

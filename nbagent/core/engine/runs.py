@@ -230,10 +230,10 @@ class StartedRuns:
                 return one.id
         first = next(iter(self._left.values()))
         misuse = Misuse(
-            f"the body of {call.name!r} was run again, and starts {request.tool.name!r} with "
-            f"{canonical(request.input)[:MAX_TOLD]} where it had started {first.name!r} with "
-            f"{canonical(first.proposed)[:MAX_TOLD]}: nothing of it is repeated. Start the same again: take "
-            "what changes (the time, a random number, what was read) from `await ctx.step(…)`"
+            f"The body of {call.name!r} was run again and starts {request.tool.name!r} with "
+            f"{canonical(request.input)[:MAX_TOLD]}, but the first time it started {first.name!r} with "
+            f"{canonical(first.proposed)[:MAX_TOLD]}. Nothing was repeated. The body must start the same calls each "
+            "time. Get values that change (the time, a random number, data that was read) from `await ctx.step(…)`"
         )
         self._stop.by(misuse)
         raise misuse
@@ -461,8 +461,8 @@ class StartedRuns:
             return self._values[made.id]
         if holds_secret(request.tool.output_schema):
             raise ToolFailed(
-                f"what {call.name} came to has a secret in it, and no secret is kept: it is gone, as the body "
-                "was run again, or a person answered in the tool's place. Take it in the body itself"
+                f"The result of {call.name} contained a secret, which is never stored, so it is lost: the body was run "
+                "again, or a person answered for the tool. Use the result in the body that received it"
             )
         adapter = request.tool.output_adapter
         return call.answer if adapter is None else adapter.validate_json(dumps(call.answer))
@@ -545,8 +545,8 @@ class StartedRuns:
         """
         if running_loop() is self._loop:
             raise UsageError(
-                f"{name}: this run lives on the loop that runs here, which would wait for itself: use "
-                "`await run`, or a sync tool, which has a thread"
+                f"{name}: this run uses the event loop of this code, so waiting here would block it. Use `await run`, or a "
+                "synchronous tool, which runs in its own thread (a web page has none)"
             )
 
     async def cancel(self, made: Started, by: str) -> None:
@@ -612,6 +612,6 @@ def _call_of(tool: Any, input_: Mapping[str, Any]) -> Request:
         return Request(made, made.sealed(plain))
     except ValidationError as error:
         why = describe(error) if made.secrets is None else "see its parameters"
-        raise ToolError(f"the input does not fit {made.name}: {why}") from None
+        raise ToolError(f"The input does not match the schema of {made.name}: {why}") from None
     except (TypeError, ValueError) as error:
-        raise ToolError(f"the input of {made.name} is no JSON: {error}; {INSTEAD}") from error
+        raise ToolError(f"The input of {made.name} is not JSON: {error}; {INSTEAD}") from error

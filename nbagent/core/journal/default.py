@@ -96,7 +96,8 @@ def tell_kept(run_id: str, store: object) -> None:
         if _default.told is None and is_kept:
             _default.told = run_id
             logger.info(
-                "runs are kept in %s, with their prompts and results in plain text", place_of(store)
+                "runs are stored in %s, with their prompts and results in plain text",
+                place_of(store),
             )
 
 
@@ -128,9 +129,9 @@ def near_runs(run_id: str, store: Store) -> str:
         one for one in there if run_id in one
     ]
     if run_id and alike:
-        return f"; did you mean {' or '.join(map(repr, alike[:3]))}?"
+        return f". Did you mean {' or '.join(map(repr, alike[:3]))}?"
     near = suggest(run_id, there)
-    return near or (f"; the last ones are {', '.join(map(repr, there[-3:]))}" if there else "")
+    return near or (f". The latest runs: {', '.join(map(repr, there[-3:]))}" if there else "")
 
 
 def place_of(store: object) -> str:
@@ -187,23 +188,23 @@ def store_at(given: Any) -> Store:
     if text == "memory":
         return default_store
     if not isinstance(text, str) or not text.strip():
-        raise UsageError(f"store is a path, a database's URL or a store, not {given!r:.80}")
+        raise UsageError(f"store must be a path, a database URL or a store, got {given!r:.80}")
     if "://" not in text and Path(text).expanduser().is_dir():
-        raise UsageError(f"{text!r} is a folder: give the path of a file in it, such as runs.db")
+        raise UsageError(f"{text!r} is a folder. Give the path of a file in it, such as runs.db")
     store: Store = hooks.store_at(text)
     place = _place(store)
     if isinstance(place, Path) and not place.parent.exists():
         logger.warning(
-            "there is no folder %r yet: the first run that is kept makes it", str(place.parent)
+            "the folder %r does not exist yet; the first stored run creates it", str(place.parent)
         )
     return store
 
 
 def _checked(given: Any) -> Store:
     if isinstance(given, type) or not (hasattr(given, "append") and hasattr(given, "read")):
-        hint = ": it is a class, give an instance of it" if isinstance(given, type) else ""
+        hint = ", a class. Pass an instance of it" if isinstance(given, type) else ""
         raise UsageError(
-            f"store is a path, a database's URL or a store such as nb.MemoryStore(), not {given!r:.80}{hint}"
+            f"store must be a path, a database URL or a store such as nb.MemoryStore(), got {given!r:.80}{hint}"
         )
     found: Store = given
     return found

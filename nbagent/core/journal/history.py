@@ -65,7 +65,9 @@ def reference_of(event: StoredEvent) -> Reference | None:
     is_whole = isinstance(found[0], str) and len(first) == 4
     counts = [n for n in found[1:] if type(n) is int and n > 0]
     if not is_whole or len(counts) != 2:
-        raise StoreError(f"a history begins with {first!r:.200}, which is no reference to a run")
+        raise StoreError(
+            f"The history begins with {first!r:.200}, which is not a reference to a run"
+        )
     return Reference(str(found[0]), *counts)
 
 
@@ -74,7 +76,7 @@ class LostReference(StoreError):
 
     def __init__(self, run_id: str, missing: str) -> None:
         super().__init__(
-            f"run {run_id!r} goes on with run {missing!r}, which was deleted meanwhile"
+            f"Run {run_id!r} continues run {missing!r}, which was deleted in the meantime"
         )
 
 
@@ -146,7 +148,7 @@ def referred(
             messages = found
             break
         if following.run_id in seen:
-            raise _lost(run_id, following, "which goes on with it in turn")
+            raise _lost(run_id, following, "which itself continues this run")
         seen.add(following.run_id)
         events = _events(run_id, following, read)
         steps.append((following, events))
@@ -155,11 +157,11 @@ def referred(
         if events:
             before = steps[len(steps) - at][0].messages if at else 0
             if before > len(messages):
-                raise _lost(run_id, step, "whose own history is not what it refers to")
+                raise _lost(run_id, step, "whose own history does not match its reference")
             messages = _said(run_id, step, events, messages[:before])
             known.keep(step.run_id, Known(step.events, messages))
     if reference.messages > len(messages):
-        raise _lost(run_id, reference, f"which has {len(messages)} messages and not so many")
+        raise _lost(run_id, reference, f"which has only {len(messages)} messages")
     return messages[: reference.messages]
 
 
@@ -169,7 +171,7 @@ def _events(run_id: str, reference: Reference, read: Read) -> Sequence[StoredEve
     except Exception as error:
         raise _lost(run_id, reference, f"which cannot be read: {error}") from error
     if len(events) < reference.events:
-        raise _lost(run_id, reference, f"which has {len(events)} events and not so many")
+        raise _lost(run_id, reference, f"which has only {len(events)} events")
     return events
 
 
@@ -199,8 +201,8 @@ def _said(
 
 def _lost(run_id: str, reference: Reference, why: str) -> StoreError:
     return StoreError(
-        f"run {run_id!r} goes on with the first {reference.events} events of run {reference.run_id!r}, {why}; "
-        "bring that run back (a copy of the store, or nb.import_run of a document that has both), or delete "
+        f"Run {run_id!r} continues the first {reference.events} events of run {reference.run_id!r}, {why}. Restore "
+        "that run (from a copy of the store, or with nb.import_run and a document that has both), or delete "
         f"{run_id!r} with nb.delete_run"
     )
 

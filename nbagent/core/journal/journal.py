@@ -126,17 +126,19 @@ class Telling(Protocol):
 
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
     """The refusal of an append to a journal of ``length`` events; ``winner`` stands in its place."""
-    told = f"run {run_id!r} has moved on: it has {length} events, not {expected}"
+    told = (
+        f"Run {run_id!r} was changed in the meantime: it has {length} events, expected {expected}"
+    )
     if winner is None:
         return Conflict(told)
     who = {Resolved: "by", RunCancelled: "by", ToolStarted: "owner"}.get(type(winner))
     by = f" by {named(getattr(winner, who), getattr(winner, 'user', ''))}" if who else ""
-    return Conflict(f"{told}; number {expected} is {winner.type!r}{by} at {moment(winner.at)}")
+    return Conflict(f"{told}. Event {expected} is {winner.type!r}{by} at {moment(winner.at)}")
 
 
 def begun_anew(run_id: str) -> Conflict:
     """The refusal of an append to a run that was deleted, where another has its id now."""
-    return Conflict(f"run {run_id!r} was deleted, and another was begun by this id")
+    return Conflict(f"Run {run_id!r} was deleted, and a new run uses its id")
 
 
 def moment(at: float) -> str:
@@ -347,7 +349,11 @@ class Journal:
             is_first = not self._line
             self._line += (waiting,)
         if is_first:  # no daemon: what waits is written before the interpreter ends
-            threading.Thread(target=self._work_off, name=f"nbagent-write-{self.run_id}").start()
+            thread = threading.Thread(target=self._work_off, name=f"nbagent-write-{self.run_id}")
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no thread, as in a web page
+                asyncio.get_running_loop().call_soon(self._work_off)
         return waiting.future
 
     def _work_off(self) -> None:
@@ -388,7 +394,9 @@ class Journal:
             except Conflict as error:
                 if self._stored_length == position:
                     keep_unwritten(self.run_id, self.state, events)
-                    raise StoreError(f"the store refuses, but has nothing new: {error}") from error
+                    raise StoreError(
+                        f"The store rejected the write but has no new events: {error}"
+                    ) from error
                 continue
             return events
 
@@ -505,11 +513,11 @@ class Journal:
         except NbagentError:
             raise
         except Exception as error:
-            raise StoreError(f"run {self.run_id!r} could not be read: {error}") from error
+            raise StoreError(f"Run {self.run_id!r} could not be read: {error}") from error
 
     def _deleted(self, store: Store) -> StoreError:
         return StoreError(
-            f"run {self.run_id!r} was deleted from {store!r}; nothing is written to it"
+            f"Run {self.run_id!r} was deleted from {store!r}, so nothing is written to it"
         )
 
     def _whole(self, store: Store, stored: Sequence[StoredEvent]) -> list[StoredEvent]:
@@ -605,7 +613,7 @@ class Journal:
                 keep_unwritten(self.run_id, self.state, events)
                 if isinstance(error, NbagentError):
                     raise
-                raise StoreError(f"run {self.run_id!r} could not be written: {error}") from error
+                raise StoreError(f"Run {self.run_id!r} could not be written: {error}") from error
             finally:
                 self._writer = None
                 for event in sent:
@@ -657,7 +665,7 @@ class Journal:
         try:
             listener(heard)
         except Exception:
-            logger.exception("a listener of run %s failed and is dropped", self.run_id)
+            logger.exception("a listener of run %s failed and was removed", self.run_id)
             self.unsubscribe(listener)
 
 

@@ -109,7 +109,7 @@ class MemoryStore(Travels):
         events = events_of(rows)
         with self._lock:
             if run_id in self._journals:
-                raise Conflict(f"{self!r} has a run {run_id!r} already")
+                raise Conflict(f"{self!r} already has a run {run_id!r}")
             self._check_there(run_id, events)
             self._journals[run_id] = _Kept()
             self._journals[run_id].events.extend(events)

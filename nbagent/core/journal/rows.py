@@ -119,7 +119,7 @@ def check_known(there: Iterable[str], known: Collection[str] | None) -> None:
     """
     new = None if known is None else next((each for each in there if each not in known), None)
     if new is not None:
-        raise Conflict(f"run {new!r} was begun meanwhile: nothing was deleted")
+        raise Conflict(f"Run {new!r} was started in the meantime, so nothing was deleted")
 
 
 @runtime_checkable
@@ -237,5 +237,5 @@ def events_of(rows: Iterable[Row]) -> list[StoredEvent]:
         try:
             found.append(parse(row.data, row.version))
         except StoreError as error:
-            raise StoreError(f"event {number}: {error}") from error
+            raise StoreError(f"Event {number}: {error}") from error
     return found

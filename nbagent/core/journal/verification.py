@@ -44,13 +44,13 @@ class Verification:
     def __repr__(self) -> str:
         lines = list(self.problems)
         lines += [
-            f"run {each!r}: no event is sealed, so nothing shows whether it was changed"
+            f"run {each!r}: its events have no seal, so changes cannot be detected"
             for each in self.unsealed
         ]
         if lines:
             return escaped("\n".join(lines))
         first = f", sealed from event {self.sealed_from} on" if self.sealed_from else ""
-        told = f"run {self.run_id!r}: {self.events} events as they were written{first}; last seal {self.seal}"
+        told = f"run {self.run_id!r}: {self.events} unchanged events{first}; last seal {self.seal}"
         return escaped(told)
 
 
@@ -63,7 +63,7 @@ def archive_of(store: Kept | None) -> FullArchive:
     found = kept_in() if store is None else store_at(store)
     if not isinstance(found, Archive):
         raise UsageError(
-            f"{found!r} is a store that gives no rows: it needs heads, stamp, rows, put and delete (see "
+            f"{found!r} does not give access to its rows. It needs heads, stamp, rows, put and delete (see "
             "docs/extending.md), as nb.SQLiteStore and nb.MemoryStore have"
         )
     return cast(FullArchive, found)
@@ -94,7 +94,7 @@ def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = Non
     seals = [row.seal for row in rows]
     if seal is not None and not problems and seal not in seals:
         problems.append(
-            f"run {run_id!r} has no event of the seal {seal:.80}: its end was cut off, or all of it was written anew"
+            f"run {run_id!r} has no event with the seal {seal:.80}. Its end was removed, or all of it was rewritten"
         )
     unsealed = [] if any(seals) else [run_id]
     following, seen = _before(rows), {run_id}
@@ -103,7 +103,7 @@ def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = Non
         try:
             before = archive.rows(following)
         except (UsageError, StoreError) as error:
-            problems.append(f"run {following!r}, whose conversation it goes on with: {error}")
+            problems.append(f"run {following!r}, which it continues: {error}")
             break
         problems += _problems(following, before)
         unsealed += [] if any(row.seal for row in before) else [following]
@@ -118,8 +118,8 @@ def _problems(run_id: str, rows: list[Row]) -> list[str]:
     if broken is None:
         return []
     return [
-        f"run {run_id!r}: event {broken} ({_type_of(rows[broken])}) is not as it was sealed: it, or one right "
-        "before it, was changed, taken out or put in"
+        f"run {run_id!r}: event {broken} ({_type_of(rows[broken])}) does not match its seal. This event, or one "
+        "just before it, was changed, removed or added"
     ]
 
 
@@ -127,7 +127,7 @@ def _type_of(row: Row) -> str:
     try:
         return parse(row.data, row.version).type
     except StoreError:
-        return "no event any more"
+        return "no longer an event"
 
 
 def _before(rows: list[Row]) -> str | None:

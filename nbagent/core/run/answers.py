@@ -203,7 +203,7 @@ def answer(
         UsageError: code that a model wrote gives it.
     """
     if code_of_model.get() and not isinstance(resolution, TimeIsOver):
-        raise UsageError("code that a model wrote answers no question: a person does")
+        raise UsageError("Code that a model wrote cannot answer questions. A person must answer")
     if isinstance(resolution, TimeIsOver):
         interrupt_id = id_of(interrupt)
     else:
@@ -212,10 +212,10 @@ def answer(
     by, at = stamp
     if isinstance(resolution, TimeIsOver):
         if not event.is_late(at):
-            raise Conflict(f"interrupt {interrupt_id!r} still waits: its time is not over")
+            raise Conflict(f"Interrupt {interrupt_id!r} has not expired yet")
         by, resolution = EXPIRY, _at_its_end(event)
     elif event.is_late(at):
-        raise Conflict(f"interrupt {interrupt_id!r} has expired: it takes no answer any more")
+        raise Conflict(f"Interrupt {interrupt_id!r} has expired and can no longer be answered")
     settled = _settled(state, event, resolution, tools, (by, at))
     return settled if owner is None else replace(settled, owner=owner(state, event))
 
@@ -261,8 +261,8 @@ def _settled(
     checked = _checked(event, resolution, state, tools, by_record=by_record)
     if by_record and any(map(has_secret, _values(checked))):
         raise InvalidAnswer(
-            f"this answer to {event.tool_name!r} has a secret in it, and no secret is kept, so it would not "
-            "reach the tool: answer where the run lives, or give the agent"
+            f"This answer to {event.tool_name!r} contains a secret. Secrets are never stored, so the tool would not "
+            "receive it. Answer in the process that has the run, or pass the agent"
         )
     return Resolved(
         at=at,
@@ -312,7 +312,7 @@ def id_of(interrupt: Any) -> str:
     if isinstance(interrupt, str):
         return interrupt
     raise TypeError(
-        f"expected an interrupt or its id, not {type(interrupt).__name__} {interrupt!r:.80}"
+        f"Expected an interrupt or its id, got {type(interrupt).__name__} {interrupt!r:.80}"
     )
 
 
@@ -327,15 +327,15 @@ def settles(interrupt: Any, resolution: Any) -> tuple[str, AnyResolution]:
         interrupt, resolution = named_by(interrupt), interrupt
     if not isinstance(resolution, AnyResolution):
         raise InvalidAnswer(
-            f"an answer is nb.Respond(…), nb.Restart(…) or nb.Reject(…), not a value of "
-            f"type {type(resolution).__name__}"
+            "An answer must be nb.Respond(…), nb.Restart(…) or nb.Reject(…), got a value of type "
+            f"{type(resolution).__name__}"
         )
     interrupt_id = id_of(interrupt)
     if resolution.interrupt is None:
         return interrupt_id, resolution
     if resolution.interrupt != interrupt_id:
         raise InvalidAnswer(
-            f"this answer is for the interrupt {resolution.interrupt!r}, not for {interrupt_id!r}"
+            f"This answer belongs to the interrupt {resolution.interrupt!r}, not to {interrupt_id!r}"
         )
     return interrupt_id, resolution.model_copy(update={"interrupt": None})
 
@@ -349,8 +349,7 @@ def named_by(resolution: AnyResolution) -> str:
     if resolution.interrupt is None:
         kind = type(resolution).__name__
         raise InvalidAnswer(
-            f"this {kind} names no interrupt: use interrupt.{resolution.type}(…), or "
-            f"nb.{kind}(…, interrupt=interrupt)"
+            f"This {kind} names no interrupt. Use interrupt.{resolution.type}(…), or nb.{kind}(…, interrupt=interrupt)"
         )
     return resolution.interrupt
 
@@ -378,11 +377,11 @@ def check_open(
         if event.id != interrupt_id:
             continue
         if event.scope[: len(scope)] != scope:
-            raise NotPending(f"this run has no interrupt {interrupt_id!r}")
+            raise NotPending(f"This run has no interrupt {interrupt_id!r}")
         ended = state.outcome is not None
         if ended or is_stopping:
             now = state.status if ended else "being cancelled"
-            raise Conflict(f"the run is {now}: it takes no answers any more")
+            raise Conflict(f"The run is {now}, so it takes no more answers")
         return event
     earlier = state.settled.get(interrupt_id)
     if earlier is not None:
@@ -390,11 +389,11 @@ def check_open(
             "T", "seconds"
         )
         raise Conflict(
-            f"interrupt {interrupt_id!r} was answered already ({earlier.resolution.type}), "
-            f"by {named(earlier.by, earlier.user)} at {when}"
+            f"Interrupt {interrupt_id!r} is already answered ({earlier.resolution.type}), by {named(earlier.by, earlier.user)} "
+            f"at {when}"
         )
     waiting = ", ".join(f"{e.id!r} ({e.tool_name})" for e in state.pending) or "none"
-    raise NotPending(f"no interrupt {interrupt_id!r} waits for an answer; waiting: {waiting}")
+    raise NotPending(f"Interrupt {interrupt_id!r} is not waiting for an answer. Waiting: {waiting}")
 
 
 def _checked(
@@ -411,13 +410,13 @@ def _checked(
         return _checked_later(event, resolution)
     if event.kind == "lost" and isinstance(resolution, Restart) and resolution != Restart():
         raise InvalidAnswer(
-            f"a lost call of {event.tool_name!r} runs again as it was: restart it without new input or data"
+            f"A lost call of {event.tool_name!r} can only run again unchanged. Restart it without new input or data"
         )
     tool = tool_at(state, event.scope, event, tools)
     if tool is None and not (by_record or is_unseen(state, event.scope)):
         raise ToolError(
-            f"the tool {event.tool_name!r} of this interrupt is not registered: add it to the agent, "
-            "or give it in tools=, and answer again"
+            f"The tool {event.tool_name!r} of this interrupt is not registered. Add it to the agent, or pass it in "
+            "tools=, and answer again"
         )
     if event.kind == "ask":
         return _checked_reply(event, resolution)
@@ -439,12 +438,12 @@ def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolut
         case Restart(input=input_, remember=remembered):
             if event.kind == "question":
                 raise InvalidAnswer(
-                    f"{event.tool_name!r} has no body to restart: answer it with respond(value)"
+                    f"{event.tool_name!r} has no function to restart. Answer it with respond(value)"
                 )
             if remembered is not None:
                 raise InvalidAnswer(
-                    f"the tool {event.tool_name!r} is not known in this process, so nothing is remembered "
-                    "of it here: approve this one call"
+                    f"This process does not know the tool {event.tool_name!r}, so the approval cannot be remembered. Approve "
+                    "only this call"
                 )
             changed = None if input_ is None else _changed_unseen(event, input_)
             return restart_of(changed, resolution.data)
@@ -466,15 +465,15 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
     may = set(names) if event.editable is True else set(event.editable or ())
     fixed = [name for name in names if name not in may]
     if fixed:
-        offered = ", ".join(sorted(may)) or "nothing of it"
+        offered = ", ".join(sorted(may)) or "none of it"
         raise InvalidAnswer(
-            f"the input of {tool} cannot be changed in {', '.join(fixed)}: the question offers {offered}",
-            errors=[{"loc": (name,), "msg": "This cannot be changed."} for name in fixed],
+            f"The input {', '.join(fixed)} of {tool} cannot be changed. Editable: {offered}",
+            errors=[{"loc": (name,), "msg": "This field cannot be changed."} for name in fixed],
         )
     if event.input_schema is None:
         raise InvalidAnswer(
-            f"the parameters of {tool} are not known in this process: approve it as it was shown, refuse "
-            "it, answer in its place, or give the agent"
+            f"This process does not know the parameters of {tool}. Approve it unchanged, reject it, answer for the "
+            "tool, or pass the agent"
         )
     places = SecretPlaces.of(event.input_schema)
     if places is None:
@@ -491,18 +490,21 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
 
 def _check_memorable(event: Interrupted, restart: Restart, tool: Tool[..., Any]) -> None:
     if event.kind != "approval":
-        raise InvalidAnswer(f"{event.tool_name!r} asks by itself: only an approval is remembered")
+        raise InvalidAnswer(
+            f"{event.tool_name!r} asks a question of its own. Only an approval can be remembered"
+        )
     if restart.input is not None:
-        raise InvalidAnswer("an approval of changed input is not remembered: approve it as shown")
+        raise InvalidAnswer(
+            "An approval with changed input cannot be remembered. Approve it unchanged"
+        )
     if tool.options.always_asked and restart.remember in ("input", "tool"):
         raise InvalidAnswer(
-            f"an approval of {tool.name!r} is remembered in its own run alone: "
-            f"remember='{restart.remember}_in_run'"
+            f"An approval of {tool.name!r} can only be remembered within its run: remember='{restart.remember}_in_run'"
         )
     if restart.remember in ("input", "input_in_run") and has_secret(event.input):
         raise InvalidAnswer(
-            f"this input of {event.tool_name!r} has a secret in it, and no secret is kept: approve it "
-            "alone, or remember the tool"
+            f"The input of {event.tool_name!r} contains a secret, and secrets are never stored. Approve only this "
+            "call, or remember the tool"
         )
 
 
@@ -523,16 +525,15 @@ def _remembers(
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     match resolution:
         case Respond(error=str()):
-            raise InvalidAnswer("the question whether to go on is answered with a number")
+            raise InvalidAnswer("Answer the question whether to continue with a number")
         case Respond(output=more):
             number = int if event.budget in (None, "turns", "tokens") else int | float
             if not isinstance(more, number) or not amount(more):
                 raise InvalidAnswer(
-                    f"answer with how many more {event.budget or 'turns'}, a number above 0, "
-                    f"not {more!r}"
+                    f"Answer with the number of additional {event.budget or 'turns'}, greater than 0. Got {more!r}"
                 )
         case Restart():
-            raise InvalidAnswer("the question whether to go on is answered with respond(number)")
+            raise InvalidAnswer("Answer the question whether to continue with respond(number)")
         case Reject():
             pass
         case never:
@@ -547,8 +548,8 @@ def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
             return Respond(output=_reply(event, output, f"final result of {event.tool_name!r}"))
         case Restart():
             raise InvalidAnswer(
-                f"the call of {event.tool_name!r} has ended with an interim result: give its final one "
-                "with respond(value), or nb.answer_external(token, value)"
+                f"The call of {event.tool_name!r} already returned an interim result. Give the final result with "
+                "respond(value), or nb.answer_external(token, value)"
             )
         case _:
             return resolution
@@ -559,13 +560,13 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
     match resolution:
         case Respond(error=str()):
             raise InvalidAnswer(
-                f"{event.tool_name!r} asks a question in its middle, which no error answers: reject it"
+                f"{event.tool_name!r} is asking a question, so an error cannot answer it. Use reject"
             )
         case Respond(output=output):
             return Respond(output=_reply(event, output, f"answer for {event.tool_name!r}"))
         case Restart():
             raise InvalidAnswer(
-                f"{event.tool_name!r} asks a question in its middle: answer it with respond(value)"
+                f"{event.tool_name!r} is asking a question. Answer it with respond(value)"
             )
         case Reject():
             return resolution
@@ -590,7 +591,7 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
     try:
         plain = plain_json(output)
     except (ValueError, TypeError):  # the error would show it
-        raise InvalidAnswer(f"the {what} is no JSON") from None
+        raise InvalidAnswer(f"The {what} is not JSON") from None
     sealed, wrong = places.seal(plain), None
     try:
         adapter = reply_types.get(event.id)
@@ -602,7 +603,7 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
         told = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
         wrong = InvalidAnswer(cut(str(error), sealed), errors=told)
     if wrong is None and places.lost(sealed):
-        wrong = InvalidAnswer(f"the {what} has a mask in the place of a secret")
+        wrong = InvalidAnswer(f"The {what} has a masked value in place of a secret")
     if wrong is not None:
         raise wrong
     return sealed
@@ -612,7 +613,7 @@ def _check_schema(schema: Json, value: Json, what: str) -> None:
     errors = hooks.schema_errors(schema, value, formats=True)
     if errors:
         reasons = "; ".join(_at(error) for error in errors[:5])
-        raise InvalidAnswer(f"the {what} does not fit: {reasons}", errors=errors)
+        raise InvalidAnswer(f"The {what} does not match its schema: {reasons}", errors=errors)
 
 
 def _at(error: Mapping[str, Any]) -> str:

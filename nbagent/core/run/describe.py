@@ -25,8 +25,8 @@ MAX_TEXT = 120
 """Characters of a text or value that are told."""
 
 _TYPES = {
-    "string": "a text",
-    "integer": "a whole number",
+    "string": "a string",
+    "integer": "an integer",
     "number": "a number",
     "boolean": "True or False",
     "array": "a list",
@@ -52,19 +52,21 @@ def wanted(interrupt: PendingInterrupt) -> str:
         return ASKED_AGAIN
     match interrupt.expects:
         case "external":
-            return "nb.answer_external(token, value) answers it, or error=… instead of the value"
+            return (
+                "to answer, use nb.answer_external(token, value), or error=… instead of the value"
+            )
         case "approval" | "edit" | "confirmation":
-            return f"answers={{{name!r}: True}} approves it, answers={{{name!r}: False}} refuses"
+            return f"to approve, use answers={{{name!r}: True}}; to reject, answers={{{name!r}: False}}"
         case "outcome":
             return (
-                f"answers={{{name!r}: nb.Restart()}} runs it again, nb.Respond(value) gives its result, "
-                "nb.Reject() lets it fail"
+                f"use answers={{{name!r}: nb.Restart()}} to run it again, nb.Respond(value) to give its result, or "
+                "nb.Reject() to mark it as failed"
             )
         case "budget":
-            return "answer with a number above 0 to go on"
+            return "to continue, answer with a number greater than 0"
         case "choice" | "value":
-            told = f"answers={{{name!r}: …}} answers it with {_fitting(interrupt)}"
-            return f"{told}, nb.Restart() runs it" if interrupt.restartable else told
+            told = f"use answers={{{name!r}: …}} with {_fitting(interrupt)}"
+            return f"{told}, or nb.Restart() to run it" if interrupt.restartable else told
         case never:
             assert_never(never)
 
@@ -90,7 +92,7 @@ def _fitting(interrupt: PendingInterrupt) -> str:
         values = [c.get("value") if isinstance(c, Mapping) else c for c in choices]
         several = "a list of some of" if metadata.get("multiple") is True else "one of"
         others = (metadata.get("allow_other"), metadata.get("allowOther"))
-        other = ", or another" if True in others else ""
+        other = ", or another value" if True in others else ""
         return f"{several} {bounded(', '.join(map(repr, values)))}{other}"
     schema = interrupt.reply_schema
     if schema in (None, {}, True) or not isinstance(schema, Mapping):
@@ -105,7 +107,7 @@ def _in_words(schema: Mapping[str, Json]) -> str:
         return f"one of {bounded(', '.join(map(repr, values)))}"
     if isinstance(schema.get("properties"), Mapping):
         return f"a dict with {bounded(', '.join(map(repr, schema['properties'])))}"
-    return _TYPES.get(str(schema.get("type")), "what fits")
+    return _TYPES.get(str(schema.get("type")), "a matching value")
 
 
 def result_of(
@@ -135,12 +137,12 @@ def result_of(
             raise error or RunError(said, messages=paused_messages(state))
         case RunCancelled(by=by, still_running=left):
             names = [call.name for call in state.calls.values() if call.id in left]
-            told = f"; {', '.join(names)} still ran: whether it took effect is not known"
-            said = f"the run was cancelled (by {by}){told if names else ''}"
+            told = f". {', '.join(names)} was still running and may or may not have taken effect"
+            said = f"The run was cancelled (by {by}){told if names else ''}"
             raise Cancelled(said, messages=paused_messages(state))
         case None:
             raise RunNotFinished(
-                f"the run is {state.status}, so there is no result yet: `await run` waits for it"
+                f"The run is {state.status}, so there is no result yet. Use `await run` to wait for it"
             )
 
 
@@ -173,15 +175,19 @@ def unanswered(
         if interrupt.id in wrong:
             return wrong[interrupt.id]
     lines = [
-        f"- {i.tool_name or 'the limit'} (interrupt {i.id}), input {dict(i.input)!r}, "
-        f"{asks(i)}; {wanted(i)}{_noted(i)}"
+        f"- {i.tool_name or 'the limit'} (interrupt {i.id}), input {dict(i.input)!r}, {asks(i)}; "
+        f"{wanted(i)}{_noted(i)}"
         for i in asked
     ]
     place, run_id = place_for_others(journal.store), journal.run_id
     text = (
-        "the run waits for a person and nobody is attached; it stays paused. Give answers=; or answer with "
-        "run.respond / run.restart / run.reject and await it again (with attended=True it is waited for)"
-        + (f"; or from a shell: nbagent answer {run_id} --store {quote(place)}" if place else "")
+        "The run is paused: it needs an answer, and nobody is attached. Pass answers=. Or answer with run.respond "
+        "/ run.restart / run.reject and await it again (with attended=True, the run waits for a person)"
+        + (
+            f". Or answer in a shell: nbagent answer {run_id} --store {quote(place)}"
+            if place
+            else ""
+        )
         + ":\n"
         + "\n".join([*lines, told] if told else lines)
     )

@@ -42,8 +42,8 @@ TakenBy: TypeAlias = Literal["take over", "silence", "vacancy"]
 """Why a process takes a run: a person said so, the one before is gone, or nobody drove it."""
 
 _WITHDRAWN = (
-    "The {process}, in which {tool} asked a question and waited, is gone, and what asked has gone with it. The question "
-    "is withdrawn, since no answer can reach it; what the call has done is not known, and it is not sent again."
+    "{tool} asked this question in {process}, which has ended. The question is withdrawn, because no "
+    "answer can reach it. The call may or may not have taken effect, and it is not sent again."
 )
 
 Lost: TypeAlias = tuple[tuple[str, ...], CallState]
@@ -129,9 +129,8 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
             expects="outcome",
             input=input_,
             metadata={
-                "message": f"The {describe_process(call.owner)}, which ran {call.name}, "
-                f"{'has the run no more' if has_ended(call.owner) is False else 'is gone'}: whether it took "
-                "effect is not known."
+                "message": f"{call.name} was running in {describe_process(call.owner)}, which {'no longer drives this run' if has_ended(call.owner) is False else 'has ended'}. "
+                "It may or may not have taken effect."
             },
             digest="" if tool is None else tool.digest(input_),
             reply_schema=None if tool is None else tool.output_schema,
@@ -198,8 +197,9 @@ def taken_from(run_id: str, taken: RunTaken) -> RunError:
     """What is said to who drove a run that another process drives now."""
     who = describe_process(taken.owner) + (f" ({taken.user})" if taken.user else "")
     return RunError(
-        f"run {run_id!r} was taken over by {who} at {moment(taken.at)}, and goes on there; what runs of it "
-        f"here counts no more. run.status follows it. To drive it here again: nb.open_run({run_id!r}, take_over=True)"
+        f"{who} took over run {run_id!r} at {moment(taken.at)}. The run continues there, and calls that are still "
+        f"running here no longer count. run.status shows its progress. To take it back: nb.open_run({run_id!r}, "
+        "take_over=True)"
     )
 
 

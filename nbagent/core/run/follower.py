@@ -430,8 +430,8 @@ def _is_why(error: BaseException | None, state: RunState) -> bool:
 
 def _stuck(run_id: str) -> RunError:
     return RunError(
-        f"run {run_id!r} waits for nothing, so that nobody can go on with it: its journal was changed, or comes "
-        "from a document that was. Cancel it, or begin another run"
+        f"Run {run_id!r} is not waiting for anything, so it cannot continue. Its journal, or the document that it "
+        "comes from, was changed. Cancel it, or start another run"
     )
 
 

@@ -94,7 +94,7 @@ def tool_rejection(interrupt: PendingInterrupt, reason: str | None = None) -> Re
 def _pending(helper: str, value: Any) -> PendingInterrupt:
     if not isinstance(value, PendingInterrupt):
         raise TypeError(
-            f"{helper} takes one of response.interrupts, not {type(value).__name__} {value!r:.80}"
+            f"{helper} takes one of response.interrupts, got {type(value).__name__} {value!r:.80}"
         )
     return value
 
@@ -118,8 +118,7 @@ def replies_of(
 def _reply(name: str, value: Any, kind: type[Any]) -> AnyResolution:
     if not isinstance(value, kind):
         raise InvalidAnswer(
-            f"{name} takes what nb.{name.removesuffix('s')} makes, not a value of type "
-            f"{type(value).__name__}"
+            f"{name} takes what nb.{name.removesuffix('s')} returns, got a value of type {type(value).__name__}"
         )
     resolution: AnyResolution = value
     named_by(resolution)
@@ -217,13 +216,15 @@ def say(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending) -> None
         open_ = interrupts_of(state, spec.tools, spec.agent)
         names = ", ".join(f"{i.tool_name!r} (interrupt {i.id})" for i in open_) or "tool calls"
         raise UnansweredInterrupts(
-            f"a new message while {names} wait: answer first, or give pending='reject' or 'queue'",
+            f"Cannot send a new message while {names} are waiting. Answer first, or pass pending='reject' or 'queue'",
             interrupts=open_,
         )
     if pending == "reject":
         journal.append(*rejected(state, spec, ("code", now)))
     if journal.state.calls:
-        raise MessagesError("the history's last tool calls were never run: go on without a prompt")
+        raise MessagesError(
+            "The last tool calls of the history have not run yet. Continue without a prompt"
+        )
     messages = (*journal.state.messages, user(prompt))
     journal.state = replace(  # a run of its own, as after= begins one
         journal.state,
@@ -252,7 +253,7 @@ def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[S
     for call_id in asking:
         call = state.calls.get(call_id)
         if call is not None and call.status != "done":
-            text = f"This call of {call.name} was stopped in its middle. {NEW_MESSAGE}"
+            text = f"This call of {call.name} was stopped while it was running. {NEW_MESSAGE}"
             events.append(ToolFinished(at=stamp[1], call_id=call_id, output=text, error=True))
             state = apply(state, events[-1])
     return events
@@ -271,7 +272,7 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
     events = [answer(state, named_by(reply), reply, spec.tools, stamp) for reply in replies]
     ids = [event.id for event in events]
     if len(set(ids)) != len(ids):
-        raise InvalidAnswer("one interrupt is answered twice in this call")
+        raise InvalidAnswer("One interrupt has two answers in this call")
     left = [e for e in state.pending if e.id not in ids]
     late = [e for e in left if e.is_late(now)]
     left = [e for e in left if not e.is_late(now)]
@@ -293,23 +294,23 @@ def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, part
     for event in left:
         known = tool_at(state, event.scope, event, spec.tools)
         if event.call_id and known is None and not is_unseen(state, event.scope):
-            raise ToolError(f"the tool {event.tool_name!r} of an open interrupt is not registered")
+            raise ToolError(f"The tool {event.tool_name!r} of an open interrupt is not registered")
     if left and not partial:
         names = ", ".join(f"{e.tool_name!r} (interrupt {e.id})" for e in left)
         raise UnansweredInterrupts(
-            f"these interrupts have no answer: {names}; answer all, or give partial=True",
+            f"These interrupts have no answer: {names}. Answer all of them, or pass partial=True",
             interrupts=interrupts_of(state, spec.tools, spec.agent),
         )
 
 
 def _check_something_to_do(state: RunState, replies: list[AnyResolution]) -> None:
     if not state.messages:
-        raise UsageError("nothing to do: give a prompt or messages")
+        raise UsageError("Nothing to do. Pass a prompt or messages")
     if replies and not state.pending:
-        raise NotPending("no interrupt in these messages waits for an answer")
+        raise NotPending("No interrupt in these messages is waiting for an answer")
     last = state.messages[-1]
     if not replies and not state.pending and state.is_answered:
         raise NotPending(
-            "nothing is pending in these messages: the model has answered "
-            f"({text_of(last)!r:.60}); give a prompt to go on"
+            f"Nothing is pending in these messages: the model has answered ({text_of(last)!r:.60}). Pass a prompt to "
+            "continue"
         )

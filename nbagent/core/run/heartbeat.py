@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -78,14 +79,14 @@ class Others:
         known = has_ended(process)
         if known is not None:
             return known
-        return self._is_silent(process, "which cannot be seen from here and")
+        return self._is_silent(process, "which cannot be checked from here and")
 
     def drives_nothing(self, process: str) -> bool:
         """Whether a process drives no run of this store: it has ended, or lives and leaves no beat any more."""
         if has_ended(process) is not False:
             return self.has_ended(process)
         is_beating = isinstance(self._store, Beating)
-        return is_beating and self._is_silent(process, "which lives, but is stuck or asleep: it")
+        return is_beating and self._is_silent(process, "which is running but does not respond: it")
 
     def _is_silent(self, process: str, known: str) -> bool:
         """Whether nothing was heard of it for too long; a person is told before."""
@@ -93,7 +94,8 @@ class Others:
         if silent >= 2 * BEAT and process not in self._told:
             self._told += (process,)
             logger.warning(
-                "run %s waits for %s, %s is silent for %.0f s; others may go on with the run after %.0f s",
+                "run %s is waiting for %s, %s has been silent for %.0f s; other processes can continue the run after %.0f "
+                "s",
                 *(self._run_id, describe_process(process), known, silent, self._limit),
             )
         return silent >= self._limit
@@ -126,7 +128,10 @@ class Others:
                 ask()
             elif not heard.is_asked:  # what comes of it is known at the next look
                 heard.is_asked = True
-                threading.Thread(target=ask, name="nbagent-beats").start()
+                try:
+                    threading.Thread(target=ask, name="nbagent-beats").start()
+                except RuntimeError:  # the system gives no thread, as in a web page
+                    ask()
         return now - heard.at
 
 
@@ -179,10 +184,13 @@ def begin(store: object) -> Callable[[], None] | None:
     held = (store,)  # told apart from any other, also of the same store
     with _lock:
         _held.append(held)
-        if not any(thread.is_alive() for thread in _beating):
+        if not any(one.is_alive() for one in _beating):
             thread = threading.Thread(target=_beat, name="nbagent-heartbeat", daemon=True)
             _beating[:] = [thread]
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no thread, as in a web page
+                _beating[:] = [_OnLoop()]
 
     def end() -> None:
         with _lock:
@@ -193,18 +201,39 @@ def begin(store: object) -> Callable[[], None] | None:
 
 def _beat() -> None:
     """Leave beats from a thread of their own: a loop may be held up for long. Ends when nobody drives."""
-    while True:
+    time.sleep(BEAT)
+    while _beat_once():
         time.sleep(BEAT)
-        with _lock:
-            stores = {id(store): store for (store,) in _held}
-            if not stores:
-                _beating.clear()
-                return
-        for store in stores.values():
-            try:
-                store.beat(this_process())
-            except Exception as error:  # the next one makes up for it
-                logger.warning("no beat could be left in %r: %s", store, error)
+
+
+class _OnLoop:
+    """Beats where there are no threads: between all else that the loop does."""
+
+    def __init__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._beat())
+
+    def is_alive(self) -> bool:
+        return not self._task.done()
+
+    async def _beat(self) -> None:
+        await asyncio.sleep(BEAT)
+        while _beat_once():  # noqa: ASYNC110 - it waits for nothing but the time
+            await asyncio.sleep(BEAT)
+
+
+def _beat_once() -> bool:
+    """Leave one in each store; whether anybody here still drives a run."""
+    with _lock:
+        stores = {id(store): store for (store,) in _held}
+        if not stores:
+            _beating.clear()
+            return False
+    for store in stores.values():
+        try:
+            store.beat(this_process())
+        except Exception as error:  # the next one makes up for it
+            logger.warning("the heartbeat could not be written to %r: %s", store, error)
+    return True
 
 
 _NOTHING: Mapping[str, _Heard] = MappingProxyType({})
@@ -212,5 +241,5 @@ _NOTHING: Mapping[str, _Heard] = MappingProxyType({})
 _lock = threading.Lock()
 _held: list[tuple[Beating]] = []
 """The stores of the runs that are driven here, once for each run."""
-_beating: list[threading.Thread] = []
-"""The thread that beats, where there is one; a forked process has none."""
+_beating: list[threading.Thread | _OnLoop] = []
+"""What beats, where anything does; a forked process has nothing."""

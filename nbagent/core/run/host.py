@@ -147,7 +147,7 @@ class ScriptHost:
 
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:  # noqa: ARG002 - Host
         """Nobody is there."""
-        raise HumanInputRequired("nobody is there who can")
+        raise HumanInputRequired("nobody is attached who can answer")
 
 
 _script = ScriptHost()

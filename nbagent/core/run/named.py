@@ -28,7 +28,7 @@ def checked_id(given: Any, what: str) -> str:
     if isinstance(given, str) and _ID.fullmatch(given):
         return given
     raise UsageError(
-        f"{what} id is a text of letters, digits and .:@+-_ of at most 100 characters, not {given!r:.80}"
+        f"{what} id must be a string of letters, digits and .:@+-_ with at most 100 characters, got {given!r:.80}"
     )
 
 
@@ -71,7 +71,7 @@ class Asked:
     def missing(self, journal: Journal) -> UsageError:
         """The refusal of a run without a prompt that is not there."""
         return UsageError(
-            f"{journal.store!r} has no run {journal.run_id!r}: give a prompt to begin it"
+            f"{journal.store!r} has no run {journal.run_id!r}. Pass a prompt to start it"
         )
 
     def check(self, journal: Journal) -> None:
@@ -88,7 +88,7 @@ class Asked:
         name = f"the run {journal.run_id!r} in {journal.store!r}"
         if agent != self._spec.agent:
             raise UsageError(
-                f"{name} is one of {agent!r}, not of {self._spec.agent!r}: give another id"
+                f"{name} belongs to {agent!r}, not to {self._spec.agent!r}. Use another id"
             )
         if self._call is not None:
             then, now, same = f"{kept!r}", f"{self._call!r}", kept == self._call
@@ -99,8 +99,7 @@ class Asked:
             now, same = in_words(self._said), kept == user(self._said)
         if not same:
             raise UsageError(
-                f"{name} was asked {then:.{_SHOWN}}, and not {now:.{_SHOWN}}. Leave the prompt out to open that "
-                "run, or give another id; a conversation that goes on is agent.chat(id=…)"
+                f"{name} has the prompt {then:.{_SHOWN}}, not {now:.{_SHOWN}}. Leave out the prompt to open that run, or use another id. To continue a conversation, use agent.chat(id=…)"
             )
 
 

@@ -339,6 +339,6 @@ class NestedRun(Run):
 
     def _alone(self, what: str) -> UsageError:
         return UsageError(
-            f"{self!r} is inside a tool's call, and is {what} with the outermost run: do that, or start it "
-            "with nested=False"
+            f"{self!r} runs inside a tool's call, so it cannot be {what} on its own. Use the outermost run, or start "
+            "this one with nested=False"
         )

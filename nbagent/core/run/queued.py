@@ -21,7 +21,7 @@ from nbagent.core.tools.spec import RunSpec
 
 from .generate import beginning
 
-FAILED = "the run before it failed: "
+FAILED = "The previous run failed: "
 
 
 def run_started(

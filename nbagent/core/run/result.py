@@ -65,7 +65,9 @@ class Events(list[StoredEvent]):
             UsageError: the run's store gives no seals.
         """
         if self._verify is None:
-            raise UsageError("these events are of no store: run.journal.verify() checks a run's")
+            raise UsageError(
+                "These events have no store. To check the events of a run, use run.journal.verify()"
+            )
         return self._verify(seal=seal)
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -233,9 +235,7 @@ class CallsByName(dict[str, list[Call]]):
 
     def __missing__(self, name: str) -> list[Call]:
         called = ", ".join(map(repr, self)) or "none"
-        raise KeyError(
-            f"the run has no call of {name!r}{suggest(name, self)}; called so far: {called}"
-        )
+        raise KeyError(f"The run has no call of {name!r}{suggest(name, self)}. Its calls: {called}")
 
 
 class Receipt:
@@ -260,7 +260,7 @@ class Receipt:
         yield from asyncio.wrap_future(self._answer).__await__()
 
     def __repr__(self) -> str:
-        return "<answer accepted>" if self._answer.done() else "<answer on its way to the store>"
+        return "<answer accepted>" if self._answer.done() else "<answer is being stored>"
 
 
 def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[Call]]:

@@ -52,11 +52,13 @@ class Waiting(list[PendingInterrupt]):
             return super().__getitem__(index)
         except IndexError:
             goes_on = self._status in ("running", "queued")
-            first = ": await run.settled() first, which returns once it asks" if goes_on else ""
-            count = "nothing more waits" if self else "nothing waits"
-            raise IndexError(
-                f"{count} for an answer in this run, which is {self._status}{first}"
-            ) from None
+            first = (
+                ". First use await run.settled(), which returns when the run asks"
+                if goes_on
+                else ""
+            )
+            count = "No other question is waiting" if self else "No question is waiting"
+            raise IndexError(f"{count} in this run, which is {self._status}{first}") from None
 
 
 class Run:
@@ -139,9 +141,9 @@ class Run:
             return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
         first = self._session.first_in_line()
         if first is not None:
-            return f", waits for the run before it, which is {first.state.status}"
+            return f", queued behind the previous run, which is {first.state.status}"
         if self._session.awaited:
-            return bounded(f", waits for {self._session.awaited}")
+            return bounded(f", waiting for {self._session.awaited}")
         questions = [f"{i.tool_name or 'the limit'} {asks(i)}" for i in self.interrupts]
         if not questions:
             return ""
@@ -178,7 +180,7 @@ class Run:
         """
         session = self._session
         if not session.leave_loop():
-            raise UsageError("this run lives on the loop that runs here: use `await run`")
+            raise UsageError("This run uses the event loop of this code. Use `await run`")
         with session.stopped_by_keyboard():
             while True:  # an answer may have come as the wait ended
                 over = session.when_over()
@@ -462,11 +464,9 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
         return Document(hooks.exported(shown, form), form)
     file = Path(path).expanduser()
     if not file.parent.is_dir():
-        raise UsageError(
-            f"there is no folder {str(file.parent)!r} to write the document to: make it first"
-        )
+        raise UsageError(f"The folder {str(file.parent)!r} does not exist. Create it first")
     if file.is_dir():
-        raise UsageError(f"{str(file)!r} is a folder: give the path of a file in it")
+        raise UsageError(f"{str(file)!r} is a folder. Give the path of a file in it")
     text = Document(hooks.exported(shown, form), str(path))
     write_private(file, text)
     return text
@@ -516,7 +516,7 @@ def _absent(run: Run, name: str) -> Never:
     """Say where it is, of what a run's result has."""
     if name in Result.__dataclass_fields__:
         why = (
-            f"a run has no {name!r}, its result has: `result = await run`, then `result.{name}` (in a script "
+            f"A run has no {name!r}, but its result does. Use `result = await run`, then `result.{name}` (in a script "
             f"without an event loop: `agent.run_sync(…).{name}`)"
         )
     else:
@@ -524,4 +524,14 @@ def _absent(run: Run, name: str) -> Never:
     raise AttributeError(why, name=name, obj=run)
 
 
+def _is_no_text(_run: Run, _other: object) -> Never:
+    """Say where the text is, of a run that is added to one."""
+    raise TypeError(
+        "A run is not text. Use `result = await run`, then `result.text` (in a script without an event loop: "
+        "`agent.run_sync(…).text`)"
+    )
+
+
 Run.__getattr__ = _absent  # type: ignore[attr-defined]  # type checkers know what a run has
+Run.__add__ = _is_no_text  # type: ignore[operator]
+Run.__radd__ = _is_no_text  # type: ignore[attr-defined]

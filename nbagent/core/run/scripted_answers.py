@@ -56,17 +56,16 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
         return settles(interrupt, value)[1]
     if interrupt.expects == "outcome":
         raise InvalidAnswer(
-            f"{interrupt.tool_name!r} was running when its process ended, and answers= has {value!r:.80} "
-            "for it: give nb.Restart() to run it again, nb.Respond(value) for its result, or nb.Reject()"
+            f"{interrupt.tool_name!r} was running when its process ended, and answers= has {value!r:.80} for it. Use "
+            "nb.Restart() to run it again, nb.Respond(value) to give its result, or nb.Reject() to mark it as failed"
         )
     goes_on = isinstance(value, bool) and _may_go_on(interrupt) and not _takes_bool(interrupt)
     if not is_approval(interrupt) and not goes_on:
         return Respond(output=value)
     if not isinstance(value, bool):
         raise InvalidAnswer(
-            f"{interrupt.tool_name!r} asks for approval, and answers= has a value of type "
-            f"{type(value).__name__} for it: give "
-            "True to run it, False to refuse, or nb.Respond(value) to answer in its place"
+            f"{interrupt.tool_name!r} asks for approval, and answers= has a value of type {type(value).__name__} for "
+            "it. Use True to run it, False to reject it, or nb.Respond(value) to answer for the tool"
         )
     return approval_of(interrupt) if value else Reject()
 
@@ -81,19 +80,19 @@ def approval_of(
     """
     if interrupt is not None and interrupt.expects == "outcome":
         raise InvalidAnswer(
-            f"{interrupt.tool_name!r} was running when its process ended, and may have taken effect, so there is nothing to "
-            "approve: run.restart(…) runs it again, run.respond(…, value) gives its result, run.reject(…) lets it fail"
+            f"{interrupt.tool_name!r} was running when its process ended, and may have taken effect, so it cannot be "
+            "approved. Use run.restart(…) to run it again, run.respond(…, value) to give its result, or run.reject(…) "
+            "to mark it as failed"
         )
     if interrupt is not None and not (is_approval(interrupt) or _may_go_on(interrupt)):
         raise InvalidAnswer(
-            f"{interrupt.tool_name or 'the limit'!r} does not ask whether it may run: answer it with "
-            "respond(value)"
+            f"{interrupt.tool_name or 'the limit'!r} does not ask for approval. Answer it with respond(value)"
         )
     if interrupt is None or interrupt.expects != "confirmation":
         return restart_of(None, None, remember=remember)
     if remember is not None:
         raise InvalidAnswer(
-            f"{interrupt.tool_name!r} asks in its middle: only an approval is remembered"
+            f"{interrupt.tool_name!r} asks a question of its own. Only an approval can be remembered"
         )
     return Respond(output=True)
 
@@ -129,8 +128,8 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
         return
     if isinstance(answers, str) or not isinstance(answers, Mapping | Sequence):
         raise UsageError(
-            "answers= is a list in the order of the questions, a dict by tool name, or a function of "
-            f"the interrupt, not a value of type {type(answers).__name__}"
+            "answers= must be a list in the order of the questions, a dict by tool name, or a function of the "
+            f"interrupt, got a value of type {type(answers).__name__}"
         )
     known = _names(tools) | {""}
     unknown = (
@@ -138,8 +137,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
     )
     if unknown and is_whole(tools) and not _may_call_others(tools):
         raise UsageError(
-            f"answers= names {unknown[0]!r}, which is no tool of this agent: "
-            f"{', '.join(sorted(known - {''})) or 'it has none'}{suggest(unknown[0], known)}"
+            f"answers= names {unknown[0]!r}, which is not a tool of this agent. Its tools: {', '.join(sorted(known - {''})) or 'it has none'}{suggest(unknown[0], known)}"
         )
 
 
@@ -175,15 +173,15 @@ class AnswerSource:
         if isinstance(self._answers, Mapping):
             odd = [name for name in self._answers if name not in self._asked]
             near = "".join(suggest(name, self._asked) for name in odd[:1])
-            return (
-                odd and f"answers= names {odd[0]!r}, and nothing has asked by that name{near}"
-            ) or ""
+            return (odd and f"answers= names {odd[0]!r}, but no question has that name{near}") or ""
         if self._by_name_alone:
             name = self._by_name_alone
-            return f"answers= lets {name!r} run where it names it: answers={{{name!r}: True}}"
+            return (
+                f"answers= with True allows {name!r} only by its name: answers={{{name!r}: True}}"
+            )
         used = self._used.get("", 0)
         return (
-            f"the list of answers= had {used} and is used up: add what is missing at its end"
+            f"The list of answers= had {used}, and all are used. Add the missing answers at its end"
             if used
             else ""
         )

@@ -172,8 +172,8 @@ class Session:
         self._waiting: tuple[tuple[Holds, Waited], ...] = ()
         self.was_awaited = False
         """Whether anybody ever waited for the run."""
-        self._look_at_clock: asyncio.TimerHandle | None = None
-        """The next look whether a question's time is over; touched on the run's loop only."""
+        self._look_at_clock: tuple[float, asyncio.TimerHandle] | None = None
+        """The next look whether a question's time is over, and when it is; touched on the run's loop only."""
         self.before: Before | None = None
         """The run before, while this one is queued."""
         self.behind: tuple[Session, ...] = ()
@@ -244,7 +244,7 @@ class Session:
             check_open(self.state, interrupt_id)
         except (NotPending, Conflict) as error:
             return str(error)
-        return f"interrupt {interrupt_id!r} waits for an answer"
+        return f"interrupt {interrupt_id!r} is waiting for an answer"
 
     # --- beginning
 
@@ -275,7 +275,7 @@ class Session:
             if not state.position:
                 return [started]
             if meanwhile is None:
-                raise Conflict(f"the run {self.run_id!r} was begun elsewhere meanwhile")
+                raise Conflict(f"The run {self.run_id!r} was started elsewhere in the meantime")
             return []
 
         def begun(events: Sequence[StoredEvent]) -> None:
@@ -341,7 +341,9 @@ class Session:
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
-                raise UsageError(f"only a failed run is retried; this one is {state.status}")
+                raise UsageError(
+                    f"only a failed run can be retried, and this one is {state.status}"
+                )
             return [event, *self._results_not_stored(state, state.outcome)]
 
         self.submit(decide, lambda _events: self._retried(), self._not_retried)
@@ -569,7 +571,7 @@ class Session:
         """Live on the private loop from now on; called on the loop of before, where nothing of it is at work."""
         self.follower.leave()
         if self._look_at_clock is not None:
-            self._look_at_clock.cancel()
+            self._look_at_clock[1].cancel()
             self._look_at_clock = None
         with _lock:
             self._move_to(private_loop())
@@ -626,7 +628,7 @@ class Session:
 
     def _driver_ended(self, task: asyncio.Task[None]) -> None:
         error: BaseException | None = (
-            RunError("the event loop that the run lived on stopped while the run went on")
+            RunError("The event loop of the run stopped while the run was active")
             if task.cancelled()
             else task.exception()
         )
@@ -683,7 +685,7 @@ class Session:
     def give_up(self) -> None:
         """Run nothing more of a run that another process has taken over."""
         if self.follower.is_released and self._look_at_clock is not None:
-            self._look_at_clock.cancel()
+            self._look_at_clock[1].cancel()
             self._look_at_clock = None
         if self._driver is not None and self._task is not None and not self._driver.stopped:
             self._driver.stop()
@@ -783,7 +785,7 @@ class Session:
 
     def _not_resolved(self, by: str, error: BaseException) -> None:
         if by != "expiry":
-            logger.warning("an answer to run %s was not taken: %s", self.run_id, error)
+            logger.warning("an answer to run %s was not accepted: %s", self.run_id, error)
         if isinstance(error, StoreError) and by != "expiry":
             with _brief:
                 waiting, self._waiting = self._waiting, ()
@@ -881,7 +883,7 @@ class Session:
                     with suppress(Conflict, NotPending):
                         self.resolve(event.id, TIME_IS_OVER, by=EXPIRY)
             except StoreError as error:
-                logger.warning("the end of the time of %r is not stored yet: %s", event.id, error)
+                logger.warning("the expiry of %r is not stored yet: %s", event.id, error)
 
     def _fail_expired(self, event: Interrupted) -> None:
         """Fail the run of a question that nobody answered, as soon as nothing runs whose result would be lost."""
@@ -912,10 +914,10 @@ class Session:
         left = if_late if event.is_late(now) else event.expires_at - now
         due = self.loop.time() + min(left, LOOK)
         if self._look_at_clock is not None:
-            if self._look_at_clock.when() <= due:
+            if self._look_at_clock[0] <= due:
                 return
-            self._look_at_clock.cancel()
-        self._look_at_clock = self.loop.call_at(due, self._apply_and_watch)
+            self._look_at_clock[1].cancel()
+        self._look_at_clock = due, self.loop.call_at(due, self._apply_and_watch)
 
     def _apply_and_watch(self) -> None:
         """Apply what is over by now, and look again when the next one is."""
@@ -1171,8 +1173,8 @@ def _report_unfinished() -> None:
         is_left = one.status == "running" and not one.was_awaited and not one.follower.is_theirs
         if is_left and isinstance(one.host, ScriptHost):
             logger.warning(
-                "nbagent: the program ended before its run of %r, as nothing waited for it. Use agent.run_sync(…), which "
-                "gives the result, or await the run.%s",
+                "nbagent: the program ended before its run of %r finished, because nothing waited for it. Use agent.run_sync(…), "
+                "which returns the result, or await the run.%s",
                 escaped(one.spec.agent),
-                f" nb.open_run({one.run_id!r}) goes on with it." if one.is_stored else "",
+                f" To continue it: nb.open_run({one.run_id!r})." if one.is_stored else "",
             )

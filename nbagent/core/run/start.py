@@ -69,13 +69,13 @@ class Options:
             UsageError: naming the option.
         """
         if self.on_rerun not in ("cancel", "keep"):
-            raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
+            raise UsageError(f"on_rerun must be 'cancel' or 'keep', got {self.on_rerun!r}")
         if self.nested not in (True, False):
-            raise UsageError(f"nested is True or False, not {self.nested!r:.80}")
+            raise UsageError(f"nested must be True or False, got {self.nested!r:.80}")
         if self.background not in (True, False):
-            raise UsageError(f"background is True or False, not {self.background!r:.80}")
+            raise UsageError(f"background must be True or False, got {self.background!r:.80}")
         if self.attended not in (True, False, None):
-            raise UsageError(f"attended is True, False or None, not {self.attended!r:.80}")
+            raise UsageError(f"attended must be True, False or None, got {self.attended!r:.80}")
         if self.pending != "wait":
             check_pending(self.pending)
         if self.id is not None:
@@ -142,8 +142,8 @@ def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
     if tool is None:
         name = spec.agent
         raise UsageError(
-            f"inside a tool's body a flow is called: `await ctx.call({name}.as_tool(), …)`, so that its steps "
-            f"and questions belong to that call; {name}.with_options(nested=False) makes it a run of its own"
+            f"Inside a tool's body, call a flow with `await ctx.call({name}.as_tool(), …)`, so that its steps and "
+            f"questions belong to that call. To start a separate run, use {name}.with_options(nested=False)"
         )
     return tool()
 
@@ -158,18 +158,17 @@ def _launched_inside(
     """
     options.check(spec)
     if options.background:
-        raise UsageError("background=True is for a run of its own: give nested=False too")
+        raise UsageError("background=True needs a separate run. Pass nested=False too")
     if options.id is not None:
-        raise UsageError("id= is for a run of its own: give nested=False too")
+        raise UsageError("id= needs a separate run. Pass nested=False too")
     if options.pending not in ("wait", "refuse"):
         raise UsageError(
-            f"pending={options.pending!r} is for a run of its own: inside a tool's body wait for the run "
-            "before, or give nested=False"
+            f"pending={options.pending!r} needs a separate run. Inside a tool's body, wait for the previous run, or "
+            "pass nested=False"
         )
     if options.messages is not None:
         raise UsageError(
-            "messages= is for a run of its own: inside a tool's body go on with after=, or give "
-            "nested=False"
+            "messages= needs a separate run. Inside a tool's body, continue with after=, or pass nested=False"
         )
     spec, text = options.told(spec), said(prompt)
     history = _history(_checked_after(options.after))
@@ -192,7 +191,7 @@ def _prepared(
     may_be_left_out = messages is not None or is_unknown
     text = None if prompt is None and may_be_left_out else said(prompt)
     if after is not None and messages is not None:
-        raise UsageError("give after= or messages=, not both: a run goes on from one history")
+        raise UsageError("Got both after= and messages=. Pass only one history")
     if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
         return after, lambda: None
     dismisses = after is not None and options.pending == "reject"
@@ -335,7 +334,8 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     _check_opens(spec, journal)
     spec, host = options.told(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
-    place = Place(host, attended, host.loop(attended=attended))
+    loop = private_loop() if options.background else host.loop(attended=attended)
+    place = Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
     if options.row is None:
@@ -356,22 +356,22 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
     if journal.state.flow != (spec.model is None):
         kind = "flow" if journal.state.flow else "agent"
         raise UsageError(
-            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}: open it with that "
-            f"as agent=, not with {spec.agent!r}"
+            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}. Pass that as agent=, not "
+            f"{spec.agent!r}"
         )
     state = journal.state
     name = state.agent or ("" if state.behind is None else state.behind.agent)
     if name and name != spec.agent:
         raise UsageError(
-            f"{journal.run_id!r} is a run of {name!r}, not of {spec.agent!r}: open it with an agent of that name, "
-            f"or without agent= where this process has one, or name this one so: nb.Agent(…, name={name!r})"
+            f"{journal.run_id!r} is a run of {name!r}, not of {spec.agent!r}. Open it with an agent of that name, "
+            f"without agent= if this process has one, or rename this one: nb.Agent(…, name={name!r})"
         )
     for call in journal.state.calls.values():
         known = call.name in spec.tools or not is_whole(spec.tools)
         if call.status == "ready" and call.resumed is not None and not known:
             raise ToolError(
-                f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts: "
-                "add it to the agent and open the run again"
+                f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts. Add it to the agent and "
+                "open the run again"
             )
 
 
@@ -382,7 +382,7 @@ def check_pending(pending: Any) -> None:
         UsageError: naming what may be given.
     """
     if pending not in get_args(Pending):
-        raise UsageError(f"pending is 'refuse', 'reject' or 'queue', not {pending!r:.80}")
+        raise UsageError(f"pending must be 'refuse', 'reject' or 'queue', got {pending!r:.80}")
 
 
 def _checked_after(after: Any) -> Run | None:
@@ -394,9 +394,11 @@ def _checked_after(after: Any) -> Run | None:
     if after is None:
         return None
     if not isinstance(after, Run):
-        raise UsageError(f"after= takes a run, not {after!r:.80}")
+        raise UsageError(f"after= must be a run, got {after!r:.80}")
     if session_of(after).spec.model is None:
-        raise UsageError(f"{after!r} is a flow's, and a flow has no conversation to go on with")
+        raise UsageError(
+            f"{after!r} is a run of a flow, and a flow has no conversation to continue"
+        )
     return after
 
 
@@ -413,18 +415,18 @@ def _history(after: Run | None) -> tuple[Message, ...]:
         return ()
     if after.interrupts:
         raise UnansweredInterrupts(
-            f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "
-            "answer or cancel it first, or give pending='wait', 'reject' or 'queue'",
+            f"{after!r} is waiting for answers: {', '.join(i.tool_name for i in after.interrupts)}. Answer or cancel "
+            "it first, or pass pending='wait', 'reject' or 'queue'",
             interrupts=after.interrupts,
         )
     if after.status in ("queued", "running"):
         raise RunNotFinished(
-            f"{after!r} has not ended: `await run` before going on with it, or give pending='wait'"
+            f"{after!r} has not ended. Use `await run` before you continue it, or pass pending='wait'"
         )
     state = session_of(after).state
     if state.behind is not None:
         raise UsageError(
-            f"{after!r} ended before it began, with the run before it or by itself, and has no conversation to "
-            "go on with: run its cell again, or give after= the run before it"
+            f"{after!r} ended before it started, because it was cancelled or its previous run failed. It has no "
+            "conversation to continue. Run its cell again, or pass after= the previous run"
         )
     return closed_messages(state)

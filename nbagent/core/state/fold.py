@@ -206,24 +206,24 @@ def answered(
 
 def rejection_text(tool_name: str, reason: str | None) -> str:
     """What the model is told of a refused call."""
-    why = f" The reason: {reason}" if reason else ""
-    return f"A person rejected this call of {tool_name}; it was not run.{why}"
+    why = f" Reason: {reason}" if reason else ""
+    return f"A person rejected this call of {tool_name}. It was not run.{why}"
 
 
 def loss_text(tool_name: str, reason: str | None) -> str:
     """What the model is told of a call that was let fail after its process had gone."""
     why = f" A person says: {reason}" if reason else ""
     return (
-        f"What ran this call of {tool_name} stopped while it ran: whether it took effect is not "
-        f"known, and it is not run again.{why}"
+        f"The process that ran this call of {tool_name} stopped during the call. It may or may not have taken "
+        f"effect, and it is not run again.{why}"
     )
 
 
 def misfit_text(event: OutputRefused) -> str:
     """What the model is told of an answer that does not fit."""
     return (
-        f"This is not the answer that was asked for: {event.errors}. Answer again, with JSON of the given "
-        "schema and nothing else."
+        f"The answer didn't match the type that was asked for: {event.errors}. Answer again, with JSON that "
+        "matches the schema and nothing else."
     )
 
 
@@ -232,13 +232,13 @@ def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> st
     call = f"the call {asked.call_id} of {asked.tool_name}"
     match resolution:
         case Respond(error=str() as error):
-            return f"T{call[1:]} failed in the end: {error}"
+            return f"T{call[1:]} failed: {error}"
         case Respond(output=output):
             told = output if isinstance(output, str) else dumps(output)
             return f"The final result of {call}: {told}"
         case Reject(reason=reason):
-            why = f" The reason: {reason}" if reason else ""
-            return f"T{call[1:]} comes to no final result.{why}"
+            why = f" Reason: {reason}" if reason else ""
+            return f"T{call[1:]} has no final result.{why}"
         case Restart():
             raise AssertionError(f"{call} cannot be run again")
 

@@ -146,8 +146,8 @@ def _known(events: Sequence[StoredEvent]) -> RunState:
     running = [call.name for call in running_calls(state)]
     if running:
         raise UsageError(
-            f"the calls of {', '.join(map(repr, running))} are running, or never ended: a fork could "
-            "neither take their results nor run them again; wait with `await run.settled()`"
+            f"The calls of {', '.join(map(repr, running))} are running, or never ended. A fork could neither use their "
+            "results nor run them again. Wait with `await run.settled()`"
         )
     return state
 
@@ -178,7 +178,7 @@ def _question(events: Sequence[StoredEvent], interrupt_id: str) -> tuple[int, Pa
         for each in asked:
             if each.id == interrupt_id:
                 return index, (*each.scope, each.call_id)
-    raise NotPending(f"this run has no interrupt {interrupt_id!r} to fork at")
+    raise NotPending(f"This run has no interrupt {interrupt_id!r} to fork at")
 
 
 def _turn_end(events: Sequence[StoredEvent], at: StoredEvent) -> tuple[int, Path]:
@@ -186,7 +186,7 @@ def _turn_end(events: Sequence[StoredEvent], at: StoredEvent) -> tuple[int, Path
     place = next((n for n, event in enumerate(events) if event is at or event == at), None)
     if place is None:
         raise UsageError(
-            f"this run has no such event to fork at: {at.type!r} at {at.at}; take one of run.journal"
+            f"This run has no such event to fork at: {at.type!r} at {at.at}. Use one of run.journal"
         )
     scope = at.scope
     for index in range(place + 1, len(events)):

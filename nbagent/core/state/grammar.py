@@ -33,7 +33,7 @@ from nbagent.core.base.events import (
 
 from .state import BEGINNING, CallState, RunState
 
-_NOTHING_BEGAN = "nothing has begun that it could be of"
+_NOTHING_BEGAN = "its run has not started"
 _ENDED = "the run has ended"
 _NO_CALL = "no such call is open"
 _NO_ANSWER = "the model has not answered"
@@ -62,11 +62,11 @@ class Grammar:
                 return _NO_CALL
             level = around.child or BEGINNING
         if around is not None and not (around.attempt or of_body):
-            return "the call that it happened in was not started"
+            return "its call has not started"
         if not isinstance(event, Interrupted):
             return _unfit_in_run(level, event, inside=around is not None)
         if event.id in self._asked:
-            return "another question has its id"
+            return "another question has the same id"
         if (
             self._is_brought_in
         ):  # in the place of what was asked elsewhere, also of a run that failed
@@ -91,11 +91,11 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
     has_begun = bool(run.position or run.messages or run.calls)
     match event:
         case RunImported() | RunTaken() | RunQueued() if inside:
-            return "it is of a whole run, and not of one inside a call"
+            return "it belongs to a whole run, not to one inside a call"
         case RunQueued():
-            return "the run has begun" if has_begun else None
+            return "the run has already started" if has_begun else None
         case RunStarted():
-            return "the run has begun" if has_begun and run.behind is None else None
+            return "the run has already started" if has_begun and run.behind is None else None
         case RunImported():
             return None if has_begun else _NOTHING_BEGAN
         case RunRetried():
@@ -111,7 +111,7 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
     if run.behind is not None and isinstance(
         event, ModelResponded | ModelPartial | OutputRefused | RunCompleted | Interrupted
     ):
-        return "the run waits for another one, and has not begun"
+        return "the run is queued behind another one and has not started"
     return _unfit_in_turn(run, event)
 
 
@@ -122,21 +122,21 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
     match event:
         case ModelResponded(calls=calls):
             if run.flow or run.of_body or run.calls or run.is_answered:
-                return "no model was to answer"
+                return "the model was not called"
             if event.cut is not None and calls:
-                return "what was cut off has no whole call"
+                return "a response that was cut off has no complete call"
             ids = [call.id for call in calls]
             is_new = len(set(ids)) == len(ids) and not set(ids) & set(run.used_ids)
-            return None if is_new else "two of its calls have one id"
+            return None if is_new else "two of its calls have the same id"
         case ModelPartial():
             is_asked = not (run.flow or run.of_body or run.calls or run.is_answered)
-            return None if is_asked else "no model was to answer"
+            return None if is_asked else "the model was not called"
         case OutputRefused() | RunCompleted():
             return None if run.is_answered and not run.later else _NO_ANSWER
         case MessageQueued():
-            return "nothing is sent to a flow" if run.flow or run.of_body else None
+            return "a flow takes no messages" if run.flow or run.of_body else None
         case RunFailed() | RunCancelled():
-            return "what a body starts has no end but the body's" if run.of_body else None
+            return "a run that a body starts ends only with the body" if run.of_body else None
         case ToolStarted(call_id=call_id, attempt=attempt):
             call = run.calls.get(call_id)
             is_next = (
@@ -144,13 +144,13 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
                 and call.status in ("ready", "running")
                 and attempt in (max(1, call.attempt), call.attempt + 1)
             )
-            return None if is_next else "its call is not to be started"
+            return None if is_next else "its call cannot be started"
         case StepFinished(call_id=call_id) | ToolFinished(call_id=call_id):
             call = run.calls.get(call_id)
             if call is None or call.status == "done":
                 return _NO_CALL
             needs_body = isinstance(event, StepFinished)
-            return "its body was not started" if needs_body and not call.attempt else None
+            return "its body has not started" if needs_body and not call.attempt else None
         case Interrupted():
             return _unfit_question(run, event)
         case Resolved():
@@ -166,7 +166,7 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
 def _unfit_question(run: RunState, event: Interrupted) -> str | None:
     """Why this cannot be asked in a run that goes on."""
     if event.kind == "budget":
-        return "its budget is asked about already" if run.budget is not None else None
+        return "its budget question is already open" if run.budget is not None else None
     call = run.calls.get(event.call_id)
     if call is None:
         return _NO_CALL
@@ -175,13 +175,13 @@ def _unfit_question(run: RunState, event: Interrupted) -> str | None:
         return why
     match event.kind:
         case "later":
-            return "no model would hear of it later" if run.of_body else None
+            return "no model would receive the result later" if run.of_body else None
         case "ask":
-            return None if call.attempt else "its body was not started"
+            return None if call.attempt else "its body has not started"
         case "lost":
-            return None if call.lost is None else "it is asked already"
+            return None if call.lost is None else "it is already asked"
         case _:
-            return "its call asks already" if call.is_paused else None
+            return "its call is already asking" if call.is_paused else None
 
 
 def _unfit_words(call: CallState, event: Interrupted) -> str | None:
@@ -189,8 +189,12 @@ def _unfit_words(call: CallState, event: Interrupted) -> str | None:
     if call.status == "done":
         return _NO_CALL
     if event.tool_name != call.name:
-        return "it asks for another tool than the one of its call"
-    return None if (event.kind == "ask") == (event.ask is not None) else "no ctx.ask asks so"
+        return "it names another tool than its call"
+    return (
+        None
+        if (event.kind == "ask") == (event.ask is not None)
+        else "it does not match a question of ctx.ask"
+    )
 
 
 def _is_open(run: RunState, event: Resolved) -> bool:

@@ -16,8 +16,8 @@ from nbagent.core.base.events import Interrupted, RunFailed
 from .state import Calls, CallState, RunState, asked_or, evolve
 
 TOLD = (
-    "This run came in a document, in which this call had begun: it is not run here before you say so. "
-    "Whether it took effect is not known."
+    "This run was imported from a document, where this call had already started. It does not run here until "
+    "you decide. It may or may not have taken effect."
 )
 
 

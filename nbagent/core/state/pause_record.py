@@ -40,7 +40,7 @@ from nbagent.core.base.model import Usage
 from .next_step import is_stuck
 from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, asked_or, evolve
 
-_MISFIT = "its status is {status!r}, which does not fit the rest"
+_MISFIT = "its status {status!r} contradicts the rest"
 
 
 class _Record(BaseModel):
@@ -238,17 +238,17 @@ class CallRecord(_Record):
         pauses = [one.pause for one in self.earlier] + ([self.pause] if self.pause else [])
         own = [*self.asked, *pauses, *([self.lost] if self.lost else [])]
         if any((e.scope, e.call_id, e.tool_name) != (scope, part["id"], part["name"]) for e in own):
-            return "what it waits for is of another call"
+            return "its question belongs to another call"
         if any(e.kind != "ask" or e.ask is None for e in self.asked):
-            return "what its body asked is no question of ctx.ask"
+            return "its body's question does not come from ctx.ask"
         for event in pauses:
             if event.kind in ("ask", "lost", "budget"):
-                return f"a call does not pause with {event.kind!r}"
+                return f"a call cannot pause with {event.kind!r}"
         if self.lost is not None and (self.lost.kind != "lost" or not self.attempt):
-            return "it says that it was lost, but not how"
+            return "it is marked as lost, without details"
         restarted = self.resumed is not None or bool(self.earlier)
         if restarted and not (self.pause is not None and self._is_approved):
-            return "it says that it was restarted, but not by whom"
+            return "it is marked as restarted, without who did it"
         waits = self.pause is not None and self.resumed is None
         is_open = bool(self.asked) or self.lost is not None or waits
         match self.status:
@@ -393,14 +393,14 @@ def _later_of(part: Part, scope: tuple[str, ...]) -> tuple[Part, Interrupted | N
     """A result without what it carries, and that."""
     if "later" not in part:
         return part, None
-    told = f"what the result of the call {part['id']!r} ({part['name']!r}) waits for"
+    told = f"the pending result of the call {part['id']!r} ({part['name']!r})"
     try:
         event = checked(Interrupted, part["later"])
     except ValidationError as error:
         raise MessagesError(f"{told} is malformed: {error.errors()[0]['msg']}") from error
     own = (event.kind, event.expects, event.scope, event.call_id, event.tool_name)
     if own != ("later", "external", scope, part["id"], part["name"]):
-        raise MessagesError(f"{told} is malformed: it is of something else")
+        raise MessagesError(f"{told} is malformed: it belongs to something else")
     return {key: value for key, value in part.items() if key != "later"}, event
 
 
@@ -421,11 +421,11 @@ def closed_messages(state: RunState) -> tuple[Message, ...]:
 
 def _left_open(call: CallState) -> Part:
     if call.status == "running":
-        told = "The run ended while this call was running: whether it took effect is not known."
+        told = "The run ended while this call was running. It may or may not have taken effect."
     elif call.attempt:
-        told = "The run ended while this call waited for a person: it was begun, and not finished."
+        told = "The run ended while this call was waiting for a person. It had started and did not finish."
     else:
-        told = "The run ended before this call was run."
+        told = "The run ended before this call started."
     return call.result_part(told, error=True)
 
 
@@ -441,9 +441,11 @@ def restore(messages: Sequence[Message]) -> RunState:
     ids = [event.id for event in state.pending]
     twice = next((i for i in ids if ids.count(i) > 1), None) if len(set(ids)) < len(ids) else None
     if twice is not None:
-        raise MessagesError(f"two open questions of these messages have the one id {twice!r}")
+        raise MessagesError(f"Two open questions of these messages have the same id {twice!r}")
     if state.calls and is_stuck(state):
-        raise MessagesError("nobody can go on with these messages: an open call waits for nothing")
+        raise MessagesError(
+            "These messages cannot be continued: an open call is not waiting for anything"
+        )
     return state
 
 
@@ -489,9 +491,9 @@ def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
         raise MessagesError(f"{told} is malformed: {where}: {wrong['msg']}") from error
     if record.status == "running":
         raise MessagesError(
-            f"{told} says that {part['name']!r} was running when these messages were taken; whether it took "
-            "effect is not known, so it is not run again: wait for that run to end, or put a tool message "
-            "with the call's result behind them"
+            f"{told} says that {part['name']!r} was running when these messages were saved. It may or may not have "
+            "taken effect, so it is not run again. Wait for that run to end, or append a tool message with the result "
+            "of the call"
         )
     misfit = record.wrong(part, scope)
     if misfit is not None:

@@ -51,9 +51,9 @@ def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
     elsewhere = [c for c in running_calls(state) if failed.owner and c.owner != failed.owner]
     if elsewhere:
         raise UsageError(
-            f"these calls ran in another process when the run failed: {named_with_owner(elsewhere)}. Whether "
-            "they took effect is not known, so they are not run again: start a new run; after= goes "
-            "on with what was said"
+            f"These calls were running in another process when the run failed: {named_with_owner(elsewhere)}. They may "
+            "or may not have taken effect, so they are not run again. Start a new run; after= continues the "
+            "conversation"
         )
 
 
@@ -69,9 +69,9 @@ def check_known(state: RunState, failed: RunFailed) -> None:
     if unknown:
         told = ", ".join(repr(call.name) for call in unknown)
         raise UsageError(
-            f"the store failed while {describe_process(failed.owner)} ran these calls: {told}. Whether they "
-            "took effect is known there alone, so they are not run again here: retry there, or "
-            "start a new run; after= goes on with what was said"
+            f"The store failed while {describe_process(failed.owner)} was running these calls: {told}. Only that "
+            "process knows whether they took effect, so they are not run again here. Retry there, or start a new run; "
+            "after= continues the conversation"
         )
 
 

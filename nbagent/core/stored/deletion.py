@@ -72,8 +72,8 @@ def _doomed(
     if followers and not with_followers:
         told = ", ".join(map(repr, followers[:5])) + (" and others" if followers[5:] else "")
         raise UsageError(
-            f"run {run_id!r} cannot be deleted alone: {told} go on with its conversation; with_followers=True "
-            "deletes those too"
+            f"Run {run_id!r} cannot be deleted alone, because {told} continue its conversation. Pass "
+            "with_followers=True to delete those too"
         )
     doomed = [run_id, *followers]
     for each in doomed:
@@ -146,7 +146,7 @@ def _seconds(given: Any) -> float:
     if is_number and given >= 0:
         return float(given)
     raise UsageError(
-        f"older_than is a time such as '30d' or '12h', a timedelta, or seconds, not {given!r:.80}"
+        f"older_than must be a duration such as '30d' or '12h', a timedelta, or seconds, got {given!r:.80}"
     )
 
 
@@ -180,7 +180,7 @@ def _beginning(archive: FullArchive, run_id: str) -> list[StoredEvent]:
         return archive.read(run_id)[:2]
     except (StoreError, UsageError) as error:
         logger.warning(
-            "run %s cannot be read: what it goes on with is not known: %s", run_id, error
+            "run %s cannot be read, so the run that it continues is unknown: %s", run_id, error
         )
         return []
 
@@ -237,7 +237,7 @@ def _check_stands_still(archive: FullArchive, run_id: str) -> None:
     driver = _driver_of(archive, run_id)
     if driver:
         raise UsageError(
-            f"run {run_id!r} cannot be deleted while it goes on in {describe_process(driver)}: cancel it first"
+            f"Run {run_id!r} cannot be deleted while it is active in {describe_process(driver)}. Cancel it first"
         )
 
 

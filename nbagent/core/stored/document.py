@@ -161,7 +161,7 @@ def import_run(
     there = set(archive.run_ids())
     for each, found in events.items():
         if each in there and not _is_same(archive.rows(each), found):
-            raise Conflict(f"{archive!r} has another run {each!r}: nothing was brought in")
+            raise Conflict(f"{archive!r} already has another run {each!r}. Nothing was imported")
     known = Histories()
     states = {each: _state(each, events, known) for each in runs}
     new = [each for each in states if each not in there]
@@ -181,33 +181,33 @@ def _checked(document: Any) -> Document:
     if isinstance(document, str | os.PathLike):
         document = _read(Path(document))
     elif not isinstance(document, Mapping):
-        raise UsageError(
-            f"a run comes in as a document of nb.export_run, or the path of one, not {document!r:.80}"
-        )
+        raise UsageError(f"Expected a document of nb.export_run, or its path, got {document!r:.80}")
     version = document.get("version") if isinstance(document, Mapping) else None
     if isinstance(version, int) and version > VERSION:
         raise UsageError(
-            f"this document was made by a newer nbagent: it has version {version}, this nbagent reads up to "
-            f"{VERSION}; upgrade with: pip install -U jupyter-nbagent"
+            f"This document was made by a newer nbagent: its version is {version}, and this nbagent reads versions up "
+            f"to {VERSION}. Upgrade with: pip install -U jupyter-nbagent"
         )
     try:
         return Document.model_validate(document)
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, wrong["loc"])) or "the whole"
-        raise UsageError(f"this is no document of nb.export_run: {where}: {wrong['msg']}") from None
+        raise UsageError(
+            f"This is not a document of nb.export_run: {where}: {wrong['msg']}"
+        ) from None
 
 
 def _read(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_SIZE:
-            raise UsageError(f"{str(path)!r} has over {MAX_SIZE:,} bytes: it is not read")
+            raise UsageError(f"{str(path)!r} has more than {MAX_SIZE:,} bytes, so it is not read")
         return read_by(_loads, counted(path.read_bytes(), MAX_FILE_PARTS))
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        why = "it is nested too deep" if isinstance(error, RecursionError) else error
-        raise UsageError(f"{str(path)!r} is no JSON: {why}") from error
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise UsageError(f"{str(path)!r} is not JSON: {why}") from error
 
 
 def _loads(text: str | bytes) -> Any:
@@ -215,18 +215,16 @@ def _loads(text: str | bytes) -> Any:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _check_ids(given: Document, runs: Mapping[str, Sequence[Row]]) -> None:
     if len(runs) < len(given.runs):
-        raise UsageError("the document has two runs of one id")
+        raise UsageError("The document has two runs with the same id")
     for each in runs:
         checked_id(each, "in this document, a run's")
     if given.runs[-1].id != given.id:
-        raise UsageError(
-            f"the last run of the document is not {given.id!r}, which it is said to be of"
-        )
+        raise UsageError(f"The last run of the document should be {given.id!r}, but is not")
 
 
 def _check_parts(runs: Mapping[str, Sequence[Row]]) -> None:
@@ -236,7 +234,7 @@ def _check_parts(runs: Mapping[str, Sequence[Row]]) -> None:
         found += parts_of(row.data, MAX_EVENT_PARTS)
         if found > MAX_VALUES:
             raise UsageError(
-                f"the events of the document have more than {MAX_VALUES:,} values: it is not read"
+                f"The events of the document have more than {MAX_VALUES:,} values, so it is not read"
             )
 
 
@@ -245,8 +243,8 @@ def _check_seals(runs: Mapping[str, Sequence[Row]]) -> None:
         broken = first_broken(run_id, rows)
         if broken is not None:
             raise StoreError(
-                f"event {broken} of run {run_id!r} was changed since it was sealed: the document is not brought "
-                "in; unverified=True does it all the same"
+                f"Event {broken} of run {run_id!r} was changed after it was sealed, so the document is not imported. To "
+                "import it anyway, pass unverified=True"
             )
 
 
@@ -262,9 +260,9 @@ def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
             read_by(_loads, counted(row.data, MAX_EVENT_PARTS))
         return events_of(rows)
     except NbagentError as error:
-        raise StoreError(f"run {run_id!r}: {error}") from error
+        raise StoreError(f"Run {run_id!r}: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"run {run_id!r} holds what is no event: {error}") from error
+        raise StoreError(f"Run {run_id!r} has an entry that is not an event: {error}") from error
 
 
 def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) -> None:
@@ -277,7 +275,7 @@ def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) 
     for run in reversed(given.runs):
         if run.id not in needed:
             raise UsageError(
-                f"run {given.id!r} does not go on with {run.id!r}, which the document has too"
+                f"Run {given.id!r} does not continue {run.id!r}, which the document also has"
             )
         before = _before(run.id, events[run.id], set(events))
         needed |= set() if before is None else {before}
@@ -322,7 +320,7 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
                 why, cause = f"{error!r:.200}", error
         if why is not None:
             raise StoreError(
-                f"event {number} of run {run_id!r} ({event.type}) fits nothing before it: {why}"
+                f"Event {number} of run {run_id!r} ({event.type}) does not fit the events before it: {why}"
             ) from cause
     known.keep(run_id, Known(state.position, state.messages))
     return state
@@ -347,7 +345,7 @@ def _check_line(
             before = found[0].after
             if before in waiting:
                 raise StoreError(
-                    f"run {run_id!r} waits in line for itself, behind {found[0].after!r}: it would never begin"
+                    f"Run {run_id!r} is queued behind itself through {found[0].after!r}, so it could never start"
                 )
             waiting.add(before)
             if before in events:
@@ -373,7 +371,8 @@ def _brought_in(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
         state = apply(state, event)
     if is_stuck(state):
         raise StoreError(
-            f"run {run_id!r} waits for nothing, so that nobody could go on with it: no nbagent wrote it so"
+            f"Run {run_id!r} is not waiting for anything, so it could never continue. nbagent did not write it in this "
+            "state"
         )
     return sealed(last_seal(run_id, rows), map(dump, added))
 

@@ -137,7 +137,11 @@ class Runs(list[StoredRun]):
             raise NotImplementedError  # so that IPython takes the text and the table
 
     def _more(self) -> list[str]:
-        return [f"and {self.left_out} more: nb.runs(limit=…)"] if self.left_out else []
+        return (
+            [f"and {self.left_out} more. To see them, use nb.runs(limit=…)"]
+            if self.left_out
+            else []
+        )
 
 
 def _cell(name: str, text: str) -> str:
@@ -207,7 +211,7 @@ def runs(
     wanted = (status,) if isinstance(status, str) else STATUSES if status is None else status
     odd = [one for one in wanted if one not in STATUSES]
     if odd:
-        raise UsageError(f"a status is one of {', '.join(STATUSES)}, not {odd[0]!r:.80}")
+        raise UsageError(f"status must be one of {', '.join(STATUSES)}, got {odd[0]!r:.80}")
     checked_turns(limit, "limit")
     name = agent if agent is None or isinstance(agent, str) else agent.name
     listing = Listing(place, agent=name, statuses=None if status is None else wanted)
@@ -359,8 +363,8 @@ def _unreadable(run_id: str, why: str, store: Store) -> StoredRun:
 
 
 _SAYS: dict[Status, str] = {
-    "interrupted": "waits for an answer",
-    "queued": "waits for the run before",
+    "interrupted": "needs an answer",
+    "queued": "queued",
     "completed": "done",
     "cancelled": "stopped",
 }
@@ -372,16 +376,16 @@ def _says(entry: Entry) -> str:
     if entry.status == "failed":
         return f"failed: {entry.error or ''}"
     if entry.asks and all(one.expects == "external" for one in entry.asks):
-        return "waits for another system"
+        return "waiting for another system"
     return _SAYS[entry.status]
 
 
 def driven_by(driver: str) -> str:
     """Who goes on with a run that asks nothing and has not ended, in words."""
     if not driver:
-        return "answered, goes on when opened"
+        return "answered; continues when opened"
     if driver == this_process():
         return "running here"
     if has_ended(driver):
-        return "nobody drives it, goes on when opened"
+        return "not active; continues when opened"
     return f"running in {describe_process(driver)}"

@@ -71,7 +71,7 @@ def answer_external(
     """
     given: object = token
     if not isinstance(given, str) or not token:
-        raise InvalidAnswer(f"a token is a text, not {type(given).__name__}")
+        raise InvalidAnswer(f"A token must be a string, got {type(given).__name__}")
     answer = _answer(value, error)
     digest = token_digest(token)
     sessions = open_sessions()
@@ -97,9 +97,9 @@ def _answer(value: Any, error: Any) -> Respond:
     if error is None:
         return Respond(output=value)
     if not isinstance(error, str) or not error.strip():
-        raise InvalidAnswer(f"error= says why in a text, not {error!r:.80}")
+        raise InvalidAnswer(f"error= must be a string that explains the failure, got {error!r:.80}")
     if value is not None:
-        raise InvalidAnswer("give a value or error=, not both")
+        raise InvalidAnswer("Got both a value and error=. Pass only one")
     return Respond(error=error)
 
 
@@ -134,30 +134,30 @@ def _refusal(
             return _of_elsewhere(session.run_id, used)
         if used is not None:
             return Conflict(
-                f"this token was used, or takes no answer any more: {session.why_not_pending(used.id)}"
+                f"This token is used, or can no longer be answered: {session.why_not_pending(used.id)}"
             )
     for journal in stored:
         used = _waiting(_interrupts(journal.read()), digest)
         if used is not None and any(used.id == each.id for each in journal.state.open):
             return _of_elsewhere(journal.run_id, used)
         if used is not None:
-            return Conflict("this token was used, or its interrupt was settled otherwise")
+            return Conflict("This token is used, or its interrupt is already settled")
     if place is not None:
         return NotPending(
-            f"no interrupt waits for this token in {place!r}: is it whole, and of this store?"
+            f"No interrupt in {place!r} is waiting for this token. Is the token complete, and from this store?"
         )
     return NotPending(
-        "no interrupt waits for this token here; for a run that this process does not hold, give "
-        "store=, and agent= to go on with it here"
+        "No interrupt in this process is waiting for this token. If the run is in a store, pass store=, and "
+        "agent= to continue it here"
     )
 
 
 def _of_elsewhere(run_id: str, event: Interrupted) -> Conflict:
     """Why a token does not answer what still waits."""
     return Conflict(
-        f"this token was handed out before run {run_id!r} was brought in from its document, and answers nothing "
-        f"here: answer interrupt {event.id!r} ({event.tool_name!r}) with run.respond, or restart it, so that "
-        "its tool hands out another"
+        f"This token is from before run {run_id!r} was imported from its document, so it cannot be used here. "
+        f"Answer interrupt {event.id!r} ({event.tool_name!r}) with run.respond, or restart it, so that its tool "
+        "creates a new token"
     )
 
 
@@ -233,8 +233,8 @@ def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
     if found is None:
         word = "flow" if state.flow else "agent"
         raise UsageError(
-            f"{journal.run_id!r} is a run of the {word} {name!r}, and this process has none of that name: define "
-            "it first, or give agent="
+            f"{journal.run_id!r} is a run of the {word} {name!r}, and this process has none of that name. Define it "
+            "first, or pass agent="
         )
     return found
 

@@ -63,7 +63,7 @@ class AnswerType:
             self._reads_what_it_writes = own == self._adapter.json_schema(mode="serialization")
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
             raise UsageError(
-                f"output_type= is {type_!r:.100}, of which no JSON Schema can be made: {error.message}"
+                f"No JSON Schema can be made of output_type= {type_!r:.100}: {error.message}"
             ) from error
         self.form: AnswerForm = "text"
         self.schema: dict[str, Any] | None = None
@@ -223,16 +223,16 @@ def _found(text: str) -> _Found:
     try:
         return _Found(whole, from_json(counted(whole, MAX_SAID_PARTS), allow_inf_nan=False))
     except TooManyParts as error:
-        raise Misfit(f"it is no JSON that can be read: {error}") from None
+        raise Misfit(f"the JSON cannot be read: {error}") from None
     except (TypeError, ValueError) as error:  # a type error where half of a surrogate pair is in it
         why = str(error)
     if len(whole) > MAX_SEARCHED:
-        raise Misfit(f"it is no JSON: {why}")
+        raise Misfit(f"it is not JSON: {why}")
     values = list(_values_in(whole))
     if not values:
-        raise Misfit(f"it is no JSON: {why}")
+        raise Misfit(f"it is not JSON: {why}")
     if len(values) > 1:
-        raise Misfit(f"it holds {len(values)} JSON values, and one is wanted")
+        raise Misfit(f"expected one JSON value, got {len(values)}")
     return values[0]
 
 
@@ -251,7 +251,7 @@ def _values_in(text: str) -> Iterator[_Found]:
         else:
             yield _Found(text[start:at], value)
     if "{" in text[at:] or "[" in text[at:]:
-        raise Misfit("it has too many brackets among its words to tell which of them is the answer")
+        raise Misfit("the text has too many brackets to find the answer in it")
 
 
 def value_of(text: str, form: AnswerForm) -> Json:
@@ -289,7 +289,7 @@ def unwrapped(value: Json, form: AnswerForm) -> Json:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _decoder = json.JSONDecoder(parse_constant=_no_constant)

@@ -208,7 +208,9 @@ class ToolContext:
             adapter = adapter_of(usable(reply, "reply=", Misuse))
             schema = adapter.json_schema(schema_generator=SecretSchema)
         if holds_secret(schema):
-            raise Misuse("the final result would hold a secret, and the model is told the result")
+            raise Misuse(
+                "the final result would contain a secret, and the model receives the result"
+            )
         expiry = Expiry.of(expires_in, on_expire)
         self.promised_later = Later(interim, self.external_token, schema, expiry)
         return self.promised_later
@@ -406,7 +408,7 @@ class _Wanted(NamedTuple):
         except PydanticUserError as error:
             kind = repr(type_) if get_args(type_) else getattr(type_, "__name__", type_)
             raise Misuse(
-                f"reply= is a type that no JSON can fill, {kind}: {why_no_schema(error, 'ask for')}"
+                f"reply= has a part that JSON cannot represent, {kind}: {why_no_schema(error, 'ask for')}"
             ) from error
 
 
@@ -421,8 +423,8 @@ def _checked_work(name: str, work: Any) -> Callable[[], Any]:
     if inspect.iscoroutine(work):
         work.close()
     raise TypeError(
-        f"the work of step {name!r:.100} is a function, done where its value is not known yet: write "
-        f"ctx.step({name!r:.100}, lambda: …), not a value of type {type(work).__name__}"
+        f"The work of step {name!r:.100} must be a function, because it runs only if its result is not stored yet. "
+        f"Write ctx.step({name!r:.100}, lambda: …). Got a value of type {type(work).__name__}"
     )
 
 

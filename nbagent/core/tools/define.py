@@ -117,16 +117,15 @@ class ToolMaker:
 
         misfit = None if isinstance(approval, bool) else condition_misfit(approval)
         if misfit is not None:
-            raise ToolError(f"approval is True, False or a condition, which {misfit}")
+            raise ToolError(f"approval must be True, False or a condition. A condition {misfit}")
         if isinstance(editable, str):
             raise ToolError(
-                f"editable is True, False or a list of input names, not {editable!r:.80}"
+                f"editable must be True, False or a list of input names, got {editable!r:.80}"
             )
         is_whole = isinstance(max_output, int) and not isinstance(max_output, bool)
         if max_output is not None and not (is_whole and max_output > 0):
             raise ToolError(
-                "max_output is a whole number of characters above 0, or None for no limit; this is "
-                f"{max_output!r:.80}"
+                f"max_output must be a positive number of characters, or None for no limit, got {max_output!r:.80}"
             )
         options = ToolOptions(
             thread=thread,
@@ -169,10 +168,10 @@ def _made(
     # a ``functools.partial`` counts as a routine from Python 3.14 on, and has no name
     is_function = inspect.isroutine(function) and hasattr(function, "__name__")
     if not is_function:
-        raise ToolError(f"{function!r:.100} is no function: a tool is made of one")
+        raise ToolError(f"A tool must be made from a function, got {function!r:.100}")
     if name is None and function.__name__ == "<lambda>":
         raise ToolError(
-            "a lambda has no name for the model: give one, as in nb.tool(name='add')(…)"
+            "A lambda has no name for the model. Give it one, as in nb.tool(name='add')(…)"
         )
     signature = signature_of(function, local_names, schema)
     told = documented(function, signature.told).description
@@ -187,8 +186,7 @@ def _made(
     for field in () if isinstance(options.editable, bool) else options.editable:
         if field not in known:
             raise ToolError(
-                f"the tool {made.name!r} has no input {field!r} that could be editable; "
-                f"its inputs are: {', '.join(known) or 'none'}"
+                f"The tool {made.name!r} has no input {field!r}, so it cannot be editable. Its inputs: {', '.join(known) or 'none'}"
             )
     return made
 
@@ -251,7 +249,7 @@ def interrupt_tool(
     if isinstance(taken, dict):
         taken = input_model(taken, name)
     if taken is not None and not (isinstance(taken, type) and issubclass(taken, BaseModel)):
-        raise ToolError(f"input= is a pydantic model or a JSON Schema, not {taken!r:.80}")
+        raise ToolError(f"input= must be a pydantic model or a JSON Schema, got {taken!r:.80}")
     made: Tool[..., Any] = Tool(
         None,
         name=name,
@@ -262,8 +260,8 @@ def interrupt_tool(
     made.module = caller().f_globals.get("__name__")  # as a function's
     if holds_secret(_schema_of(output)):
         raise ToolError(
-            f"the answer of {name!r} would hold a secret, and the model is told the answer; ask with "
-            "`await ctx.ask(..., reply=...)` in a tool of its own, which tells it to nobody"
+            f"The answer of {name!r} would contain a secret, and the model receives the answer. Ask for the secret "
+            "with `await ctx.ask(..., reply=...)` inside a tool, where the model does not see it"
         )
     return made
 
@@ -281,14 +279,14 @@ class Prompted(BaseModel):
     """The input of an agent as a tool."""
 
     model_config = ConfigDict(defer_build=True)
-    prompt: str = Field(description="What the agent is to do.")
+    prompt: str = Field(description="The task for the agent.")
 
 
 def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[..., Any]:
     """An agent as a tool; ``inner`` is what the driver runs in the body's place."""
 
     def body(input: Prompted) -> Any:  # noqa: A002 - the systems this follows say input
-        raise ToolError(f"the agent {name!r} is run by the agent that has it as a tool: {input!r}")
+        raise ToolError(f"The agent {name!r} runs as a tool of another agent: {input!r}")
 
     return Tool(
         body,
@@ -323,19 +321,21 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
     if inspect.isroutine(value):
         return _made(value, local_names, options=ToolOptions())
     if isinstance(value, Hosted):
-        raise ToolError(f"{value.name!r} is hosted: only nb.Agent(tools=[…]) and generate take it")
+        raise ToolError(
+            f"{value.name!r} is a hosted tool. Pass it to nb.Agent(tools=[…]) or generate"
+        )
     if is_table(value):
         raise ToolError(
-            f"a {type(value).__name__} is no tool: nb.notebook_tools(df) makes the tools that read one"
+            f"A {type(value).__name__} is not a tool. Use nb.notebook_tools(df) for tools that query it"
         )
     if hasattr(value, "as_tool"):
-        raise ToolError(f"{value!r:.100} is no tool: an agent becomes one by its as_tool()")
+        raise ToolError(f"{value!r:.100} is not a tool. Use its as_tool()")
     if isinstance(value, ToolSource):
         raise ToolError(
-            f"{value!r:.200} is no single tool: give one of its .tools, which are there once it is connected"
+            f"{value!r:.200} is a set of tools. Pass one of its .tools, which are available after it is connected"
         )
     raise ToolError(
-        f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one{_meant(value)}"
+        f"{value!r:.100} is not a tool. Pass a function, or the result of @nb.tool{_meant(value)}"
     )
 
 
@@ -343,10 +343,10 @@ def _meant(value: Any) -> str:
     """What a text or a dict among tools may stand for, as the end of a sentence."""
     if isinstance(value, Mapping):
         if {"mcpServers", "command", "url"} & set(value):
-            return "; the tools of an MCP server are nb.mcp(config)"
+            return ". For the tools of an MCP server, use nb.mcp(config)"
         value = value.get("type")
     if not isinstance(value, str):
         return ""
     if "://" in value or set(value) & set(" /"):
-        return "; the tools of an MCP server are nb.mcp(…) of its command or URL"
-    return f"; what a model's provider runs is nb.hosted({value!r:.40})"
+        return ". For the tools of an MCP server, use nb.mcp(…) with its command or URL"
+    return f". For a tool of the model's provider, use nb.hosted({value!r:.40})"

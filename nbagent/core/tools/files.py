@@ -56,7 +56,7 @@ MAX_FILES = 20
 """Files of one prompt, or of one result."""
 MANY_TOKENS = 20_000
 """Of the files of text in a prompt, from which on they are warned of."""
-_GIVEN = "a text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an array, or a table"
+_GIVEN = "text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an array, or a table"
 
 
 Prompt: TypeAlias = str | Sequence[Any]
@@ -85,10 +85,10 @@ class File:
         self, content: Any, media_type: str | None = None, *, name: str | None = None
     ) -> None:
         if media_type is not None and not is_media_type(media_type):
-            raise UsageError(f"{media_type!r:.80} is no media type, such as 'image/png'")
+            raise UsageError(f"{media_type!r:.80} is not a media type, such as 'image/png'")
         found = _read(content)
         if found is None:
-            raise UsageError(f"{_named(content)} is no file: give {_GIVEN}")
+            raise UsageError(f"{_named(content)} is not a file. Pass {_GIVEN}")
         data, kind, own_name = found
         self.name = plain_name(name) if name else own_name
         said_type = media_type or kind or _guessed(data, self.name)
@@ -134,29 +134,29 @@ def said(prompt: Any) -> Said:
     """
     if isinstance(prompt, str):
         if not prompt.strip():
-            raise UsageError(f"a prompt is a text that says something, not {prompt!r:.80}")
+            raise UsageError(f"A prompt must be non-empty text, got {prompt!r:.80}")
         if "{" in prompt:
             _hint_at_braces(prompt)
         return prompt
     if not isinstance(prompt, list | tuple):
         hint = ""
         if isinstance(prompt, File | os.PathLike) or _drawn(prompt) is not None:
-            hint = ": give a list, such as ['What is odd here?', figure]"
+            hint = ". Pass a list, such as ['What is odd here?', figure]"
         elif is_table(prompt):
             hint = (
-                ": give a list, such as ['What is odd here?', df], which tells its columns and first rows, or give the agent "
-                "tools=nb.notebook_tools(df), which read it, and ask in words"
+                ". Pass a list, such as ['What is odd here?', df], to send its columns and first rows. Or set the agent's "
+                "tools=nb.notebook_tools(df), so that the model can query it"
             )
         raise UsageError(
-            f"a prompt is a text that says something, or a list of texts and files, not {_named(prompt)}{hint}"
+            f"A prompt must be non-empty text, or a list of texts and files, got {_named(prompt)}{hint}"
         )
     given = [item if isinstance(item, str) else _given(item) for item in prompt]
     parts = [{"type": "text", "text": x} if isinstance(x, str) else x.part for x in given]
     if not any(part["type"] == "file" or part["text"].strip() for part in parts):
-        raise UsageError(f"a prompt says something, and {prompt!r:.80} does not")
+        raise UsageError(f"The prompt has no text: {prompt!r:.80}")
     files = [part for part in parts if part["type"] == "file"]
     if len(files) > MAX_FILES:
-        raise UsageError(f"a prompt may have {MAX_FILES} files, and this has {len(files)}")
+        raise UsageError(f"This prompt has {len(files)} files. The limit is {MAX_FILES}")
     if not files:
         return "\n\n".join(part["text"] for part in parts)
     _warn_of_tokens([each for each in given if isinstance(each, File)])
@@ -184,7 +184,9 @@ def mention(value: Any, name: str, told: Callable[[Any], str | None] = tables.to
     try:
         text = told(value) or ""
     except Exception as error:  # of the value's own code
-        raise UsageError(f"@{name} cannot be told: {type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"@{name} could not be summarized: {type(error).__name__}: {error}"
+        ) from error
     plain = re.sub(r"[\\/]", "_", name)  # which end the folders of a file's name
     return File(text.encode("utf-8", "replace"), "text/plain", name=f"@{plain}")
 
@@ -216,12 +218,12 @@ def _hint_at_braces(prompt: str) -> None:
         return
     framed = next((name for name in known if tables.frame_of(names[name]) is not None), None)
     do = (
-        f"write f'…' for their values, or %%agent, which fills them in: {{{known[0]}}}"
+        f"write f'…' to insert their values, or use %%agent, which inserts them: {{{known[0]}}}"
         if framed is None
-        else f"give a list, ['…', {framed}], which tells its columns and first rows, or write %%agent, which fills it in"
+        else f"pass a list, ['…', {framed}], to send its columns and first rows, or use %%agent, which inserts it"
     )
     names_told = ", ".join(f"{{{name}}}" for name in known[:5])
-    _warn(f"the prompt has {names_told} as it stands, in braces, and no value of a variable: {do}")
+    _warn(f"The prompt contains {names_told} as plain text, not the variable's value: {do}")
 
 
 def _warn_of_tokens(files: Sequence[File]) -> None:
@@ -231,13 +233,14 @@ def _warn_of_tokens(files: Sequence[File]) -> None:
         return
     largest = max(sizes, key=lambda file: sizes[file])
     hint = (
-        "; ['…', df] tells of a table its columns and first rows, and tools=nb.notebook_tools(df) let the model query it"
+        ". To send only its columns and first rows, use ['…', df]. To let the model query it, use "
+        "tools=nb.notebook_tools(df)"
         if largest.media_type == "text/csv"
         else ""
     )
     _warn(
-        f"the files of this prompt have about {sum(sizes.values()):,} tokens ({largest.name or largest.media_type}: "
-        f"{sizes[largest]:,}), which are sent with each turn{hint}"
+        f"The files of this prompt have about {sum(sizes.values()):,} tokens ({largest.name or largest.media_type}: "
+        f"{sizes[largest]:,}), which are sent with every turn{hint}"
     )
 
 
@@ -294,7 +297,7 @@ def taken(
     listed = more if isinstance(more, list | tuple) else [more]
     found.files.extend((one if isinstance(one, File) else File(one)).part for one in listed)
     if len(found.files) > MAX_FILES:
-        raise UsageError(f"a result may have {MAX_FILES} files, and this has {len(found.files)}")
+        raise UsageError(f"The result has {len(found.files)} files. The limit is {MAX_FILES}")
     if found.files:
         _check_room(sum(map(size_of, found.files)), room())
     return found._replace(value=plain)
@@ -303,8 +306,8 @@ def taken(
 def _check_room(size: int, room: int) -> None:
     if size > room:
         raise UsageError(
-            f"the result's files have {in_bytes(size)}: a conversation may have {in_bytes(MAX_ALL)} of files in "
-            f"all, and {in_bytes(max(0, room))} are left of that"
+            f"The files of the result have {in_bytes(size)}. The limit for one conversation is {in_bytes(MAX_ALL)}, of "
+            f"which {in_bytes(max(0, room))} are left"
         )
 
 
@@ -320,7 +323,9 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
     except (
         Exception
     ):  # of the value's own making, or too large: told as it would be without a picture
-        log.warning("a %s is no picture for a model", type(item).__name__, exc_info=True)
+        log.warning(
+            "a %s is not an image that a model can read", type(item).__name__, exc_info=True
+        )
         return item
     if file is None:
         return item
@@ -369,7 +374,7 @@ def _read(content: Any) -> _Found | None:
         return _Found(bytes(content), None, None)
     if isinstance(content, str):
         raise UsageError(
-            f"{content!r:.80} is a text: give Path({content[:80]!r}) for a file of that name"
+            f"{content!r:.80} is text. To send the file of that name, use Path({content[:80]!r})"
         )
     if isinstance(content, os.PathLike):
         return _of_path(Path(os.fspath(content)))
@@ -380,12 +385,12 @@ def _of_path(path: Path) -> _Found:
     try:
         status = path.expanduser().stat()
         if not stat.S_ISREG(status.st_mode):
-            what = "a folder" if stat.S_ISDIR(status.st_mode) else "no ordinary file"
-            raise UsageError(f"{str(path)!r} is {what}: give the path of a file")
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise UsageError(f"{str(path)!r} is {what}. Give the path of a file")
         with path.expanduser().open("rb") as file:
             data = file.read(_READ + 1)
     except OSError as error:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        why = "the file does not exist" if isinstance(error, FileNotFoundError) else error.strerror
         raise UsageError(f"{str(path)!r} cannot be read: {why}") from error
     if len(data) > _READ:
         raise _too_large(f"{path.name!r}", status.st_size, _READ)
@@ -411,7 +416,7 @@ def _guessed(data: bytes, name: str | None) -> str:
     if told is None:
         what = repr(name) if name else "bytes"
         raise UsageError(
-            f"what {what} holds is not known: say it, as nb.File(…, 'application/pdf')"
+            f"The media type of {what} is unknown. Set it, as in nb.File(…, 'application/pdf')"
         )
     return told
 
@@ -511,8 +516,8 @@ def _static(value: Any, library: str, needs: str, draw: Any) -> _Found:
         data = draw()
     except Exception as error:
         raise UsageError(
-            f"a {library} {type(value).__name__} is sent as the picture that {needs} makes of it, and that "
-            f"failed ({type(error).__name__}: {error!s:.200}); is it installed? pip install {needs}"
+            f"A {library} {type(value).__name__} is sent as an image made by {needs}, and that failed "
+            f"({type(error).__name__}: {error!s:.200}). Is it installed? pip install {needs}"
         ) from error
     return _Found(data, "image/png", "figure.png")
 
@@ -601,7 +606,7 @@ def _fitted(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     if len(data) > most:
         raise _too_large(what, len(data), most)
     if is_text(media_type) and not _is_utf8(data):
-        raise UsageError(f"{what} is {media_type}, but no text in UTF-8")
+        raise UsageError(f"{what} is {media_type}, but its text is not UTF-8")
     return data, media_type
 
 
@@ -609,7 +614,7 @@ def _fitted_picture(data: bytes, media_type: str, what: str) -> tuple[bytes, str
     told = pictures.type_of(data)
     if media_type in IMAGES and told != media_type:
         raise UsageError(
-            f"{what} is said to be {media_type}, and its first bytes say {told or 'that it is none'}"
+            f"{what} was declared as {media_type}, but its first bytes are {told or 'not an image'}"
         )
     sides = pictures.sides_of(data) or (0, 0)
     if sides[0] * sides[1] > pictures.MAX_PIXELS:
@@ -629,13 +634,13 @@ def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     if importlib.util.find_spec("PIL") is None:
         if media_type not in IMAGES:
             raise UsageError(
-                f"{what} is {media_type}, which models do not see: give a PNG or JPEG, or have Pillow make one "
-                "of it: pip install pillow"
+                f"{what} is {media_type}, which models cannot read. Pass a PNG or JPEG, or install Pillow to convert it: "
+                "pip install pillow"
             )
         if len(data) > MAX_IMAGE:
             raise UsageError(
-                f"{what} has {in_bytes(len(data))}, and a picture may have {in_bytes(MAX_IMAGE)}: give a smaller "
-                "one, or have Pillow make it smaller: pip install pillow"
+                f"{what} has {in_bytes(len(data))}. The limit for an image is {in_bytes(MAX_IMAGE)}. Pass a smaller image, "
+                "or install Pillow to shrink it: pip install pillow"
             )
         return data, media_type
     images = importlib.import_module("PIL.Image")
@@ -647,16 +652,16 @@ def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     except (OSError, ValueError, SyntaxError, images.DecompressionBombError) as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{what} is no {media_type} that can be read: {error}") from error
+        raise UsageError(f"{what} is not a readable {media_type}: {error}") from error
 
 
 def _too_many_pixels(what: str, width: int, height: int) -> UsageError:
     most = pictures.MAX_PIXELS
-    return UsageError(f"{what} has {width * height:,} pixels; up to {most:,} are sent")
+    return UsageError(f"{what} has {width * height:,} pixels. The limit is {most:,}")
 
 
 def _too_large(what: str, size: int, most: int) -> UsageError:
-    return UsageError(f"{what} has {in_bytes(size)}: such a file may have {in_bytes(most)}")
+    return UsageError(f"{what} has {in_bytes(size)}. The limit is {in_bytes(most)}")
 
 
 def is_table(value: Any) -> bool:

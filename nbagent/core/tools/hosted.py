@@ -32,7 +32,7 @@ def hosted(kind: str, /, **options: Any) -> Hosted:
     given: Any = kind
     if not isinstance(given, str) or not given:
         raise UsageError(
-            f"nb.hosted takes the provider's name of a tool, such as 'web_search', not {kind!r:.80}"
+            f"nb.hosted takes the provider's name of a tool, such as 'web_search', got {kind!r:.80}"
         )
     return Hosted(kind, dict(options), str(options.get("server_label") or kind))
 
@@ -53,18 +53,17 @@ def check_hosted(model: Model | None, tools: Iterable[Hosted], rules: Sequence[R
         check = getattr(model, "check_hosted", None)
         if check is None:
             raise UsageError(
-                f"the model {getattr(model, 'name', model)!r} has no hosted tools, and {tool.name!r} is one: "
-                "nb.OpenAIModel(name, api='responses') has them; with other models give a function of "
-                "your own"
+                f"{tool.name!r} is a hosted tool, and the model {getattr(model, 'name', model)!r} has none. Use "
+                "nb.OpenAIModel(name, api='responses'). With other models, write a function of your own"
             )
         check(tool)
         rule = _first(rules, tool.name)
         if rule is not None and (rule.when is not None or rule.verdict == "review"):
             asks = "asks a person" if rule.verdict == "review" else "has a condition on its input"
             raise UsageError(
-                f"the rule nb.{rule.verdict}({rule.pattern!r}) {asks}, and {tool.name!r} is a hosted tool: it "
-                "runs at the model's provider, where nobody is asked and no input is seen before. Put "
-                f"nb.allow({tool.name!r}) before that rule, or leave the tool out"
+                f"The rule nb.{rule.verdict}({rule.pattern!r}) {asks}, but {tool.name!r} is a hosted tool. It runs at the "
+                f"model's provider, so nobody can approve it or see its input first. Put nb.allow({tool.name!r}) before "
+                "that rule, or leave the tool out"
             )
 
 

@@ -37,7 +37,7 @@ def checked_instructions(value: Any) -> Any:
         return value
     if not callable(value) or isinstance(value, type):
         raise UsageError(
-            f"instructions are a text, a function of the run (nb.RunView), or None; not {value!r:.80}"
+            f"instructions must be a string, a function of the run (nb.RunView), or None, got {value!r:.80}"
         )
     try:
         needed = _needed(value)
@@ -45,8 +45,7 @@ def checked_instructions(value: Any) -> Any:
         return value
     if needed > 1:
         raise UsageError(
-            f"instructions={_name(value)} takes {needed} arguments: it is called with the run alone (nb.RunView), "
-            "or with nothing"
+            f"instructions={_name(value)} takes {needed} arguments. It must take one, the run (nb.RunView), or none"
         )
     return value
 
@@ -65,12 +64,12 @@ async def instructions_of(given: Any, run: RunView) -> str | None:
             said = await said
     except Exception as error:
         raise RunError(
-            f"the instructions could not be made: {_name(given)} raised {type(error).__name__}: {error}"
+            f"The instructions function failed: {_name(given)} raised {type(error).__name__}: {error}"
         ) from error
     if said is None or isinstance(said, str):
         return said
     raise RunError(
-        f"the instructions could not be made: {_name(given)} gave {said!r:.80}, which is no text"
+        f"The instructions function {_name(given)} must return a string, got {said!r:.80}"
     )
 
 

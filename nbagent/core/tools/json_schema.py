@@ -85,7 +85,7 @@ def why_no_schema(error: PydanticUserError, instead: str) -> str:
         instead: what to do with plain data, where a value of the type is no JSON.
     """
     if error.code in ("schema-for-unknown-type", "invalid-for-json-schema"):
-        return f"{instead} a path, an id or plain data, and make the object of it in the body"
+        return f"{instead} a path, an id or plain data, and build the object in the body"
     return error.message.split("\n", 1)[0]  # it could be JSON, and is written wrong
 
 
@@ -112,15 +112,13 @@ def usable(type_: Any, given: str, refused: type[NbagentError], *, as_input: boo
     """
     if isinstance(type_, BaseModel):
         name = type(type_).__name__
-        raise refused(f"{given} takes a type, and this is an instance of {name}: give {name}")
+        raise refused(f"{given} must be a type, got an instance of {name}. Pass {name}")
     if isinstance(type_, str):
-        raise refused(
-            f"{given} takes a type, and this is the text {type_!r:.80}: give what it names"
-        )
+        raise refused(f"{given} must be a type, got the string {type_!r:.80}. Pass the type itself")
     if isinstance(type_, list):
         inside = getattr(type_[0], "__name__", "…") if len(type_) == 1 else "…"
         raise refused(
-            f"{given} takes a type, and this is a list: a list of values is list[{inside}]"
+            f"{given} must be a type, got a list. For a list of values, use list[{inside}]"
         )
     if not isinstance(type_, Mapping):
         return type_
@@ -128,11 +126,11 @@ def usable(type_: Any, given: str, refused: type[NbagentError], *, as_input: boo
         schema = json.loads(dumps(type_))
     except (TypeError, ValueError) as error:
         raise refused(
-            f"{given} takes a type or a JSON Schema, and this is no JSON: {error}"
+            f"{given} must be a type or a JSON Schema, and this is not JSON: {error}"
         ) from None
     misfit = hooks.schema_misfit(schema, as_input=as_input)
     if misfit:
-        raise refused(f"the JSON Schema in {given} cannot be used: {misfit}")
+        raise refused(f"The JSON Schema in {given} cannot be used: {misfit}")
     return schema
 
 

@@ -27,7 +27,7 @@ MAX_VALUES = 100_000_000
 """Values of a table, or bytes of an array, that is made again of them: bytes of others may say that they are more."""
 _PARQUET = "application/vnd.apache.parquet"
 _NPY = "application/x-npy"
-_INSTEAD = "write it to a file in the step, and give the path"
+_INSTEAD = "write it to a file in the step, and return the path"
 
 
 def packed(value: Any) -> Json | None:
@@ -40,20 +40,21 @@ def packed(value: Any) -> Json | None:
     if frame is None and not _is_array(value):
         return None
     if frame is not None and is_plan(frame):
-        raise UsageError(f"a {kind} has no rows before it is computed: give its .collect()")
+        raise UsageError(f"A {kind} has no rows until it is computed. Call its .collect()")
     try:
         data = _array_bytes(value) if frame is None else _table_bytes(value, kind)
     except ImportError as error:
         raise UsageError(
-            f"a {kind} is kept as Parquet, which needs pyarrow: pip install pyarrow, or {_INSTEAD}"
+            f"A {kind} is stored as Parquet, which needs pyarrow: pip install pyarrow. Or {_INSTEAD}"
         ) from error
     except Exception as error:  # of the value's own library, and of what stands in it
         raise UsageError(
-            f"this {kind} cannot be kept ({_why(error)}): give columns of one plain type each, or {_INSTEAD}"
+            f"This {kind} cannot be stored ({_why(error)}). Use columns of one plain type each, or {_INSTEAD}"
         ) from error
     if len(data) > MAX_KEPT:
         raise UsageError(
-            f"this {kind} takes {in_bytes(len(data))}, and {in_bytes(MAX_KEPT)} of a value are kept: {_INSTEAD}"
+            f"This {kind} takes {in_bytes(len(data))}. The limit for a stored value is {in_bytes(MAX_KEPT)}. Instead, "
+            f"{_INSTEAD}"
         )
     shape = " \u00d7 ".join(f"{n:,}" for n in value.shape) if frame is None else _size(frame)
     part = file_part(data, _NPY if frame is None else _PARQUET, f"{kind} of {shape}")
@@ -71,9 +72,11 @@ def unpacked(plain: Mapping[str, Any]) -> Any:
         made = _made(kind, base64.b64decode(plain["data"], validate=True))
         return made.rename(plain.get("column")) if kind == "pandas.Series" else made
     except ImportError as error:
-        raise UsageError(f"a {kind:.80} is kept here, and {error.name} is not installed") from error
+        raise UsageError(
+            f"A stored {kind:.80} cannot be loaded: {error.name} is not installed"
+        ) from error
     except Exception as error:  # of its library
-        raise UsageError(f"what is kept is no {kind:.80} any more ({_why(error)})") from error
+        raise UsageError(f"The stored {kind:.80} cannot be read ({_why(error)})") from error
 
 
 def _why(error: Exception) -> str:
@@ -107,9 +110,9 @@ def _table_bytes(value: Any, kind: str) -> bytes:
         TypeError: it is not, or is of another kind; libraries have errors of their own.
     """
     if kind not in _TABLES:
-        raise TypeError(f"one of {', '.join(_TABLES)} is kept")
+        raise TypeError(f"only {', '.join(_TABLES)} can be stored")
     if kind == "pandas.Series" and not isinstance(value.name, str | int | None):
-        raise TypeError(f"its name is a {type(value.name).__name__}, and no text")
+        raise TypeError(f"its name is a {type(value.name).__name__}, not a string")
     library, out, table = kind.partition(".")[0], io.BytesIO(), _TABLES[kind](value)
     if library == "polars":
         table.write_parquet(out)
@@ -121,7 +124,7 @@ def _table_bytes(value: Any, kind: str) -> bytes:
         else:
             parquet.write_table(table, out)
     if not _TABLES[kind](_made(kind, out.getvalue())).equals(table):
-        raise TypeError("it would come back as something else")
+        raise TypeError("it would change when it is loaded again")
     return out.getvalue()
 
 
@@ -130,8 +133,7 @@ def _check_categories(table: Any) -> None:
     for name, column in table.items():
         if hasattr(column, "cat") and len(column.dropna().unique()) < len(column.cat.categories):
             raise TypeError(
-                f"column {str(name)[:80]!r} has categories that no value has, which "
-                ".cat.remove_unused_categories() leaves out"
+                f"column {str(name)[:80]!r} has unused categories. Remove them with .cat.remove_unused_categories()"
             )
 
 
@@ -159,7 +161,7 @@ def _made(kind: str, data: bytes) -> Any:
     if kind == "numpy.ndarray":
         return _array(data)
     if kind not in _TABLES:
-        raise ValueError("it is of no kind that is kept")
+        raise ValueError("its type cannot be stored")
     library = kind.partition(".")[0]
     if library == "polars":
         polars = importlib.import_module("polars")
@@ -193,4 +195,4 @@ def _array(data: bytes) -> Any:
 
 def _check_size(size: int) -> None:
     if size > MAX_VALUES:
-        raise ValueError(f"it says that it is of {size:,} values or bytes")
+        raise ValueError(f"it claims {size:,} values or bytes")

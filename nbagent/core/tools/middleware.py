@@ -124,7 +124,7 @@ class Retry:
         delay: float = 0.0,
     ) -> None:
         if amount(times) is None or times < 1:
-            raise ValueError(f"Retry runs a tool at least once, not {times!r} times")
+            raise ValueError(f"Retry must run a tool at least once, got {times!r} times")
         self._times, self._on = times, on
         self._delay = checked_amount("Retry(delay=…)", delay)
         self._told: set[str] = set()
@@ -150,8 +150,8 @@ class Retry:
 
     def _tell(self, name: str, error: Exception) -> None:
         told = (
-            f"Retry does not run the tool {name!r} again: it had begun, and may have done its work; "
-            "where that is safe, declare it with @agent.tool(idempotent=True)"
+            f"Retry does not run the tool {name!r} again, because it had started and may have had an effect. If a "
+            "second run is safe, declare the tool with @agent.tool(idempotent=True)"
         )
         error.add_note(told)
         if name not in self._told:
@@ -186,13 +186,11 @@ class Timeout:
         except TimeoutError as error:
             if not timer.expired():
                 raise
-            told = f"the tool {call.tool_name!r} took longer than {self._seconds} s"
+            told = f"The tool {call.tool_name!r} took longer than {self._seconds} s"
             if call.still_runs():
-                told += (
-                    "; it cannot be stopped and still runs: whether it takes effect is not known"
-                )
+                told += ". It cannot be stopped and is still running. It may or may not take effect"
             elif not call.may_repeat():
-                told += "; it was stopped after it had begun: whether it took effect is not known"
+                told += ". It was stopped after it had started. It may or may not have taken effect"
             raise TimeoutError(told) from error
 
 

@@ -89,7 +89,7 @@ def stripped(data: bytes, media_type: str) -> bytes:
             case _:
                 return data
     except (struct.error, IndexError) as error:
-        raise ValueError(f"it is no sound {media_type}") from error
+        raise ValueError(f"it is not a valid {media_type}") from error
 
 
 def png(array: Any) -> bytes:
@@ -102,11 +102,11 @@ def png(array: Any) -> bytes:
     channels = 1 if len(shape) == 2 else shape[2] if len(shape) == 3 else 0
     if channels not in (1, 3, 4) or not all(shape):
         raise ValueError(
-            f"an array of shape {shape} is no picture: that has height and width, or height, width and "
-            "1, 3 or 4 values a pixel"
+            f"an array of shape {shape} is not an image. An image has height and width, or height, width and 1, 3 or 4 "
+            "values per pixel"
         )
     if shape[0] * shape[1] > MAX_PIXELS:
-        raise ValueError(f"it has {shape[0] * shape[1]:,} pixels; up to {MAX_PIXELS:,} are sent")
+        raise ValueError(f"it has {shape[0] * shape[1]:,} pixels. The limit is {MAX_PIXELS:,}")
     pixels = _bytes_of(array)
     width = shape[1] * channels
     lines = b"".join(b"\0" + pixels[at : at + width] for at in range(0, len(pixels), width))
@@ -124,8 +124,8 @@ def _bytes_of(array: Any) -> bytes:
         array = (array * 255.0).round()
     elif kind not in "iu" or least < 0 or most > 255:
         raise ValueError(
-            f"an array of {array.dtype} from {least} to {most} is no picture: its values are whole numbers "
-            "from 0 to 255, fractions from 0 to 1, or True and False; scale it, or draw it as a figure"
+            f"an array of {array.dtype} from {least} to {most} is not an image. Its values must be integers from 0 to "
+            "255, fractions from 0 to 1, or booleans. Scale it, or draw it as a figure"
         )
     data: bytes = array.astype("uint8").tobytes()
     return data
@@ -141,7 +141,7 @@ def _stripped_png(data: bytes) -> bytes:
         (size,) = struct.unpack(">I", data[at : at + 4])
         name, end = data[at + 4 : at + 8], at + 12 + size
         if end > len(data):
-            raise ValueError("it is no sound image/png")
+            raise ValueError("it is not a valid image/png")
         if name in _PNG_KEPT:
             out.append(data[at:end])
         if name == b"IEND":
@@ -165,14 +165,14 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
             yield mark, data[at : at + 2]
             return
         if mark < 0xC0:
-            raise ValueError("it is no sound image/jpeg")
+            raise ValueError("it is not a valid image/jpeg")
         (size,) = struct.unpack(">H", data[at + 2 : at + 4])
         end = at + 2 + size
         if mark == 0xDA:
             found = _MARKER.search(data, end)
             end = len(data) + 1 if found is None else found.start()
         if size < 2 or end > len(data):
-            raise ValueError("it is no sound image/jpeg: it ends in its middle")
+            raise ValueError("it is not a valid image/jpeg: the end is missing")
         yield mark, data[at:end]
         at = end
 
@@ -218,7 +218,7 @@ def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         name = data[at : at + 4]
         (size,) = struct.unpack("<I", data[at + 4 : at + 8])
         if at + 8 + size > len(data):
-            raise ValueError("it is no sound image/webp")
+            raise ValueError("it is not a valid image/webp")
         yield name, data[at + 8 : at + 8 + size]
         at += 8 + size + size % 2
 

@@ -134,15 +134,13 @@ def condition_misfit(condition: Any) -> str | None:
     yields = any(kind(fn) for kind in kinds for fn in (condition, called))
     if not callable(condition) or isinstance(condition, type) or yields:
         return (
-            "must be a function of the input, or of the input and the call, maybe async, that says "
-            f"True or False; this is {condition!r:.80}"
+            "must be a function of the input, or of the input and the call, that returns True or False. It can be "
+            f"async. Got {condition!r:.80}"
         )
     required = _required(condition)
     if required is None or required in (1, 2):
         return None
-    return (
-        f"is called with the input, or with the input and the call; {condition!r:.80} takes neither"
-    )
+    return f"must take the input, or the input and the call. {condition!r:.80} takes neither"
 
 
 def _required(condition: Callable[..., Any]) -> int | None:
@@ -220,7 +218,7 @@ async def own(
 def _name(pattern: Any) -> str:
     if isinstance(pattern, str):
         return pattern
-    raise UsageError(f"a rule names tools by a text, such as 'drop_*', not by {pattern!r:.80}")
+    raise UsageError(f"A rule must name tools with a string, such as 'drop_*', got {pattern!r:.80}")
 
 
 def _checked(when: Condition | None) -> Condition | None:
@@ -268,6 +266,6 @@ async def _says(
                 verdict = "review"
             what = f"raised {type(error).__name__}"
             if isinstance(error, _NeitherYesNorNo):
-                what = f"said neither True nor False but a {error}"
+                what = f"returned a {error} instead of True or False"
             told, misses = f"{told} (its condition {what})", True
     return Judgement(verdict, told, rule.editable, rule.text, misses)

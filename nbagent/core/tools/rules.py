@@ -81,7 +81,11 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
             continue  # in what a tool's body starts, which is known once it runs
         if whole and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
             told = _unknown(spec, rule, names, inner)
-            way = "; name in nb.flow(tools=[…]) what the flow calls" if spec.model is None else ""
+            way = (
+                ". List the tools that the flow calls in nb.flow(tools=[…])"
+                if spec.model is None
+                else ""
+            )
             raise UsageError(f"{told}{way}")
     for one in inner.values():
         if id(one.tools) not in seen:
@@ -119,17 +123,17 @@ def _has_wildcard(rule: Rule) -> bool:
 
 
 def _unknown(spec: RunSpec, rule: Rule, names: set[str], inner: Mapping[str, Any]) -> str:
-    text = f"the rule nb.{rule.verdict}({rule.pattern!r}) names no tool of {spec.agent!r}"
+    text = f"The rule nb.{rule.verdict}({rule.pattern!r}) matches no tool of {spec.agent!r}"
     for name, one in inner.items():
         if _names_one(rule.pattern, one.tools):
-            return f"{text}, but one of the agent {name!r} inside: give the rule to that agent"
-    known = ", ".join(sorted(names)) or "it has none"
+            return f"{text}, but a tool of its inner agent {name!r}. Move the rule to that agent"
+    known = ", ".join(sorted(names)) or "none"
     if not _has_wildcard(rule):
-        return f"{text}{suggest(rule.pattern, names) or f': {known}'}"
+        return f"{text}{suggest(rule.pattern, names) or f'. Its tools: {known}'}"
     has_servers = isinstance(spec.tools, Toolbox) and spec.tools.sources
     own = (
-        "; tools of a server have its own names, after the prefix= of nb.mcp(…)"
+        ". Tools of a server have the server's own names, after the prefix= of nb.mcp(…)"
         if has_servers
         else ""
     )
-    return f"{text}: {known}{own}"
+    return f"{text}. Its tools: {known}{own}"

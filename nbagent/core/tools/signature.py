@@ -63,10 +63,7 @@ class Signature(NamedTuple):
                 TypeAdapter(annotation).json_schema()
             except PydanticUserError as error:
                 kind = getattr(annotation, "__name__", annotation)
-                return (
-                    f"{tool_name!r} has a parameter that no JSON can fill, {name!r} of type {kind}: "
-                    f"{why_no_schema(error, 'take')}"
-                )
+                return f"{tool_name!r} has a parameter that JSON cannot represent, {name!r} of type {kind}: {why_no_schema(error, 'take')}"
         return None
 
     def bound(
@@ -108,12 +105,14 @@ def signature_of(
     try:
         hints = typing.get_type_hints(fn, localns=local_names, include_extras=True)
     except NameError as error:
-        raise ToolError(f"the tool {name!r} is annotated with an unknown name: {error}") from error
+        raise ToolError(
+            f"The tool {name!r} has an annotation with an unknown name: {error}"
+        ) from error
     names = list(inspect.signature(fn).parameters)
     if names and names[0] in ("self", "cls") and names[0] not in hints:
         raise ToolError(
-            f"the tool {name!r} is a method without its object, which no model can fill in: give the "
-            f"method of an object, as in agent.add(an_object.{name})"
+            f"The tool {name!r} is a method without its object. Pass the method of an object, as in "
+            f"agent.add(an_object.{name})"
         )
     parameters: dict[str, tuple[Any, Any]] = {}
     ctx: str | None = None
@@ -123,7 +122,7 @@ def signature_of(
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ToolError(
-                f"the tool {name!r} takes {parameter}: a model fills named parameters only"
+                f"The tool {name!r} takes {parameter}, but a model can only fill named parameters"
             )
         annotation = hints.get(parameter.name, Any)
         if annotation is ToolContext or (parameter.name == "ctx" and parameter.name not in hints):
@@ -135,8 +134,8 @@ def signature_of(
     if schema is not None:
         if len(parameters) != 1:
             raise ToolError(
-                f"the tool {name!r} has a schema=, so that it takes **arguments, or one parameter for the "
-                f"whole document, beside ctx; it takes {', '.join(parameters) or 'neither'}"
+                f"The tool {name!r} has a schema=, so besides ctx it must take **arguments, or one parameter for the whole "
+                f"document. It takes {', '.join(parameters) or 'neither'}"
             )
         (document,) = parameters
         return Signature({}, input_model(schema, name), ctx, output, document=document)

@@ -69,9 +69,9 @@ def check_cost(spec: RunSpec, *, counted: bool = False) -> None:
     if not counted or model is None or getattr(model, "tells_cost", False) is True:
         return
     raise UsageError(
-        f"Budget(cost=…) cannot be kept: what the model {model.name!r} costs is not known{hooks.price_list()}. "
-        f"Say it with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per "
-        "million tokens; a model of one's own that tells Usage(cost=…) says tells_cost = True"
+        f"Budget(cost=…) cannot be enforced: the price of the model {model.name!r} is unknown{hooks.price_list()}. "
+        f"Set it with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per million "
+        "tokens. If your own model reports Usage(cost=…), set its tells_cost = True"
     )
 
 

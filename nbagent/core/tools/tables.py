@@ -277,7 +277,7 @@ def summary(frame: Frame, rows: int = FEW) -> str:
     height, width = frame.height, frame.width
     if is_plan(frame):
         lines = [f"{frame.kind} of {width:,} columns", *_described(columns, width, None, "")]
-        return _bounded([*lines, "Its rows are not known: .collect() computes them"])
+        return _bounded([*lines, "Its rows are unknown until .collect() computes them"])
     size = (
         f"{height:,} values"
         if frame.is_column
@@ -316,7 +316,9 @@ def _bounded(lines: Sequence[str]) -> str:
     for number, line in enumerate(lines):
         size += len(line) + 1
         if size > MAX_SUMMARY:
-            return "\n".join([*kept, f"… {len(lines) - number} more lines are too long to be told"])
+            return "\n".join(
+                [*kept, f"… {len(lines) - number} more lines, which are too long to show"]
+            )
         kept.append(line)
     return "\n".join(kept)
 
@@ -338,7 +340,7 @@ def cell(value: Any, most: int = MAX_CELL) -> str:
         try:
             text = str(value)[: 2 * most]
         except ValueError:  # an integer of more digits than Python writes
-            text = f"a {type(value).__name__} without a text"
+            text = f"a {type(value).__name__} without text"
     line = " ".join(escaped(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
@@ -378,11 +380,12 @@ def as_csv(value: Any) -> bytes | None:
     if frame is None:
         return None
     if is_plan(frame):
-        raise UsageError("a LazyFrame has no rows before it is computed: give its .collect()")
+        raise UsageError("A LazyFrame has no rows until it is computed. Call its .collect()")
     if frame.height * frame.width > MAX_VALUES:
         raise UsageError(
-            f"a table of {frame.height:,} \u00d7 {frame.width:,} values is too large to be sent as CSV: give a part of it, such "
-            "as its first 100 rows, or the agent tools=nb.notebook_tools(df), which query it"
+            f"A table of {frame.height:,} \u00d7 {frame.width:,} values is too large to send as CSV. Send a part of it, "
+            "such as its first 100 rows, or set the agent's tools=nb.notebook_tools(df), so that the model can query "
+            "it"
         )
     if isinstance(frame, _Pandas):
         return str(value.to_csv()).encode()
@@ -393,7 +396,7 @@ def as_csv(value: Any) -> bytes | None:
         import_module("pyarrow.csv").write_csv(frame.table, sink)
         return bytes(sink.getvalue())
     except Exception as error:  # of the library: nested columns have no CSV
-        raise UsageError(f"the table cannot be written as CSV: {error!s:.200}") from error
+        raise UsageError(f"The table cannot be written as CSV: {error!s:.200}") from error
 
 
 MAX_VALUES = 1_000_000

@@ -201,9 +201,7 @@ class Tool(Generic[P, R]):
         options: ToolOptions,
     ) -> None:
         if not re.fullmatch(r"[\w.:/-]{1,128}", name):
-            raise ToolError(
-                f"a tool's name is made of letters, digits, _ and -, as a model can say it; not {name!r:.80}"
-            )
+            raise ToolError(f"A tool name can have letters, digits, _ and -, got {name!r:.80}")
         self.fn = fn
         self.name = name
         self.description = description
@@ -217,7 +215,9 @@ class Tool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, as if it were no tool."""
         if self.fn is None:
-            raise ToolError(f"the tool {self.name!r} has no body to call: only a person answers it")
+            raise ToolError(
+                f"The tool {self.name!r} has no function to call. Only a person can answer it"
+            )
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -290,12 +290,11 @@ class Tool(Generic[P, R]):
     def _check_own(self, interrupt: Any) -> None:
         if not isinstance(interrupt, PendingInterrupt):
             raise TypeError(
-                f"expected one of response.interrupts, not {type(interrupt).__name__} "
-                f"{interrupt!r:.80}"
+                f"Expected one of response.interrupts, got {type(interrupt).__name__} {interrupt!r:.80}"
             )
         if interrupt.tool_name != self.name:
             raise InvalidAnswer(
-                f"this is an interrupt of {interrupt.tool_name!r}, not of {self.name!r}"
+                f"This interrupt belongs to {interrupt.tool_name!r}, not to {self.name!r}"
             )
 
     @functools.cached_property
@@ -431,7 +430,7 @@ class Tool(Generic[P, R]):
             case Restart(input=new_input, data=data):
                 if not pending.restartable or self.fn is None:
                     raise InvalidAnswer(
-                        f"{self.name!r} has no body to restart here: answer it with respond(value)"
+                        f"{self.name!r} has no function to restart. Answer it with respond(value)"
                     )
                 input_ = None
                 if new_input is not None:
@@ -452,9 +451,9 @@ class Tool(Generic[P, R]):
             self.parse(new_input)
             checked = self.sealed(new_input, like=shown)
         except ValidationError as error:
-            wrong = invalid(f"the new input does not fit {self.name!r}", error)
+            wrong = invalid(f"The new input does not match the schema of {self.name!r}", error)
         except (TypeError, ValueError) as error:
-            wrong = InvalidAnswer(f"the new input for {self.name!r} is no JSON: {error}")
+            wrong = InvalidAnswer(f"The new input for {self.name!r} is not JSON: {error}")
         if wrong is None:
             return checked
         if self.secrets is None:
@@ -467,12 +466,12 @@ class Tool(Generic[P, R]):
         lost = self.lost(input_)
         if lost:
             raise InvalidAnswer(
-                f"the secrets in {', '.join(lost)} of {self.name!r} are not in this process: none is "
-                "kept, so give them anew, in the new input of a restart or in the form"
+                f"This process does not have the secrets in {', '.join(lost)} of {self.name!r}, because secrets are never "
+                "stored. Enter them again, in the form or in the new input of a restart"
             )
 
     def _checked_data(self, data: Any) -> Json:
         try:
             return sealed_json(data)
         except (PydanticSerializationError, TypeError, ValueError) as error:
-            raise InvalidAnswer(f"the data for {self.name!r} is no JSON: {error}") from error
+            raise InvalidAnswer(f"The data for {self.name!r} is not JSON: {error}") from error

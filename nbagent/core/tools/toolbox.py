@@ -78,8 +78,8 @@ class Toolbox(dict[str, Tool[..., Any]]):
         for name in tools:
             if name in self and before.get(name) is not self[name]:
                 raise ToolError(
-                    f"{source.name} has a tool {name!r}, and so has {self._owner(name)}: give one of them another "
-                    "name, as in nb.mcp(…, prefix='files_'), or leave it out with exclude="
+                    f"Both {source.name} and {self._owner(name)} have a tool {name!r}. Rename one of them, as in nb.mcp(…, "
+                    "prefix='files_'), or leave one out with exclude="
                 )
         for name, old in before.items():
             if name not in tools and self.get(name) is old:

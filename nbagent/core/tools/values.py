@@ -53,17 +53,17 @@ def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Js
         text = dumps(plain)
         text.encode()
     except (PydanticSerializationError, ValueError, TypeError) as error:
-        raise InvalidAnswer(f"the {what} is no JSON: {_shown(value)}") from error
+        raise InvalidAnswer(f"The {what} is not JSON: {_shown(value)}") from error
     try:
         storable(plain)
     except ValueError as error:
-        raise InvalidAnswer(f"the {what} cannot be kept: {error}") from error
+        raise InvalidAnswer(f"The {what} cannot be stored: {error}") from error
     if adapter is None:
         return freeze(plain)
     try:
         typed = adapter.validate_json(text)
     except ValidationError as error:
-        raise invalid(f"the {what} does not fit", error) from error
+        raise invalid(f"The {what} does not match its type", error) from error
     return freeze(adapter.dump_python(typed, mode="json"))
 
 
@@ -200,7 +200,7 @@ def cut(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -
         return text
     half = limit // 2
     left_out, size = len(text) - 2 * half, len(text)
-    note = f"… {left_out:,} of {size:,} characters left out: the result is too long, {rest()} …"
+    note = f"… {left_out:,} of {size:,} characters left out: the result is too long. To see more, {rest()} …"
     return f"{text[:half]}\n{note}\n{text[len(text) - half :]}"
 
 
@@ -224,7 +224,7 @@ def _bounded(value: Any, limit: int) -> str:
         text = _sendable(str(value))
     except ValueError:  # an integer of more digits than Python writes, perhaps within
         is_giant = isinstance(value, int) and isinstance(_number_as_text(value), str)
-        text = str(_number_as_text(value)) if is_giant else f"{type(value).__name__} without a text"
+        text = str(_number_as_text(value)) if is_giant else f"{type(value).__name__} without text"
     return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text)} characters)"
 
 

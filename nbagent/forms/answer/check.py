@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -141,7 +142,11 @@ def _sentence(error: Any) -> str:
 def _warm_up() -> None:
     """Load jsonschema while the person reads; no daemon: compiled code that is just loaded must not be cut off."""
     name = f"{__package__}.json_schema"
-    threading.Thread(target=import_module, args=(name,), name="nbagent-forms").start()
+    thread = threading.Thread(target=import_module, args=(name,), name="nbagent-forms")
+    with suppress(
+        RuntimeError
+    ):  # the system gives no thread, as in a web page: it loads with the first answer
+        thread.start()
 
 
 _PANIC = "PanicException"

@@ -153,7 +153,7 @@ def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _E
         and isinstance(items, list)
         and len(set(map(equality_key, items))) < len(items)
     ):
-        yield ValidationError("has an item twice")
+        yield ValidationError("has a duplicate item")
 
 
 def _pattern(validator: Any, pattern: str, text: Json, schema: Json) -> _Errors:
@@ -212,13 +212,13 @@ class TooCostly(ValueError):
 def _refuse_if_costly(schema: Json) -> None:
     """Raise TooCostly where one value would be checked against more than ``MAX_RULES`` schemas, or patterns are too heavy."""
     if weight_of(schema) > MAX_TOTAL:
-        raise TooCostly("its patterns are too many, or too long, to be searched for")
+        raise TooCostly("its patterns are too many or too long")
     known: dict[int, int] = {}
     refs, todo = Refs(schema), [schema]
     while todo:
         item = todo.pop()
         if isinstance(item, dict) and _count_rules(item, refs, known) > MAX_RULES:
-            raise TooCostly("the schema unfolds to too many rules")
+            raise TooCostly("the schema expands to too many rules")
         todo.extend(children(item))
 
 
@@ -265,7 +265,7 @@ def misfit(schema: Json, *, as_input: bool = False) -> str:
         as_input: whether its values must be objects.
     """
     if not isinstance(schema, dict):
-        return "it is no object"
+        return "it is not an object"
     try:
         _validator_class(schema).check_schema(schema, format_checker=_OF_SCHEMAS)
         _refuse_if_costly(schema)
@@ -276,10 +276,10 @@ def misfit(schema: Json, *, as_input: bool = False) -> str:
     refs = Refs(schema)
     outside = next(_outside(schema, refs), None)
     if outside is not None:
-        return f"it refers to {outside!r:.200}, which is not in it, and nothing is loaded"
+        return f"it refers to {outside!r:.200}, which is not in the schema, and nbagent loads nothing from outside"
     kind = refs.flatten(schema).words.get("type", "object")
     if as_input and kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        return f'an input is an object, and this is of type {kind!r:.80}: give "type": "object"'
+        return f'the input must be an object, and this schema has type {kind!r:.80}. Use "type": "object"'
     return ""
 
 

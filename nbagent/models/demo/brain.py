@@ -108,7 +108,7 @@ def _input(tool: Tool, prompt: str) -> Mapping[str, Any]:
             return value
     found = sample({"type": "object", **tool.schema})
     if not isinstance(found, dict):
-        raise NoSample(f"the input of {tool.name!r} is no object")
+        raise NoSample(f"The input of {tool.name!r} is not an object")
     return _from_prompt(tool.schema, found, prompt)
 
 
@@ -161,7 +161,7 @@ def _closing(talk: Talk, skipped: Sequence[str]) -> str:
 
 def _outcome(done: Done) -> str:
     if done.refused:
-        return "was refused, so it did not run" + (f" ({done.reason})." if done.reason else ".")
+        return "was rejected, so it did not run" + (f" ({done.reason})." if done.reason else ".")
     how = f"ran with your changes, `{dumps(dict(done.input))}`, and " if done.edited else ""
     what = "failed:" if done.failed else "gave"
     return f"{how}{what} {quoted(done.text)}".rstrip().replace("\n", "\n  ")
@@ -171,12 +171,12 @@ def _left_out(talk: Talk, skipped: Sequence[str]) -> list[str]:
     notes = []
     if skipped:
         names = _and([f"`{name}`" for name in skipped])
-        notes += ["", f"I could not make up an input that fits {names}."]
+        notes += ["", f"I could not create an input that fits {names}."]
     called = {done.name for done in (*talk.done, *talk.earlier)}
     rest = [name for name in talk.tools if name not in called and name not in skipped]
     if rest:
         some = _and([f"`{name}`" for name in rest[:3]])
-        notes += ["", f"There is more to try: ask me for {some}."]
+        notes += ["", f"There is more to try. Ask me for {some}."]
     return notes
 
 
@@ -185,17 +185,17 @@ def _chat(talk: Talk, skipped: Sequence[str]) -> str:
     if talk.tools and not skipped:
         names = _and([f"`{name}`" for name in talk.tools])
         return (
-            f"You said: “{said}”. I am only the demo model, and I have called everything I have: "
-            f"{names}. Name one to have me call it again."
+            f"You said: “{said}”. I am only the demo model, and I have called all my tools: {names}. Name one, and I "
+            "will call it again."
         )
     if skipped:
         names = _and([f"`{name}`" for name in skipped])
-        return f"I am the demo model, and I could not make up an input that fits {names}."
+        return f"I am the demo model, and I could not create an input that fits {names}."
     if talk.prompts > 1:
         return (
-            f"You said: “{said}”. That is message {talk.prompts} of our talk, and I remember the ones "
-            "before it, but as the **demo model** I know only a few lines. With a tool I could do more, "
-            "and with a real model in my place you would get a real answer."
+            f"You said: “{said}”. This is message {talk.prompts} of our chat, and I have the earlier ones too. But as "
+            "the **demo model** I know only a few lines. With a tool I can do more, and a real model will give you a "
+            "real answer."
         )
     return _HELLO.format(said=said)
 

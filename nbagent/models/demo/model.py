@@ -9,11 +9,15 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any
 
-from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.messages import dumps
+from nbagent.core.base.model import ModelDelta, Request
+from nbagent.models.openai.chat import ChatApi
+from nbagent.models.openai.encoding import Settings
 from nbagent.models.openai.model import OpenAIModel
 
 from .brain import Reply, reply
@@ -26,7 +30,7 @@ PACE = 0.03
 """Seconds between words, about as fast as a hosted model."""
 
 
-def demo_model(*, pace: float | None = None) -> OpenAIModel:
+def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
     """The model behind ``nb.Agent("demo")``.
 
     Args:
@@ -36,6 +40,8 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel:
         ModelConfigError: ``NBAGENT_DEMO_SPEED`` is no number, or negative.
     """
     seconds = _pace() if pace is None else pace
+    if sys.platform == "emscripten":  # a web page, which need not load the client
+        return InPage(seconds)
 
     def client() -> Any:
         import httpx2  # noqa: PLC0415  as below
@@ -62,6 +68,35 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel:
         )
 
     return OpenAIModel("demo", base_url=URL, client=client)
+
+
+class InPage:
+    """The same model without the client, whose part is only to send: all is encoded, parsed and refused alike."""
+
+    name = "demo"
+
+    def __init__(self, pace: float) -> None:
+        self._pace = pace
+        self._api = ChatApi(Settings(self.name))
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        """Answer one request.
+
+        Raises:
+            ModelError: its history is one that a strict server refuses.
+        """
+        body = json.loads(self._api.body(request, self.name))
+        try:
+            response = reply(read(body))
+        except Malformed as error:
+            raise ModelError(f"the model {self.name!r}: {error}") from error
+        parser = self._api.parser(self.name)
+        async for data in _paced(body, response, self._pace):
+            for delta in parser.feed(data):
+                yield delta
+        finished = parser.finished()
+        assert finished is not None  # its last event says so
+        yield finished
 
 
 def _pace() -> float:

@@ -43,7 +43,7 @@ def sample(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  a schema m
     """
     for value in _Sampler(_validator(schema)).several(schema, "", 0):
         return value
-    raise NoSample(f"no value found for the schema: {schema!r:.200}")
+    raise NoSample(f"No value found for the schema: {schema!r:.200}")
 
 
 def fits(schema: Mapping[str, Any], value: Any) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _REFUSED = re.compile(r"\b(rejected|refused|declined|denied|not approved)\b", re.IGNORECASE)
-_REASON = re.compile(r"\breason: (.+)", re.DOTALL)
+_REASON = re.compile(r"\b[Rr]eason: (.+)", re.DOTALL)
 _FAILED = re.compile(r"The tool \S+ failed|Error\b")
 _EDITED = re.compile(r"A person changed the arguments of this call to (\{.*\})\.\s*")
 
@@ -98,14 +98,14 @@ def _check(messages: Sequence[Mapping[str, Any]]) -> None:
     for message in messages:
         if message["role"] == "tool":
             if message.get("tool_call_id") not in waiting[:1]:
-                raise Malformed(f"no call waits for {message.get('tool_call_id')!r} here")
+                raise Malformed(f"No call is waiting for {message.get('tool_call_id')!r} here")
             waiting = waiting[1:]
         elif waiting:
             break
         else:
             waiting = [call["id"] for call in message.get("tool_calls") or ()]
     if waiting:
-        raise Malformed(f"the tool calls {waiting!r} have no answer")
+        raise Malformed(f"The tool calls {waiting!r} have no answer")
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -119,8 +119,8 @@ class ChatApi:
             ModelConfigError: always.
         """
         raise ModelConfigError(
-            f"{tool.name!r} is a hosted tool, which Chat Completions has not: use OpenAIModel(name, "
-            "api='responses') where the server has the Responses API, or give a function of your own"
+            f"{tool.name!r} is a hosted tool, which Chat Completions does not support. If the server has the Responses "
+            "API, use OpenAIModel(name, api='responses'). Otherwise, write a function of your own"
         )
 
     def give_way(self, refusal: Refusal) -> None:
@@ -404,7 +404,7 @@ def _part(part: Mapping[str, Any], *, sees: bool) -> tuple[bytes, ...]:
         end = b'","format":"' + _AUDIO[media_type] + b'"}}'
         return b'{"type":"input_audio","input_audio":{"data":"', data_of(part), end
     raise ModelError(
-        f"the {label(part)} is {media_type}, which Chat Completions does not take: it takes pictures (PNG, "
+        f"Chat Completions does not take the {label(part)}, because it is {media_type}. It takes images (PNG, "
         "JPEG, GIF, WebP), PDF, audio (wav, mp3) and text"
     )
 
@@ -460,7 +460,7 @@ class ChatParser:
             self._take(parsed(payload), batch)
         if self._sse.held > MAX_EVENT:
             raise BrokenStream(
-                f"an event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
+                f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
         return batch.flushed()
 
@@ -482,7 +482,7 @@ class ChatParser:
         """
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and not value.get("choices"):
-            raise BrokenStream(f"the server's answer has no choices: {data[:200]!r}", again=False)
+            raise BrokenStream(f"The server's answer has no choices: {data[:200]!r}", again=False)
         self.done = True
         return self.chunk(value)
 
@@ -520,7 +520,7 @@ class ChatParser:
             if reason:
                 self._reason = str(reason).lower()
                 if self._reason in _BREAKS:
-                    raise BrokenStream(f"the server could not finish its answer ({reason})")
+                    raise BrokenStream(f"The server could not finish its answer ({reason})")
             delta = choice.get("delta")
             if "message" in choice or type(delta) is not dict:
                 whole = _object(choice, "message")
@@ -572,12 +572,13 @@ class ChatParser:
         except (ValueError, RecursionError) as error:
             names = ", ".join(map(repr, piece))
             raise BrokenStream(
-                f"the server sent {names:.200} as no JSON: {error}", again=False
+                f"The server sent {names:.200}, which is not JSON: {error}", again=False
             ) from error
         self._kept += (fields.take if in_one else fields.add)(piece)
         if self._kept > MAX_DATA:
             raise BrokenStream(
-                f"what the server wants back is longer than {MAX_DATA:,} characters", again=False
+                f"The data that the server wants back is longer than {MAX_DATA:,} characters",
+                again=False,
             )
 
     def _whole_characters(self, text: str) -> str:
@@ -682,7 +683,7 @@ def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
         return found  # as nearly all are
     if isinstance(found, list) and all(isinstance(item, dict) for item in found):
         return found
-    raise BrokenStream(f"the server sent {name!r} that are no list of objects: {found!r:.80}")
+    raise BrokenStream(f"The server sent {name!r}, which is not a list of objects: {found!r:.80}")
 
 
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
@@ -696,7 +697,7 @@ def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         return None
     if isinstance(found, dict):
         return found
-    raise BrokenStream(f"the server sent {name!r} that is no object: {found!r:.80}")
+    raise BrokenStream(f"The server sent {name!r}, which is not an object: {found!r:.80}")
 
 
 def _label(value: Mapping[str, Any], name: str) -> str | None:
@@ -730,13 +731,13 @@ def _thought(part: Any) -> str:
 
 def _no_chunk(value: Any) -> BrokenStream:
     if not isinstance(value, dict):
-        return BrokenStream(f"the server sent {value!r:.80} instead of a chat chunk")
+        return BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
     error = value["error"]
     if not isinstance(error, dict):
-        return BrokenStream(f"the server reported: {error}", said=True)
+        return BrokenStream(f"The server reported: {error}", said=True)
     refused = error.get("type") == "invalid_request_error"
     words = error.get("message") or error
-    return BrokenStream(f"the server reported: {words}", again=not refused, said=True)
+    return BrokenStream(f"The server reported: {words}", again=not refused, said=True)
 
 
 REASONING = ("reasoning_content", "reasoning")

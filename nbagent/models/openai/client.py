@@ -14,6 +14,8 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from nbagent.core.base.errors import ModelConfigError
+
 from .credentials import Credentials, without_query
 from .errors import explained, no_key
 from .providers import Provider, address
@@ -96,8 +98,13 @@ def make_client(
         if provider.needs_key:
             raise no_key(model, provider)
         api_key = "none"  # local servers need no key, but the client insists on one
-    import httpx2  # noqa: PLC0415  as below
-    import openai  # noqa: PLC0415  the client loads for 0.6 s
+    try:
+        import httpx2  # noqa: PLC0415  as below
+        import openai  # noqa: PLC0415  the client loads for 0.6 s
+    except ImportError as error:  # as in a web page, where it is not installed
+        raise ModelConfigError(
+            f"the model {model!r} needs the openai client, which is not here ({error}): pip install openai"
+        ) from None
 
     settings: dict[str, Any] = {}
     credentials = Credentials.given(base_url=where, api_key=api_key)

@@ -7,8 +7,8 @@ from typing import Any
 
 from nbagent.core.base.errors import MessagesError
 
-_CHAT = "give messages of Chat Completions, as in {'role': 'user', 'content': 'Hi'}"
-_LANGCHAIN = "langchain_core.messages.convert_to_openai_messages(messages) makes such as are read"
+_CHAT = "pass messages of Chat Completions, as in {'role': 'user', 'content': 'Hi'}"
+_LANGCHAIN = "convert them with langchain_core.messages.convert_to_openai_messages(messages)"
 
 
 def check_dialect(at: str, value: Any) -> None:
@@ -20,7 +20,7 @@ def check_dialect(at: str, value: Any) -> None:
     for whose, what, fits in _DIALECTS:
         if fits(value):
             raise MessagesError(
-                f"{at} looks like a message of {whose}, which is not read here: {what}. It is {value!r:.80}"
+                f"{at} looks like a message of {whose}, which this function does not read: {what}. Got {value!r:.80}"
             )
 
 
@@ -81,6 +81,6 @@ _DIALECTS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("Gemini's own API", _CHAT, _is_gemini),
     ("Vercel's AI SDK", _CHAT, _is_vercel),
     ("Anthropic's Messages API", _CHAT, _is_anthropic),
-    ("nbagent itself", "give the list as it is to messages=", _is_ours),
+    ("nbagent itself", "pass the list to messages= unchanged", _is_ours),
 )
 """Whose format, what to do, and how it is told; the first that fits."""

@@ -136,8 +136,8 @@ _NAMED = re.compile(
 _BY_TYPE: Mapping[Any, OutputMode] = {"json_schema": "schema", "json_object": "object"}
 """By the type of format that a request asks for."""
 _TOLD = (
-    "Your final answer must be one JSON object that fits this JSON Schema, with no other words around it "
-    "and in no code fence:\n{schema}"
+    "Your final answer must be one JSON object that matches this JSON Schema, with no other text around it "
+    "and no code fence:\n{schema}"
 )
 
 
@@ -148,7 +148,9 @@ def checked_mode(mode: Any) -> OutputMode:
         ModelConfigError: naming them.
     """
     if mode not in MODES:
-        raise ModelConfigError(f"output is {', '.join(map(repr, MODES))}, not {mode!r:.80}")
+        raise ModelConfigError(
+            f"output must be one of {', '.join(map(repr, MODES))}, got {mode!r:.80}"
+        )
     known: OutputMode = mode
     return known
 
@@ -208,7 +210,7 @@ def chosen(choice: str | None, request: Request) -> str | ToolSpec | Hosted | No
     if not tools or (choice not in WORDS and choice not in tools):
         known = ", ".join(sorted(tools)) or "none"
         raise ModelConfigError(
-            f"tool_choice={choice!r}: the agent has no such tool; it has: {known}"
+            f"tool_choice={choice!r} names no tool of the agent. Its tools: {known}"
         )
     return choice if choice in WORDS else tools[choice]
 
@@ -330,7 +332,7 @@ _BLIND = re.compile(
     re.IGNORECASE,
 )
 """Names of models that see no pictures, from their providers' pages."""
-BLIND_HINT = "if the model sees no pictures, give OpenAIModel(name, vision=False): it is then told of them in words"
+BLIND_HINT = "If the model cannot read images, use OpenAIModel(name, vision=False), which describes images in words"
 
 
 def sees(name: str) -> bool:
@@ -346,7 +348,7 @@ def data_of(part: Mapping[str, Any]) -> bytes:
     """
     data: str = part["data"]
     if not is_base64(data):
-        raise ModelError(f"the {label(part)} is no base64")
+        raise ModelError(f"The {label(part)} is not base64")
     return data.encode("ascii")
 
 
@@ -364,7 +366,7 @@ def as_text(part: Mapping[str, Any], *, sees: bool) -> str | None:
         inside = base64.b64decode(part["data"]).decode("utf-8", "replace")
         return f"[{label(part)}]\n{inside}\n[end of {part.get('name') or 'the file'}]"
     if is_image(part) and not sees:
-        return f"[{label(part)}: it is shown to the person; you cannot see it]"
+        return f"[{label(part)}: shown to the person; you cannot see it]"
     return None
 
 
@@ -374,7 +376,7 @@ def blind_note(model: str, messages: Sequence[Message]) -> str | None:
     if not blind:
         return None
     what = label(blind[0]) if len(blind) == 1 else f"{len(blind)} images"
-    return f"{model} cannot see pictures: it was told of the {what} in words alone"
+    return f"{model} cannot read images, so the {what} was only described in words"
 
 
 def _new_files(messages: Sequence[Message]) -> Iterator[Part]:

@@ -25,11 +25,11 @@ from .stream import BrokenStream, SSEDecoder, parsed
 def no_key(model: str, provider: Provider) -> ModelConfigError:
     """The error for a model that has no key and no server of its own."""
     there = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key or "")]
-    other = "".join(f'; {p.key} is set, which nb.Agent("{p.name}:…") takes' for p in there[:3])
+    other = "".join(f'. {p.key} is set: to use it, write nb.Agent("{p.name}:…")' for p in there[:3])
     return ModelConfigError(
-        f"the model {model!r} needs an API key: set the environment variable {provider.key} or pass "
-        f"OpenAIModel(name, api_key=…){other}; for a local server pass base_url=…; to try nbagent "
-        'without a key, use nb.Agent("demo")'
+        f"The model {model!r} needs an API key. Set the environment variable {provider.key}, or pass "
+        f"OpenAIModel(name, api_key=…){other}. For a local server, pass base_url=…. To try nbagent without a key, "
+        'use nb.Agent("demo")'
     )
 
 
@@ -63,7 +63,7 @@ def _come_again(wait: float, max_wait: float) -> str:
         at = datetime.now(UTC) + timedelta(seconds=wait)
         when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"
     over = f", and max_wait is {max_wait:g} s" if wait > max_wait else ""
-    return f"; the server says to come again {when}{over}"
+    return f". The server accepts requests again {when}{over}"
 
 
 LEAST_TOLD = 0.5
@@ -81,33 +81,33 @@ def _explained(
         case NbagentError():  # of a double that knows better
             return type(error), str(error)
         case openai.APITimeoutError():
-            what = "did not answer in time; give the model timeout=seconds to wait longer"
+            what = "did not answer in time. To wait longer, pass timeout=seconds to the model"
         case openai.APIConnectionError() if (end := _ended(error)) is not None:
             what = f"{end} ({_cause(error)})"
         case openai.APIConnectionError():
-            hint = "check base_url and the network"
+            hint = "Check base_url and the network"
             if provider is not None and provider.name and not provider.needs_key:
-                hint = f"is {provider.name} running there?"
-            what = f"cannot be reached ({_cause(error)}); {hint}"
+                hint = f"Is {provider.name} running there?"
+            what = f"cannot be reached ({_cause(error)}). {hint}"
         case openai.APIStatusError() if 300 <= error.status_code < 400:
             where = error.response.headers.get("location", "nowhere")
             return ModelError, (
-                f"the model {model!r} at {base_url}: {error.status_code}, the server points to {where:.200}, "
-                "where neither key nor conversation were sent; if that is right, give its base_url"
+                f"The model {model!r} at {base_url}: {error.status_code}. The server redirects to {where:.200}. Neither "
+                "the key nor the conversation was sent there. If this address is right, set it as base_url"
             )
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
             said = _status(status, said_by(error), model, api, provider)
-            return ModelError, f"the model {model!r} at {base_url}: {said}"
+            return ModelError, f"The model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
-            return ModelConfigError, f"the client of the model {model!r} is misconfigured: {error}"
+            return ModelConfigError, f"The client of the model {model!r} is misconfigured: {error}"
         case RuntimeError() if "loop" in str(error):
             return ModelConfigError, (
-                f"the client of the model {model!r} belongs to another event loop ({error}): pass "
-                "client= a function that makes a client, it is called once for each loop"
+                f"The client of the model {model!r} belongs to another event loop ({error}). Pass client= a function that "
+                "creates a client. It is called once for each loop"
             )
         case _:
             what = f"failed: {str(error) or type(error).__name__}"
-    return ModelError, f"the model {model!r}: the server at {base_url} {what}"
+    return ModelError, f"The model {model!r}: the server at {base_url} {what}"
 
 
 class Refusal(NamedTuple):
@@ -207,7 +207,7 @@ def broken(error: Exception) -> str:
     """How a stream ended, in words."""
     name = type(error).__name__
     if "Timeout" in name:
-        return "the server stalled in the middle of its answer"
+        return "the server stopped sending in the middle of its answer"
     return f"the connection broke in the middle of the answer ({name})"
 
 
@@ -216,14 +216,14 @@ def _ended(error: Exception) -> str | None:
     cause = error.__cause__
     kind = type(cause).__name__  # of any library that a client has
     if kind == "ProxyError":
-        return "was not asked: the proxy on the way refused; check HTTPS_PROXY and NO_PROXY"
+        return "was not reached, because the proxy rejected the connection. Check HTTPS_PROXY and NO_PROXY"
     if "CERTIFICATE_VERIFY_FAILED" in str(cause):
-        return "was reached, and its certificate is not trusted here"
+        return "was reached, but its certificate is not trusted here"
     if "[SSL" in str(cause):
-        return "was reached, and speaks no TLS as it should; is it http:// in place of https://?"
+        return "was reached, but its TLS failed. Is it http:// instead of https://?"
     if cause is None or kind in _UNREACHED:
         return None
-    return "was reached, and closed the connection without an answer"
+    return "was reached, but closed the connection without an answer"
 
 
 _UNREACHED = frozenset(
@@ -282,17 +282,17 @@ _CONTEXT = re.compile(r" ssl:(?:<[^>]*>|default)")
 
 def _status(status: int, said: str, model: str, api: str, provider: Provider | None) -> str:
     if api == "chat" and "/v1/responses" in said:
-        return f"{status}, it wants Responses: pass OpenAIModel(name, api='responses') ({said})"
+        return f"{status}, the model needs the Responses API. Pass OpenAIModel(name, api='responses') ({said})"
     match status:
         case 401:
-            key = f"{provider.key} or api_key=…" if provider else "the key that client= has"
-            return f"401, the API key was refused; check {key} ({said})"
+            key = f"{provider.key} or api_key=…" if provider else "the key of client="
+            return f"401, the API key was rejected. Check {key} ({said})"
         case 403:
-            return f"403, this key may not use the model ({said})"
+            return f"403, this key cannot use the model ({said})"
         case 404 | 405 if api == "responses":
             return (
-                f"{status}, the server may have no Responses API, then pass OpenAIModel(name, api='chat'); "
-                f"or there is no model {model!r} here ({said})"
+                f"{status}, there is no model {model!r} here, or the server has no Responses API. In that case, pass "
+                f"OpenAIModel(name, api='chat') ({said})"
             )
         case 404:
             return f"404, there is no model {model!r} here, or base_url is wrong ({said})"
@@ -301,7 +301,7 @@ def _status(status: int, said: str, model: str, api: str, provider: Provider | N
         case code if code >= 500:
             return f"{code}, the server failed; retrying did not help ({said})"
         case code:
-            return f"{code}, the request was refused ({said})"
+            return f"{code}, the request was rejected ({said})"
 
 
 FIRST = 0.5
@@ -337,11 +337,12 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
 
     match error:
         case openai.APITimeoutError():
-            return Pause(backoff(attempt), "it did not answer in time")
+            return Pause(backoff(attempt), "the server did not answer in time")
         case openai.APIConnectionError():
             reached = _ended(error) is not None
             return Pause(
-                backoff(attempt), "it gave no answer" if reached else "it cannot be reached"
+                backoff(attempt),
+                "the server gave no answer" if reached else "the server cannot be reached",
             )
         case openai.APIStatusError(status_code=status, response=response):
             headers = response.headers
@@ -350,7 +351,7 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
             told = wait_told(headers, time.time())
             full = status == 429 or (status == 503 and told is not None)
             seconds = backoff(attempt) if told is None else told
-            reason = "too many requests (429)" if status == 429 else f"it failed ({status})"
+            reason = "too many requests (429)" if status == 429 else f"the server failed ({status})"
             return Pause(seconds, reason, told is not None, full)
         case _:
             return None

@@ -49,15 +49,15 @@ from .providers import Provider
 from .stream import Bounded, BrokenStream, bound
 
 LEFT_OUT = (
-    "{provider} answers from here: what only {other:.100} reads of its earlier answers, such as their "
-    "reasoning, is left out."
+    "{provider} continues from here. Data that only {other:.100} can read in its earlier answers, such as "
+    "their reasoning, is left out."
 )
 DEFAULT_RETRIES = 2
 """How often a request or a broken stream is repeated where the client does not say."""
 WORTH_TELLING = 0.5
 """Seconds of waiting from which a person is told."""
-NOTHING_SAID = "the server sent nothing of its answer for {seconds:g} s, only signs of life"
-NOT_ALL = "the server began its answer and did not send all of it in {seconds:g} s"
+NOTHING_SAID = "the server sent no part of its answer for {seconds:g} s, only keep-alive signals"
+NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000
 """Bytes in a second that go to a server on the slowest line."""
 DRAIN_SECONDS = 0.1
@@ -252,7 +252,7 @@ class Exchange:
             ModelError: that is no use, or was done often enough; without its cause, which has what was said.
         """
         if breaks == self._retries or not may_help:
-            raise ModelError(f"the model {self._terms.name!r}: {reason}")
+            raise ModelError(f"The model {self._terms.name!r}: {reason}")
 
     def _refused(self, error: Exception, pause: Pause | None) -> NbagentError:
         said = explained(
@@ -476,8 +476,8 @@ async def _whole(answer: Any, parser: Parser, idle: float | None) -> list[ModelD
         try:
             if "html" in (kind := _kind(answer)):
                 raise BrokenStream(
-                    f"{answer.url} answered with a web page ({kind}) and no answer of a model: base_url is "
-                    "likely wrong; does it end in /v1?",
+                    f"{answer.url} answered with a web page ({kind}), not with a model's answer. base_url is probably wrong. "
+                    "Does it end in /v1?",
                     again=False,
                 )
             pieces: list[bytes] = []

@@ -46,7 +46,7 @@ def messages_from_openai(
             the place, as in ``messages[3].tool_calls[0].function.arguments``, and whose format it looks like.
     """
     if isinstance(messages, str | Mapping):
-        raise MessagesError(f"a history is a list of messages, not {messages!r:.80}")
+        raise MessagesError(f"A history must be a list of messages, got {messages!r:.80}")
     reader = _Reader(provider)
     for index, value in enumerate(messages):
         at = f"messages[{index}]"
@@ -57,7 +57,7 @@ def messages_from_openai(
             if isinstance(error, MessagesError):
                 raise
             raise MessagesError(
-                f"{at} is not as it is in OpenAI's APIs ({error!r:.80}): {plain!r:.80}"
+                f"{at} does not match OpenAI's APIs ({error!r:.80}): {plain!r:.80}"
             ) from error
     return load(reader.read())
 
@@ -158,7 +158,7 @@ class _Reader:
         answer = self._answer = _Answer()
         if value.get("audio") or value.get("function_call"):
             what = "audio" if value.get("audio") else "function_call"
-            raise MessagesError(f"{at} has {what!r}, which cannot be kept")
+            raise MessagesError(f"{at} has {what!r}, which cannot be stored")
         answer.named = _name(at, value)
         value = {key: each for key, each in value.items() if key != "name"}
         if not value.keys() & {"content", "tool_calls", "refusal", *REASONING}:
@@ -172,7 +172,7 @@ class _Reader:
             there = f"{at}.tool_calls[{number}]"
             function = call.get("function") if isinstance(call, Mapping) else None
             if not isinstance(function, Mapping):
-                raise MessagesError(f"{there} is {call!r:.80}, of no function")
+                raise MessagesError(f"{there} is {call!r:.80}, which calls no function")
             own = of_call(call)
             self._check_provider(there, own.get("function", own), _CALL)
             self._call(there, call, "id", f"{there}.function", function)
@@ -204,7 +204,7 @@ class _Reader:
                 answer.items.append(Kept.call(len(answer.calls), value))
                 self._call(at, value, "call_id", at, value)
             case "item_reference":
-                raise MessagesError(f"{at} only names an item that a server keeps")
+                raise MessagesError(f"{at} only refers to an item on a server")
             case _:
                 answer.items.append(Kept.item(value))
 
@@ -240,16 +240,16 @@ class _Reader:
             near = suggest(name, known)
             if self._provider is None or near:
                 raise MessagesError(
-                    f"{at} has {name!r}, which only the server reads that said it: name that by provider=, its host "
-                    f"such as 'api.openai.com', or leave the field out{near}"
+                    f"{at} has {name!r}, which only its own server can read. Name the server with provider=, its host such as "
+                    f"'api.openai.com', or leave the field out{near}"
                 )
 
     def _check_item(self, at: str) -> None:
         """Refuse an item with data that only a server reads, where none is named."""
         if self._provider is None:
             raise MessagesError(
-                f"{at} is an item with data, which only the server reads that said it: name that by provider=, its "
-                "host such as 'api.openai.com', or leave the item out"
+                f"{at} is an item with data that only its own server can read. Name the server with provider=, its host "
+                "such as 'api.openai.com', or leave the item out"
             )
 
     # --- results, and the end
@@ -262,8 +262,7 @@ class _Reader:
         if call is None or own in self._results:
             open_ = [repr(each) for each in own_ids if each not in self._results]
             raise MessagesError(
-                f"{at} is the result of {own!r:.80}, which no call waits for"
-                f"{' (those that wait: ' + ', '.join(open_) + ')' if open_ else ''}"
+                f"{at} is the result of {own!r:.80}, but no call is waiting for it{' (waiting: ' + ', '.join(open_) + ')' if open_ else ''}"
             )
         part = {"type": "tool_result", "id": call["id"], "name": call["name"]}
         part |= {"server_id": own} if "server_id" in call else {}
@@ -325,11 +324,11 @@ def _plain(at: str, value: Any) -> dict[str, Any]:
         value = value.model_dump(mode="json", exclude_none=True)
     check_dialect(at, value)
     if not isinstance(value, Mapping):
-        raise MessagesError(f"{at} is {value!r:.80}, no message of the openai client")
+        raise MessagesError(f"{at} is {value!r:.80}, which is not a message of the openai client")
     try:
         plain: dict[str, Any] = json.loads(dumps(value))
     except (TypeError, ValueError, RecursionError) as error:
-        raise MessagesError(f"{at} is no JSON: {error}") from error
+        raise MessagesError(f"{at} is not JSON: {error}") from error
     return plain
 
 
@@ -349,14 +348,14 @@ def _texts(at: str, content: Any) -> list[str]:
 def _output(at: str, part: Any) -> tuple[str, str]:
     """A text and its kind, as the assistant says it in Responses."""
     if not isinstance(part, Mapping) or part.get("type") not in (*_TEXTS, "refusal"):
-        raise MessagesError(f"{at} is the part {part!r:.80}, which cannot be kept there")
+        raise MessagesError(f"{at} is the part {part!r:.80}, which cannot be stored there")
     return "refusal" if part["type"] == "refusal" else "output_text", _text_of(at, part)
 
 
 def _text_of(at: str, part: Mapping[str, Any]) -> str:
     text = _needed(at, part, "refusal" if part.get("type") == "refusal" else "text")
     if not isinstance(text, str | None):
-        raise MessagesError(f"{at}.text is {text!r:.80}, no text")
+        raise MessagesError(f"{at}.text must be a string, got {text!r:.80}")
     return text or ""
 
 
@@ -382,7 +381,9 @@ def _input(arguments: Any) -> dict[str, Any]:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not JSON ({error}): {arguments!r:.80}") from error
     if not isinstance(arguments, dict | None) and arguments != "":
-        raise TypeError(f"{arguments!r:.80} is no object: the arguments of a call have names")
+        raise TypeError(
+            f"{arguments!r:.80} is not an object. The arguments of a call must have names"
+        )
     return arguments or {}
 
 
@@ -396,7 +397,7 @@ def _needed(at: str, value: Mapping[str, Any], *keys: str) -> Any:
         if key in value:
             return value[key]
     known = [key for key in value if suggest(key, keys)]
-    wrong = f"; it has {known[0]!r}{suggest(known[0], keys)}" if known else ""
+    wrong = f". It has {known[0]!r}{suggest(known[0], keys)}" if known else ""
     raise MessagesError(
         f"{at} has no {' and no '.join(map(repr, keys))}: {dict(value)!r:.80}{wrong}"
     )
@@ -406,7 +407,7 @@ def _text(at: str, value: Mapping[str, Any], key: str) -> str:
     """A text that is needed and is not empty."""
     found = _needed(at, value, key)
     if not (isinstance(found, str) and found):
-        raise MessagesError(f"{at}.{key} is {found!r:.80}: expected a text")
+        raise MessagesError(f"{at}.{key} is {found!r:.80}: expected a string")
     return found
 
 
@@ -434,12 +435,12 @@ def _file(at: str, part: Any) -> Part:
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             url = f"data:audio/{kind};base64,{data}"
         case _:
-            raise MessagesError(f"{at} is the part {part!r:.80}, which cannot be kept")
+            raise MessagesError(f"{at} is the part {part!r:.80}, which cannot be stored")
     found = _DATA_URL.fullmatch(url)
     if found is None:
         raise MessagesError(
-            f"{at} has a file behind the link {url!r:.80}: only one that comes along can be kept, "
-            "as a data: URL in base64"
+            f"{at} has a file behind the link {url!r:.80}. Only a file in the message itself can be stored, as a data: "
+            "URL in base64"
         )
     file = {"type": "file", "media_type": found[1], "data": found[2]}
     return {**file, "name": name} if isinstance(name, str) else file

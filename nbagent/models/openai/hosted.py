@@ -50,13 +50,13 @@ def check(tool: Hosted) -> None:
     """
     if tool.kind.startswith(_NOT_HOSTED):
         raise ModelConfigError(
-            f"nb.hosted({tool.kind!r}): OpenAI does not run this tool by itself, it asks the program to; "
-            "give a function instead"
+            f"nb.hosted({tool.kind!r}): OpenAI does not run this tool itself, your program must. Pass a function "
+            "instead"
         )
     if tool.kind == "mcp" and tool.options.get("require_approval") != "never":
         raise ModelConfigError(
-            f"nb.hosted('mcp') of {tool.name!r} would ask for approvals in the middle of a response, which "
-            "nobody could give: pass require_approval='never' and allowed_tools=[…]"
+            f"nb.hosted('mcp') of {tool.name!r} would ask for approvals during a response, which nobody could give. "
+            "Pass require_approval='never' and allowed_tools=[…]"
         )
 
 

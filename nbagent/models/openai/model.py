@@ -100,7 +100,9 @@ class OpenAIModel(Travels):
     ) -> None:
         taken = [key for key in extra or {} if key in RESERVED]
         if taken:
-            raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
+            raise ModelConfigError(
+                f"nbagent sets {taken[0]!r} itself, so extra={{{taken[0]!r}: …}} is not allowed"
+            )
         if client is not None:
             _check_client(
                 client,
@@ -282,14 +284,14 @@ def _check_client(client: Any, **told: Any) -> None:
     if openai is not None and openai.OpenAI in kinds:
         kind = type(client).__name__ if not isinstance(client, type) else client.__name__
         raise ModelConfigError(
-            f"client= is the synchronous {kind}, which would stop the notebook while it waits: "
-            f"give openai.Async{kind.removeprefix('Async')}(…) with the same settings"
+            f"client= is the synchronous {kind}, which would block the notebook. Pass "
+            f"openai.Async{kind.removeprefix('Async')}(…) with the same settings"
         )
     given = [name for name, value in told.items() if value is not None]
     if given:
         raise ModelConfigError(
-            f"{given[0]}= is given with client=, which has its own: "
-            f"make the client with it, or give client.with_options({given[0]}=…)"
+            f"Got both {given[0]}= and client=, which has its own. Set it when you create the client, or pass "
+            f"client.with_options({given[0]}=…)"
         )
 
 
@@ -302,7 +304,7 @@ def _checked_url(base_url: str | None) -> str | None:
     if not base_url or base_url.startswith(("http://", "https://")):
         return base_url
     told = base_url.rpartition("@")[2].partition("?")[0]  # a key may stand around it
-    raise ModelConfigError(f"base_url={told!r:.100} does not begin with 'http://' or 'https://'")
+    raise ModelConfigError(f"base_url={told!r:.100} must begin with 'http://' or 'https://'")
 
 
 def _base_url(client: Any) -> str | None:
@@ -319,7 +321,7 @@ def checked_api(api: Any) -> str:
     """
     if api in ("auto", "chat", "responses"):
         return str(api)
-    raise ModelConfigError(f"api is 'auto', 'chat' or 'responses', not {api!r:.80}")
+    raise ModelConfigError(f"api must be 'auto', 'chat' or 'responses', got {api!r:.80}")
 
 
 _ANYWHERE = "anywhere"

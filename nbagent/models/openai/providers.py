@@ -289,10 +289,10 @@ def provider_of(name: str, *, base_url: str | None, has_client: bool) -> tuple[P
     prefix, colon, model = name.partition(":")
     if colon and prefix in PROVIDERS:
         if not model:
-            raise ModelConfigError(f"{name!r} names no model: write {prefix + ':<model>'!r}")
+            raise ModelConfigError(f"{name!r} has no model name. Use {prefix + ':<model>'!r}")
         return PROVIDERS[prefix], model
     if prefix == LITELLM and colon:
-        raise ModelConfigError(f"LiteLLM's models are nb.LiteLLMModel({model!r}, …)")
+        raise ModelConfigError(f"For LiteLLM's models, use nb.LiteLLMModel({model!r}, …)")
     if base_url is not None:
         return provider_at(base_url), name
     if has_client or not name:
@@ -301,7 +301,8 @@ def provider_of(name: str, *, base_url: str | None, has_client: bool) -> tuple[P
         return replace(provider_at(told), url_variable=PLAIN.url_variable, path=""), name
     if instead := _instead(name):
         raise ModelConfigError(
-            f"the model {name!r} is none of OpenAI's: {instead} (with base_url= or client= any name goes)"
+            f"{name!r} is not an OpenAI model. {instead.removesuffix('?')}{'?' if instead.endswith('?') else '.'} "
+            "For another server, use nb.OpenAIModel(name, base_url=…)"
         )
     return PLAIN, name
 
@@ -332,7 +333,7 @@ def address(provider: Provider) -> str | None:
         return _whole(told, provider)
     if provider.base_url is None and provider.url_variable is not None:
         raise ModelConfigError(
-            f"where is {provider.name}? Set {provider.url_variable}, or pass "
+            f"The address of {provider.name} is unknown. Set {provider.url_variable}, or pass "
             f'OpenAIModel("{provider.name}:…", base_url="https://…{provider.path}")'
         )
     return provider.base_url
@@ -362,23 +363,23 @@ def _instead(name: str) -> str:
     if "/" in name:
         return _for_path(name)
     whose = _whose(name)
-    return f"write {_written(whose, name)}" if whose else ""
+    return f"Use {_written(whose, name)}" if whose else ""
 
 
 def _for_prefix(name: str, prefix: str, rest: str) -> str:
     if _TAG.fullmatch(rest):
-        return f"write {_written('ollama', name)}"
+        return f"Use {_written('ollama', name)}"
     called = _called(prefix)
     if called:
-        return f"write {_written(called, rest)}"
+        return f"Use {_written(called, rest)}"
     if prefix.lower() in LITELLM_ALONE:
-        return f"write {_written(LITELLM, f'{prefix.lower()}/{rest}')}"
+        return f"Use {_written(LITELLM, f'{prefix.lower()}/{rest}')}"
     near = get_close_matches(prefix.lower(), PROVIDERS, n=1, cutoff=0.75)
     if near:
-        return f"did you mean {_written(near[0], rest)}?"
+        return f"Did you mean {_written(near[0], rest)}?"
     return (
-        f"{prefix!r} is no provider that nbagent knows; it knows {', '.join(sorted(PROVIDERS))}, "
-        f"and others through {_written(LITELLM, f'{prefix}/{rest}')}"
+        f"{prefix!r} is not a known provider. Known: {', '.join(sorted(PROVIDERS))}, and others through "
+        f"{_written(LITELLM, f'{prefix}/{rest}')}"
     )
 
 
@@ -386,18 +387,18 @@ def _for_path(name: str) -> str:
     """Names as LiteLLM, OpenRouter and Hugging Face have them."""
     first, _, rest = name.partition("/")
     if first in LITELLM_ALONE:
-        return f"write {_written(LITELLM, name)}"
+        return f"Use {_written(LITELLM, name)}"
     if first == LITELLM:
-        return f"write {_written(LITELLM, rest)}"
+        return f"Use {_written(LITELLM, rest)}"
     own = _called(first)
     if not own and (whose := _whose(f"{first}/")):
-        return f"write {_written(whose, name)}"
+        return f"Use {_written(whose, name)}"
     roads = [_written(own, rest)] if own else []
     if own not in ("openrouter", "ollama", "lmstudio", "vllm", "azure"):
         roads.append(_written("openrouter", name))
     if not own:
         roads.append(_written("huggingface", name))
-    return f"write {', or '.join([*roads, _written(LITELLM, name)])}"
+    return f"Use {', or '.join([*roads, _written(LITELLM, name)])}"
 
 
 def _called(word: str) -> str | None:

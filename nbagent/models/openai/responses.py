@@ -230,8 +230,8 @@ def _part(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
     media_type: str = part["media_type"]
     if media_type.partition("/")[0] in ("audio", "video"):
         raise ModelError(
-            f"the {label(part)} is {media_type}, which Responses does not take: it takes pictures, documents "
-            "and text"
+            f"The Responses API does not take the {label(part)}, because it is {media_type}. It takes images, "
+            "documents and text"
         )
     url = f"data:{media_type};base64,{data_of(part).decode()}"
     if is_image(part):
@@ -358,7 +358,7 @@ class ResponsesParser:
             self._take(parsed(payload), batch)
         if self._sse.held > MAX_EVENT:
             raise BrokenStream(
-                f"an event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
+                f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
         return batch.flushed()
 
@@ -381,7 +381,7 @@ class ResponsesParser:
         """
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and "output" not in value:
-            raise BrokenStream(f"the server's answer has no output: {data[:200]!r}", again=False)
+            raise BrokenStream(f"The server's answer has no output: {data[:200]!r}", again=False)
         return self.chunk(value)
 
     def finished(self) -> Finished | None:
@@ -397,7 +397,7 @@ class ResponsesParser:
 
     def _take(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict):
-            raise BrokenStream(f"the server sent {value!r:.80} instead of an event of a response")
+            raise BrokenStream(f"The server sent {value!r:.80} instead of an event of a response")
         kind = value.get("type")
         if kind == "error" or (value.get("error") and "response" not in value):
             raise _reported(value.get("error") or value)
@@ -410,7 +410,7 @@ class ResponsesParser:
             handle(self, value, batch)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise BrokenStream(
-                f"the server's event {kind!r} is not as it is in this API ({error!r:.80})",
+                f"The server's event {kind!r} does not match this API ({error!r:.80})",
                 again=False,
             ) from error
 
@@ -472,8 +472,7 @@ class ResponsesParser:
                 self._call_done(number, item, batch)
             case kind if kind in HERE:
                 raise BrokenStream(
-                    f"the model asks that a {kind} be done here, which nbagent does not: leave out "
-                    "the tool of the provider that it comes from",
+                    f"The model asks nbagent to run a {kind}, which it cannot do. Remove the provider's tool that it comes from",
                     again=False,
                 )
             case _:
@@ -536,9 +535,9 @@ class ResponsesParser:
         self._usage = usage_of(usage) if usage else self._usage
         self._model = model or self._model
         if status in {"failed", "cancelled"}:
-            raise _reported(response.get("error") or {"message": f"the response was {status}"})
+            raise _reported(response.get("error") or {"message": f"The response was {status}"})
         if status in {"in_progress", "queued"}:
-            raise BrokenStream(f"the server's answer is {status}: it is no whole one", again=False)
+            raise BrokenStream(f"The server's answer is {status}, so it is incomplete", again=False)
         why = (response.get("incomplete_details") or {}).get("reason")
         self._reason = _INCOMPLETE.get(why, "other") if status == "incomplete" else "stop"
         self.done = True
@@ -612,11 +611,11 @@ def _text(value: Any) -> str | None:
 
 def _reported(error: Any) -> BrokenStream:
     if not isinstance(error, Mapping):
-        return BrokenStream(f"the server reported: {error}", said=True)
+        return BrokenStream(f"The server reported: {error}", said=True)
     refused = error.get("type") == "invalid_request_error"
     again = error.get("code") in _PASSING and not refused
     words = error.get("message") or error
-    return BrokenStream(f"the server reported: {words}", again=again, said=True)
+    return BrokenStream(f"The server reported: {words}", again=again, said=True)
 
 
 Span = tuple[str, int, int]

@@ -108,16 +108,16 @@ def parsed(payload: bytes) -> Any:
     try:
         return from_json(counted(payload))  # three times as fast as json
     except TooManyParts as error:
-        said = f"the server sent {payload[:80]!r}, which is too much to be read: {error}"
+        said = f"The server sent {payload[:80]!r}, which is too large to read: {error}"
         raise BrokenStream(said, again=False) from None
     except ValueError:
         pass  # half of a surrogate pair is no Unicode, but json takes it
     try:
         return json.loads(payload)
     except ValueError as error:
-        raise BrokenStream(f"the server sent {payload[:80]!r}, which is no JSON") from error
+        raise BrokenStream(f"The server sent {payload[:80]!r}, which is not JSON") from error
     except RecursionError as error:
-        said = f"the server sent {payload[:80]!r}, which is nested too deep to be read"
+        said = f"The server sent {payload[:80]!r}, which is nested too deeply"
         raise BrokenStream(said, again=False) from error
 
 
@@ -189,7 +189,7 @@ class Bounded:
                 read += len(piece)
                 if read > self._limit:
                     raise BrokenStream(
-                        f"the server's answer is larger than {self._limit:,} bytes", again=False
+                        f"The server's answer is larger than {self._limit:,} bytes", again=False
                     )
                 yield piece
                 if rest:  # little may become much
@@ -212,7 +212,8 @@ def _unpacking(packing: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
         return None
     if packing not in _PACKINGS:
         raise BrokenStream(
-            f"the server packed its answer as {packing!r}, which it was asked not to", again=False
+            f"The server compressed its answer as {packing!r}, which nbagent did not accept",
+            again=False,
         )
     unpacker = zlib.decompressobj(_PACKINGS[packing])
 
@@ -220,7 +221,7 @@ def _unpacking(packing: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
         try:
             return unpacker.decompress(data, _PIECE), unpacker.unconsumed_tail
         except zlib.error as error:
-            raise BrokenStream(f"the server's packed answer is damaged ({error})") from error
+            raise BrokenStream(f"The server's compressed answer is damaged ({error})") from error
 
     return unpack
 

@@ -60,7 +60,7 @@ class Comparable:
         diff = list(difflib.unified_diff(sides[0], sides[1], *names, lineterm="", n=2))
         more = len(diff) - MAX_LINES
         told = [line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}…" for line in diff]
-        return "\n".join(told[:MAX_LINES] + ([f"… and {more} lines more"] if more > 0 else []))
+        return "\n".join(told[:MAX_LINES] + ([f"… and {more} more lines"] if more > 0 else []))
 
 
 def _alike(text: str, *, ignore: tuple[Change, ...]) -> str:
@@ -109,7 +109,7 @@ def _lines(one: Comparable, skipped: int) -> Iterator[str]:
     """A request in lines, texts of several lines in several."""
     yield from json.dumps(_in_lines(one.setup), indent=1, ensure_ascii=False).splitlines()
     if skipped:
-        yield f"… {skipped} messages that are the same"
+        yield f"… {skipped} identical messages"
     for message in one.messages[skipped:]:
         yield from json.dumps(_in_lines(message), indent=1, ensure_ascii=False).splitlines()
 

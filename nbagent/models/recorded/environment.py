@@ -33,7 +33,7 @@ def of_process(*, if_there: bool = False) -> Recording | Replay | None:
     """
     record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
     if record and replay:
-        raise ModelConfigError(f"{RECORD} and {REPLAY} are both set: unset one of them")
+        raise ModelConfigError(f"{RECORD} and {REPLAY} are both set. Unset one of them")
     told = record or replay
     if not told:
         return None
@@ -86,9 +86,9 @@ def given_answers() -> Answers:
     try:
         found: Answers = json.loads(Path(told).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelConfigError(f"{ANSWERS}={told!r} cannot be read as JSON: {error}") from error
+        raise ModelConfigError(f"{ANSWERS}={told!r} is not valid JSON: {error}") from error
     if not isinstance(found, list | dict):
         raise ModelConfigError(
-            f"{ANSWERS}={told!r} is neither a list in the order of the questions nor an object by tool name"
+            f"{ANSWERS}={told!r} must be a list in the order of the questions, or an object by tool name"
         )
     return found

@@ -234,7 +234,7 @@ def _other(piece: Mapping[str, Any]) -> ModelDelta:
         if name in _KINDS and isinstance(told, Mapping) and set(told) <= set(_KINDS[name]._fields):
             made: ModelDelta = _KINDS[name](**told)
             return made
-    raise ModelError(f"the recording has what no model says: {piece!r:.80}")
+    raise ModelError(f"The recording has an entry that no model sends: {piece!r:.80}")
 
 
 def end_of(answer: Mapping[str, Any]) -> Finished | Exception:

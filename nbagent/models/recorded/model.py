@@ -71,11 +71,13 @@ class RecordedModel:
         _tape: Recording | Replay | None = None,
     ) -> None:
         if mode not in get_args(Mode):
-            raise UsageError(f"mode is 'auto', 'record' or 'replay', not {mode!r:.80}")
+            raise UsageError(f"mode must be 'auto', 'record' or 'replay', got {mode!r:.80}")
         if pace is not None and amount(pace) is None:
-            raise UsageError(f"pace is a number of seconds, not {pace!r:.80}")
+            raise UsageError(f"pace must be a number of seconds, got {pace!r:.80}")
         if model is not None and not isinstance(model, str) and not hasattr(model, "stream"):
-            raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
+            raise UsageError(
+                f"A model must be a name or an object with a stream method, got {model!r:.80}"
+            )
         self.path = Path(path).absolute()
         self.mode = _mode(mode, self.path)
         """What is done now: ``"record"`` or ``"replay"``."""
@@ -98,8 +100,7 @@ class RecordedModel:
             return replay
         if self._model is None:
             raise ModelConfigError(
-                f"{str(self.path)!r} is to be recorded: say which model, as in "
-                f"nb.RecordedModel({self.path.name!r}, 'gpt-5.1')"
+                f"To record {str(self.path)!r}, name the model, as in nb.RecordedModel({self.path.name!r}, 'gpt-5.1')"
             )
         return recording_of(self.path, scrubber, given_answers(), anew=mode == "record")
 
@@ -130,7 +131,7 @@ class RecordedModel:
         check = getattr(model, "check_hosted", None)
         if check is None:
             raise UsageError(
-                f"the model {model.name!r} has no hosted tools, and {tool.name!r} is one"
+                f"{tool.name!r} is a hosted tool, and the model {model.name!r} has none"
             )
         check(tool)
 
@@ -198,7 +199,9 @@ class RecordedModel:
                     yield word
         end = end_of(answer)
         if isinstance(end, Exception):
-            end.add_note(f"This was recorded in {tape.path.name!r}; mode='record' records anew.")
+            end.add_note(
+                f"This was recorded in {tape.path.name!r}. To record it again, use mode='record'."
+            )
             raise end
         yield end
 

@@ -117,7 +117,7 @@ class Recording:
             try:
                 self._add({"number": number, "question": shown, "answered": told})
             except ModelError as error:
-                logger.error("an answer is not in its recording: %s", error)  # noqa: TRY400 - said in it
+                logger.error("an answer could not be recorded: %s", error)  # noqa: TRY400 - said in it
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
         """What to answer where nobody is there: what the recording is made with."""
@@ -126,8 +126,8 @@ class Recording:
     def told(self) -> str:
         """What is to be known of its answers where one is missing."""
         return self._answers.told() or (
-            f"{self.path.name!r} is being recorded: answer in the form of a notebook, or give "
-            "nbagent record --answers FILE"
+            f"{self.path.name!r} is being recorded. Answer in the form of a notebook, or use nbagent record --answers "
+            "FILE"
         )
 
     @property
@@ -162,8 +162,8 @@ class Recording:
         self._parts += parts_of(text, MAX_FILE_PARTS)
         if self._size > MAX_SIZE or self._parts > MAX_FILE_PARTS - HEAD:
             raise ModelError(
-                f"the recording {str(self.path)!r} would have more than {MAX_SIZE:,} characters, or "
-                f"{MAX_FILE_PARTS:,} values: record a shorter session"
+                f"The recording {str(self.path)!r} would have more than {MAX_SIZE:,} characters or {MAX_FILE_PARTS:,} "
+                "values. Record a shorter session"
             )
         self._entries.append(text)
         if self._is_begun:
@@ -178,15 +178,14 @@ class Recording:
         try:
             if not self.has_its_file:
                 raise ModelError(
-                    f"{str(self.path)!r} was changed since this process last wrote it: another recording, or "
-                    "somebody, has it now; give each recording a file of its own"
+                    f"{str(self.path)!r} was changed after this process last wrote it. Use a separate file for each recording"
                 )
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_private(self.path, text, keep_rights=True)
             self._written = _stamp(self.path)
         except OSError as error:
             raise ModelError(
-                f"the recording {str(self.path)!r} cannot be written: {error}"
+                f"The recording {str(self.path)!r} cannot be written: {error}"
             ) from error
 
 
@@ -250,24 +249,28 @@ def load(path: Path) -> list[dict[str, Any]]:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # a pipe is waited for, a device has no end
-            raise ModelConfigError(f"{str(path)!r} is no ordinary file, and so no recording")
+            raise ModelConfigError(
+                f"{str(path)!r} is not a regular file, so it cannot be a recording"
+            )
         if status.st_size > 4 * MAX_SIZE:
             raise ModelConfigError(f"{str(path)!r} is too large for a recording")
         found = read_by(json.loads, counted(path.read_text(encoding="utf-8"), MAX_FILE_PARTS))
     except FileNotFoundError:
         raise ModelConfigError(
-            f"there is no recording {str(path)!r}: record it where there is a key, with nbagent record NOTEBOOK "
+            f"The recording {str(path)!r} does not exist. Record it where you have a key, with nbagent record NOTEBOOK "
             f"or nb.RecordedModel({path.name!r}, 'a model', mode='record')"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise ModelConfigError(f"{str(path)!r} cannot be read as a recording: {error}") from error
     version = found.get("nbagent_recording") if isinstance(found, dict) else None
     if not isinstance(version, int):
-        raise ModelConfigError(f"{str(path)!r} is no recording: it has no 'nbagent_recording'")
+        raise ModelConfigError(
+            f"{str(path)!r} is not a recording, because it has no 'nbagent_recording'"
+        )
     if version > FORMAT:
         raise ModelConfigError(
-            f"{str(path)!r} was recorded by a newer nbagent: it has format {version}, this one reads up to "
-            f"{FORMAT}; upgrade with: pip install -U jupyter-nbagent"
+            f"{str(path)!r} was recorded by a newer nbagent: its format is {version}, and this one reads formats up to "
+            f"{FORMAT}. Upgrade with: pip install -U jupyter-nbagent"
         )
     whole: dict[int, dict[str, Any]] = {}
     entries: list[dict[str, Any]] = []
@@ -281,8 +284,7 @@ def load(path: Path) -> list[dict[str, Any]]:
                 total += sizes[entry["number"]]
             if total > MAX_WHOLE:
                 raise ModelConfigError(
-                    f"{str(path)!r} has requests of more than {MAX_WHOLE:,} characters together: record a shorter "
-                    "session"
+                    f"The requests in {str(path)!r} have more than {MAX_WHOLE:,} characters in total. Record a shorter session"
                 )
     except (KeyError, TypeError, AttributeError, InvalidAnswer) as error:
         raise ModelConfigError(

@@ -114,15 +114,15 @@ class Replay:
     def _not_recorded(self, asked: Comparable, recorded: list[Comparable]) -> NotRecorded:
         name = repr(self.path.name)
         if not recorded:
-            return NotRecorded(f"the recording {name} has no request at all: record it anew")
+            return NotRecorded(f"The recording {name} has no requests. Record it again")
         index = max(range(len(recorded)), key=lambda i: (*recorded[i].likeness(asked), -i))
         number = self._exchanges[index]["number"]
         names = (f"recorded as number {number}", "asked now")
         diff = recorded[index].difference(asked, names=names)
         return NotRecorded(
-            f"the recording {name} has no answer to this request. The nearest is number {number}:\n{diff}\n"
-            "A recording goes on only from the results and answers that it was made with. Record it anew, with "
-            "nbagent record NOTEBOOK or mode='record', or name what may differ with ignore=.",
+            f"The recording {name} has no answer to this request. The nearest is number {number}:\n{diff}\nA recording "
+            "can only be replayed with the same results and answers. Record it again with nbagent record NOTEBOOK or "
+            "mode='record', or name the allowed differences with ignore=.",
             diff=diff,
         )
 
@@ -134,7 +134,7 @@ class Replay:
         """
         left = self.left()
         if left:
-            raise UsageError(f"{self.told_of(left)}\nRecord it anew.")
+            raise UsageError(f"{self.told_of(left)}\nRecord it again.")
 
     def left(self) -> set[int]:
         """The numbers of the entries that nothing has used; an answer with a secret cannot be used."""
@@ -161,7 +161,7 @@ class Replay:
         of["answers of people"] = len(self._entries) - len(self._exchanges)
         told = [f"{count} of {of[what]} {what}" for what, count in counts.items() if count]
         more = [f"- … and {len(lines) - MAX_TOLD} more"] if len(lines) > MAX_TOLD else []
-        head = f"not used of {self.path.name!r}: {' and '.join(told)}"
+        head = f"Not used of {self.path.name!r}: {' and '.join(told)}"
         return "\n".join([head, *lines[:MAX_TOLD], *more])
 
     # --- what people answered; see ``KeptAnswers``
@@ -200,8 +200,8 @@ class Replay:
     def told(self) -> str:
         """What is to be known where an answer is missing."""
         return (
-            f"the recording {self.path.name!r} has no (further) answer to what is shown, or one with a secret, "
-            "which is not kept"
+            f"The recording {self.path.name!r} has no (further) answer to this question, or the answer was a secret, "
+            "which is never stored"
         )
 
 

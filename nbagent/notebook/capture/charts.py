@@ -72,9 +72,9 @@ def with_words(bundle: Bundle) -> Bundle:
         return bundle
     words = _words(found, str(bundle.get("text/plain", "")))
     if any(map(_loads, found.values())):
-        found, words = {}, f"{words} (it loads from elsewhere, so it is not drawn here)"
+        found, words = {}, f"{words} (not drawn here, because it loads from elsewhere)"
     elif len(json.dumps(found, default=str)) > MAX_DATA:
-        found, words = {}, f"{words} (too large to be drawn here)"
+        found, words = {}, f"{words} (too large to draw here)"
     kept = {
         mime: data
         for mime, data in bundle.items()

@@ -226,7 +226,7 @@ def _change(change: Callable[[ModuleType], Undo], module: ModuleType) -> None:
         _undo.append(change(module))
     except AttributeError:
         log.warning(
-            "this version of %s is not known: what tools do with it shows in the cell",
+            "this version of %s is not supported; its output in tools appears in the cell",
             module.__name__,
             exc_info=True,
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
+from html import escape
 from typing import Any
 
 import anywidget
@@ -12,14 +14,25 @@ import traitlets
 
 from nbagent.batch.batch import Batch, work_of
 from nbagent.core.base.errors import NbagentError
-from nbagent.core.base.interrupts import Reject
+from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.call.threads import run_in_thread
-from nbagent.core.run.scripted_answers import approval_of
-from nbagent.core.stored.inbox import Answered
+from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.scripted_answers import approval_of, as_resolution
+from nbagent.core.stored.inbox import Answered, Asked
 from nbagent.notebook import kernel
+from nbagent.notebook.render import static
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.batch import COLUMNS, OPERATORS, ROWS, SHOWN, BatchView, Rule
+from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
+from nbagent.notebook.view.batch import (
+    COLUMNS,
+    OPERATORS,
+    ROWS,
+    SHOWN,
+    BatchView,
+    Rule,
+    choices_of,
+    is_written,
+)
 from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, View
 
 from . import front_end
@@ -29,6 +42,10 @@ from .run_card import RunCard
 
 MAX_TEXT = 500
 """Characters of what a page looks for, of a value of a rule, and of a key."""
+FAILURES = 20
+"""Failed rows that are told where nothing is live."""
+FIRST = 10
+"""Rows that are."""
 MAX_REASON = 5_000
 """Characters of a reason."""
 
@@ -93,7 +110,8 @@ class BatchCard(Card):
     def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         work = work_of(self.batch)
         goes_on = self.batch.status in ("starting", "running")
-        if again or goes_on or self._version != work.version or self.view.asked:
+        asks = bool(self.view.asked) and self.view.waiting.has_changed
+        if again or goes_on or asks or self._version != work.version:
             self._version = work.version
             self.view.look()
         return False
@@ -169,23 +187,26 @@ class BatchCard(Card):
     async def _decide(self, number: int, action: str, reason: str) -> None:
         """Answer the questions that the page was shown, and no others."""
         view = self.view
-        shown, rule = view.previews.get(number), view.rule
-        if shown is None or action not in ("approve", "reject"):
-            view.told = TEXTS["batch_look_again"]
+        rule, shown = view.previews.get(number, (view.rule, None))
+        means = None if shown is None else _meaning(action, reason, shown)
+        if shown is None or means is None:
+            view.told = BATCH_TEXTS["batch_look_again"]
             self._looking.soon()
             return
         answered = Answered()
         try:
             await view.waiting.answer_each(
                 shown,
-                approval_of if action == "approve" else lambda _: Reject(reason=reason or None),
+                means,
                 by=f"form, rule: {rule.said()}",
                 into=answered,
             )
-            view.told = reveal(TEXTS["batch_answered"].format(n=f"{answered.count:,}"))
+            view.told = reveal(BATCH_TEXTS["batch_answered"].format(n=f"{answered.count:,}"))
             if answered.refused:
                 n, error = len(answered.refused), answered.refused[0][1]
-                view.told += " · " + reveal(TEXTS["batch_refused"].format(n=f"{n:,}", error=error))
+                view.told += " · " + reveal(
+                    BATCH_TEXTS["batch_refused"].format(n=f"{n:,}", error=error)
+                )
         except NbagentError as error:
             view.told = reveal(str(error))
         await self.batch.answered()
@@ -232,3 +253,61 @@ class BatchCard(Card):
 
     def _stop(self) -> None:
         """It is stopped in the table."""
+
+
+def _meaning(
+    action: str, text: str, shown: Sequence[Asked]
+) -> Callable[[PendingInterrupt], AnyResolution] | None:
+    """What a button means for a question; None where none of these questions takes it."""
+    if action == "approve":
+        return approval_of
+    if action == "reject":
+        return lambda _: Reject(reason=text or None)
+    choices = choices_of(shown)
+    if action == "answer" and text.isdecimal() and int(text) < len(choices):
+        return partial(as_resolution, choices[int(text)][0])
+    if action == "answer" and text and is_written(shown):
+        return partial(as_resolution, text)
+    return None
+
+
+def bundle(batch: Batch) -> dict[str, str]:
+    """A batch as it stands, as HTML and text that need no kernel: counts, the first rows, failures."""
+    view = BatchView(batch)
+    view.count = FIRST
+    view.look()
+    frame = static.render(view.snapshot())
+    counts = [label for _, label, _ in view.state["counts"]]
+    told = " · ".join(filter(None, (*counts, view.state["used"])))
+    table, more = _table(view.window["rows"]), view.state["total"] - FIRST
+    left = f"<p>{escape(BATCH_TEXTS['batch_more'].format(n=f'{more:,}'))}</p>" if more > 0 else ""
+    failed, n = "", batch.counts["failed"]
+    if n:
+        view.status, view.first, view.count = "failed", 0, FAILURES
+        view.look()
+        first = f" ({BATCH_TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
+        said = f"{BATCH_TEXTS['batch_count'].format(n=f'{n:,}', what=BATCH_TEXTS['batch_failed'])}{first}"
+        failed = f"<p><b>{escape(said)}</b></p>{_table(view.window['rows'])}"
+    html = f"{frame}<div style='margin-top:8px'><p>{escape(told)}</p>{table}{left}{failed}</div>"
+    return {"text/html": html, "text/plain": repr(batch)}
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    if not rows:
+        return ""
+    names = (
+        "#",
+        BATCH_TEXTS["batch_key"],
+        BATCH_TEXTS["batch_status"],
+        BATCH_TEXTS["batch_said"],
+        BATCH_TEXTS["batch_cost"],
+    )
+    head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)
+
+    def line(row: Sequence[Any]) -> str:
+        _, number, _, status, said, cost, key = row
+        cells = (f"{number:,}", key, status, said, cost)
+        return "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in cells)
+
+    body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
+    return f"<div style='overflow-x:auto'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

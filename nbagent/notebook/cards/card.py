@@ -17,8 +17,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, assert_never
 
-import anywidget
-import comm as comms
 import ipywidgets
 import traitlets
 from pydantic import ValidationError
@@ -76,7 +74,7 @@ MAX_ERRORS = 100
 """What is wrong with a message, as far as it is looked at."""
 
 
-class Card(anywidget.AnyWidget):
+class Card(front_end.Own):
     """One card; ``snapshot`` is up to date whenever a page asks for the widget's state.
 
     A card of some kind says what its view is and what becomes of answers; the methods without a body
@@ -89,7 +87,6 @@ class Card(anywidget.AnyWidget):
     )
     """Who has its code, styles and sentences; None where it has them itself."""
 
-    comm: Any  # ipywidgets ships no types
     greetings = 0
     """How many pages have said hello: before the first, nobody hears what changes."""
 
@@ -129,19 +126,6 @@ class Card(anywidget.AnyWidget):
 
     def _repr_keys(self) -> Any:
         return iter(())
-
-    def open(self) -> None:
-        """Open the comm as ipywidgets does, but hear it before a page can know of it.
-
-        Where messages come on a thread of their own a page's greeting may be here before ``open`` returns.
-        """
-        if self.comm is not None or kernel.kernel_loop() is None:
-            super().open()
-            return
-        made: Any = comms.create_comm(target_name="jupyter.widget", primary=False)
-        self.comm = made
-        state = {"state": self.get_state(), "buffer_paths": []}
-        made.open(data=state, metadata={"version": ipywidgets.__protocol_version__})
 
     # --- each kind's own
 
@@ -425,7 +409,7 @@ class Card(anywidget.AnyWidget):
         if isinstance(error, ValidationError):  # which makes an object of each error
             few = error.error_count() <= MAX_ERRORS
             why = error.errors(include_input=False)[:3] if few else f"{error.error_count()} errors"
-        log.warning("a message of the page was ignored: %s", why)
+        log.warning("ignored a message from the page: %s", why)
         self._refuse(_submission_of(content), "unknown_action")
 
     def _refuse(self, submission: str, text: str) -> None:
@@ -433,7 +417,7 @@ class Card(anywidget.AnyWidget):
         if submission:
             self._receipt(submission, "", [FieldError(field=None, message=TEXTS[text])])
         elif text != "unknown_action":
-            log.warning("a message of the page was ignored: %s", TEXTS[text])
+            log.warning("ignored a message from the page: %s", TEXTS[text])
 
     def _receipt(self, submission: str, interrupt: str, errors: list[FieldError]) -> None:
         receipt = Receipt(submission=submission, interrupt=interrupt, ok=not errors, errors=errors)

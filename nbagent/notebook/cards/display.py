@@ -103,7 +103,7 @@ class Live:
         """When its run ended last, by the monotonic clock."""
         self._ended = False
         """Whether it has given way, and is there for pages alone that do not know it yet."""
-        self._keeping: asyncio.TimerHandle | None = None
+        self._keeping: tuple[float, asyncio.TimerHandle] | None = None
         """When pages are told again what a saved notebook keeps; touched on the loop only."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
         """What they were told last, and whether it was over; on the loop only."""
@@ -161,11 +161,12 @@ class Live:
     def _plan_keep(self, delay: float) -> None:
         if self._ended:
             return
-        loop, due = self.card.loop, self._keeping
-        if due is None or loop.time() + delay < due.when():
-            if due is not None:
-                due.cancel()
-            self._keeping = loop.call_later(delay, self._keep)
+        loop, planned = self.card.loop, self._keeping
+        due = loop.time() + delay
+        if planned is None or due < planned[0]:
+            if planned is not None:
+                planned[1].cancel()
+            self._keeping = due, loop.call_later(delay, self._keep)
 
     def _keep(self) -> None:
         """Tell the pages what is kept, if that is something else than before."""
@@ -269,7 +270,7 @@ class Live:
             return
         self._ended, self.bundle = True, lambda: shown
         if self._keeping is not None:
-            self._keeping.cancel()
+            self._keeping[1].cancel()
         self._cells = []
         for card in (self.card, *self.below):
             card.detach()
@@ -586,9 +587,7 @@ class ShownBatch:
     """One batch on the page: live as long as its kernel."""
 
     def __init__(self, batch: Any) -> None:
-        from nbagent.notebook.view.batch import bundle  # noqa: PLC0415 - not needed where no batch is
-
-        from .batch_card import BatchCard  # noqa: PLC0415 - as above
+        from .batch_card import BatchCard, bundle  # noqa: PLC0415 - not needed where no batch is
 
         self._bundle_of = partial(bundle, batch)
         self._card = card = BatchCard(batch)

@@ -163,7 +163,7 @@ class FormCard(Card):
         self._end(self._line(TEXTS["form_cancelled"]), "cancelled")
         if not self.future.done():
             title = self.question.title
-            self.future.set_exception(Rejected(f"a person cancelled the form {title!r}"))
+            self.future.set_exception(Rejected(f"A person cancelled the form {title!r}"))
 
     def _end(self, record: RecordItem, status: RunStatus) -> None:
         with self._lock:

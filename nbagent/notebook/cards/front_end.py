@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+import anywidget
 import ipywidgets
 import traitlets
 
@@ -42,6 +44,25 @@ SHEET = styles.on_page() + (
 STYLE = SHEET.replace("&", styles.LIVE)
 
 
+class Own(anywidget.AnyWidget):
+    """A widget that a page draws with code of ours."""
+
+    comm: Any  # ipywidgets ships no types
+
+    def open(self) -> None:
+        """Open the comm as ipywidgets does, but hear it before a page can know of it.
+
+        Where messages come on a thread of their own a page's greeting may be here before ``open`` returns.
+        """
+        if self.comm is not None or kernel.kernel_loop() is None:
+            super().open()
+            return
+        made = kernel.create_comm(target_name="jupyter.widget", primary=False)
+        self.comm = made
+        state = {"state": self.get_state(), "buffer_paths": []}
+        made.open(data=state, metadata={"version": ipywidgets.__protocol_version__})
+
+
 class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
     """What all cards have in common; nothing of it is seen by itself."""
 
@@ -51,7 +72,7 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
     def __init__(self) -> None:
         self.texts = dict(TEXTS)
         """The sentences as they were when it was opened; a card tells which of its own are others."""
-        parts = {
+        parts: dict[str, Any] = {
             "code": CARD,
             "find": FIND,
             "waiting": WAITING,
@@ -59,6 +80,8 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
             "css": SHEET,
             "texts": self.texts,
         }
+        if sys.platform == "emscripten":
+            parts["page"] = (STATIC / "page.js").read_text(encoding="utf-8")
         super().__init__(packed=gzip.compress(json.dumps(parts).encode(), mtime=0))
         self.layout = ipywidgets.Layout()
         """Of all cards and their boxes, which have no sizes of their own."""

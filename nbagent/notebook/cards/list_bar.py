@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import anywidget
 import traitlets
 
 from nbagent.core.base.errors import StoreError
@@ -27,7 +26,7 @@ LOOKING = 45.0
 """Seconds after which a page that has said nothing does not show the list any more."""
 
 
-class ListBar(anywidget.AnyWidget):
+class ListBar(front_end.Own):
     """What is looked for; it also tells whether a page shows the list."""
 
     _esm = front_end.LISTS
@@ -107,4 +106,4 @@ class Looking:
 def say_failed(task: asyncio.Task[Any]) -> None:
     """Log why something about a list failed."""
     if not task.cancelled() and task.exception() is not None:
-        log.error("what a list does failed", exc_info=task.exception())
+        log.error("an action of a list failed", exc_info=task.exception())

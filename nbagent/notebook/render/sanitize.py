@@ -8,9 +8,10 @@ attribute can carry script, style or an id.
 from __future__ import annotations
 
 import html
+import inspect
 import re
-
-import nh3
+import sys
+from typing import Any, Protocol
 
 from nbagent.core.base.controls import without_controls
 
@@ -117,10 +118,38 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
             return value
 
 
-def _cleaner(classes: dict[str, set[str]]) -> nh3.Cleaner:
-    return nh3.Cleaner(
-        tags=set(PROSE | MATH),
-        clean_content_tags=set(DROPPED),
+class _Cleaner(Protocol):
+    def clean(self, html: str) -> str: ...
+
+
+class _TextAlone:
+    """What draws where there is no sanitizer: text, and no element at all."""
+
+    def clean(self, markup: str) -> str:
+        return html.escape(html.unescape(_TAG.sub("", _END.sub("\n", markup))))
+
+
+_TAG = re.compile(r"<[^<>]*>")
+_END = re.compile(r"</(?:blockquote|d[dt]|div|h[1-6]|li|p|pre|t[dhr])>|<br>")
+"""What ends a line or a word."""
+
+
+def _made(tags: frozenset[str], **kept: Any) -> _Cleaner:
+    try:
+        import nh3  # noqa: PLC0415 - it may not be there
+    except ImportError:
+        if sys.platform == "emscripten":  # a web page, whose Python may be without it
+            return _TextAlone()
+        raise
+    if "url_relative" not in inspect.signature(nh3.Cleaner).parameters:  # new in 0.3.5
+        kept.pop("url_relative", None)  # the filter of attributes lets no such address pass
+    cleaner: _Cleaner = nh3.Cleaner(tags=set(tags), clean_content_tags=set(DROPPED), **kept)
+    return cleaner
+
+
+def _cleaner(classes: dict[str, set[str]]) -> _Cleaner:
+    return _made(
+        PROSE | MATH,
         attributes={k: set(v) for k, v in (_ATTRIBUTES | _MATH_ATTRIBUTES).items()},
         tag_attribute_values={
             "td": {"align": _ALIGN},
@@ -136,11 +165,7 @@ def _cleaner(classes: dict[str, set[str]]) -> nh3.Cleaner:
 
 _HTML = _cleaner(_CLASSES)
 _VALUES = _cleaner({**_CLASSES, "dl": {"nba-kv"}})
-_FORMULA = nh3.Cleaner(
-    tags=set(MATH),
-    clean_content_tags=set(DROPPED),
-    attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()},
-)
+_FORMULA = _made(MATH, attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()})
 
 
 def clean(markup: str) -> str:

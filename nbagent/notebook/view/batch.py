@@ -7,7 +7,6 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from nbagent.batch.batch import Batch, work_of
@@ -18,7 +17,7 @@ from nbagent.core.base.messages import dumps
 from nbagent.core.stored.inbox import Asked, Waiting, below
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.texts import BATCH_TEXTS
 from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
 
 ROWS = 60
@@ -32,10 +31,10 @@ KEPT = 500
 """Outputs that are kept, those that were drawn last."""
 WITHIN = 30.0
 """Seconds over which the rate is measured."""
-FAILURES = 20
-"""Failed rows that are told where nothing is live."""
-FIRST = 10
-"""Rows that are."""
+MAX_ERROR = 2_000
+"""Characters of why a batch ended."""
+MAX_CHOICES = 100
+"""Choices that many questions are answered from."""
 OPERATORS = ("is", "contains", "below", "above")
 
 
@@ -113,8 +112,8 @@ class BatchView:
         """The rows of the window that the page shows."""
         self.asked: dict[str, list[Asked]] = {}
         """By run id, what waits."""
-        self.previews: OrderedDict[int, list[Asked]] = OrderedDict()
-        """The questions that pages were shown as those that the rule fits, by a number."""
+        self.previews: OrderedDict[int, tuple[Rule, list[Asked]]] = OrderedDict()
+        """A rule, and the questions that pages were shown as those that it fits, by a number."""
         self._outputs: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._ended: deque[tuple[float, int]] = deque(maxlen=120)
         self._sent: View | None = None
@@ -150,11 +149,13 @@ class BatchView:
             "status": status,
             "retry": counts["failed"] + counts["cancelled"],
             "chosen": self.status,
-            "found": TEXTS["batch_found"].format(n=f"{len(chosen):,}", all=f"{len(work.rows):,}")
+            "found": BATCH_TEXTS["batch_found"].format(
+                n=f"{len(chosen):,}", all=f"{len(work.rows):,}"
+            )
             if self.text or self.status
             else "",
             "asks": self._asks(),
-            "labels": {key: text for key, text in TEXTS.items() if key.startswith("batch_")},
+            "labels": dict(BATCH_TEXTS),
         }
 
     def _look_at_questions(self, waiting: int) -> None:
@@ -191,7 +192,7 @@ class BatchView:
             row.key,
             row.number,
             _status(row),
-            TEXTS[f"batch_{_status(row)}"],
+            BATCH_TEXTS[f"batch_{_status(row)}"],
             reveal(facts.bounded(self._tells(row), facts.MAX_BRIEF)),
             "" if not cost else f"${cost:,.4f}",
             reveal(facts.bounded(row.key, facts.MAX_BRIEF)),
@@ -237,7 +238,7 @@ class BatchView:
         rate = (ended - n) / (now - before) if now - before > 0.5 else 0.0
         if not rate:
             return ""
-        said = TEXTS["batch_rate"].format(n=f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}")
+        said = BATCH_TEXTS["batch_rate"].format(n=f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}")
         left = counts.get("left", 0) + counts["running"]
         return said if "left" not in counts else f"{said} · {_span(left / rate)}"
 
@@ -245,7 +246,7 @@ class BatchView:
         usage = self.batch.usage
         used = [f"${usage.known_cost:,.4f}"] if usage.known_cost else []
         if usage.total_tokens:
-            used.append(TEXTS["batch_tokens"].format(n=_short(usage.total_tokens)))
+            used.append(BATCH_TEXTS["batch_tokens"].format(n=_short(usage.total_tokens)))
         return " · ".join(used)
 
     # --- many questions at once
@@ -263,10 +264,10 @@ class BatchView:
             fields.update(dict.fromkeys(one.interrupt.input))
         fit = [one for one in of_tool if self.rule.fits(one)]
         approvable = all(one.interrupt.expects in ("approval", "confirmation") for one in fit)
-        keys = [one.key for one in fit]
         last = next(reversed(self.previews), 0)
-        if not self.previews or [one.key for one in self.previews[last]] != keys:
-            self.previews[last + 1] = fit
+        rule, before = self.previews.get(last, (None, []))
+        if rule != self.rule or [one.key for one in before] != [one.key for one in fit]:
+            self.previews[last + 1] = self.rule, fit
             while len(self.previews) > 3:
                 self.previews.popitem(last=False)
         limit = (
@@ -274,19 +275,22 @@ class BatchView:
         )
         return {
             "tools": [
-                [name, reveal(name or TEXTS["batch_limit"]), n] for name, n in tools.most_common(50)
+                [name, reveal(name or BATCH_TEXTS["batch_limit"]), n]
+                for name, n in tools.most_common(50)
             ],
             "fields": [[name, reveal(name)] for name in [*fields][:50]],
             "rule": [self.rule.tool, self.rule.field, self.rule.operator, self.rule.value],
             "fit": len(fit),
             "preview": next(reversed(self.previews)),
-            "said": TEXTS["batch_no_number"]
+            "said": BATCH_TEXTS["batch_no_number"]
             if limit
-            else TEXTS["batch_fit"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
+            else BATCH_TEXTS["batch_fit"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
             "example": reveal(facts.bounded(_question(fit[0]), facts.MAX_BRIEF)) if fit else "",
             "approvable": approvable,
+            "choices": [[str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(fit))],
+            "writable": is_written(fit),
             "told": self.told,
-            "waits": TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
+            "waits": BATCH_TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
                 n=f"{len(waiting):,}"
             ),
         }
@@ -299,11 +303,8 @@ class BatchView:
         error = batch.error
         items = []
         if error is not None:
-            items.append(
-                NoticeItem(
-                    key="error", tone="bad", text=reveal(f"{type(error).__name__}: {error}"[:2000])
-                )
-            )
+            said = str(error) or type(error).__name__
+            items.append(NoticeItem(key="error", tone="bad", text=reveal(said[:MAX_ERROR])))
         if self.trouble:
             items.append(NoticeItem(key="trouble", tone="bad", text=self.trouble))
         return View(head=self._head(), items=[*items])
@@ -313,12 +314,12 @@ class BatchView:
         total = work_of(batch).total
         done = f"{counts['completed']:,}"
         said = (
-            TEXTS["batch_done"].format(n=done)
+            BATCH_TEXTS["batch_done"].format(n=done)
             if total is None
-            else TEXTS["batch_of"].format(n=done, all=f"{total:,}")
+            else BATCH_TEXTS["batch_of"].format(n=done, all=f"{total:,}")
         )
         if batch.status in ("paused", "cancelled", "starting"):
-            said = f"{TEXTS[f'batch_is_{batch.status}']} · {said}"
+            said = f"{BATCH_TEXTS[f'batch_is_{batch.status}']} · {said}"
         status = {"waiting": "interrupted", "paused": "interrupted", "starting": "running"}.get(
             batch.status, batch.status
         )
@@ -327,7 +328,7 @@ class BatchView:
         return Head(
             run=batch.id,
             agent=reveal(batch.id),
-            prompt=reveal(TEXTS["batch_with"].format(agent=batch.agent)),
+            prompt=reveal(BATCH_TEXTS["batch_with"].format(agent=batch.agent)),
             status=status,
             status_text=said,
             started_at=0.0,
@@ -349,55 +350,40 @@ class BatchView:
         return ops
 
 
-def bundle(batch: Batch) -> dict[str, str]:
-    """A batch as it stands, as HTML and text that need no kernel: counts, the first rows, failures."""
-    view = BatchView(batch)
-    view.count = FIRST
-    view.look()
-    counts = " · ".join(f"{label}" for _, label, _ in view.state["counts"])
-    used, error = view.state["used"], batch.error
-    table = _table(view.window["rows"])
-    view.status, view.first, view.count = "failed", 0, FAILURES
-    view.look()
-    n = batch.counts["failed"]
-    failed = ""
-    if n:
-        more = f" ({TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
-        failed = f"<p><b>{escape(TEXTS['batch_failed'])}: {n:,}</b>{escape(more)}</p>{_table(view.window['rows'])}"
-    wrong = (
-        ""
-        if error is None
-        else f"<p role='alert'>{escape(reveal(f'{type(error).__name__}: {error}'[:2000]))}</p>"
+def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
+    """The values, and their labels, that each of these questions is answered with one of; empty where they differ."""
+    if not questions:
+        return []
+    first, *others = (
+        {"expects": one.interrupt.expects, "asked": one.interrupt.metadata} for one in questions
     )
-    title = f"<b>{escape(reveal(batch.id))}</b> {escape(reveal(TEXTS['batch_with'].format(agent=batch.agent)))}"
-    total = view.state["total"]
-    more = TEXTS["batch_more"].format(n=f"{total - FIRST:,}") if total > FIRST else ""
-    html = (
-        f"<div class='nba-batch-static'><p>{title}<br>{escape(' · '.join(filter(None, (counts, used))))}</p>{wrong}"
-        f"<div style='overflow-x:auto'>{table}</div><p>{escape(more)}</p>{failed}</div>"
-    )
-    return {"text/html": html, "text/plain": repr(batch)}
+    asked = first["asked"]
+    if (
+        first["expects"] != "choice"
+        or not isinstance(asked, Mapping)
+        or any(o != first for o in others)
+    ):
+        return []
+    given = asked.get("choices")
+    if (
+        asked.get("multiple") is True
+        or not isinstance(given, list | tuple)
+        or len(given) > MAX_CHOICES
+    ):
+        return []
+    found = []
+    for one in given:
+        value = one.get("value") if isinstance(one, Mapping) else one
+        label = one.get("label") if isinstance(one, Mapping) else None
+        found.append((value, label if isinstance(label, str) and label else _plain(value)))
+    return found
 
 
-def _table(rows: Sequence[Sequence[Any]]) -> str:
-    if not rows:
-        return ""
-    names = (
-        "#",
-        TEXTS["batch_key"],
-        TEXTS["batch_status"],
-        TEXTS["batch_said"],
-        TEXTS["batch_cost"],
-    )
-    head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)
-
-    def line(row: Sequence[Any]) -> str:
-        _, number, _, status, said, cost, key = row
-        cells = (f"{number:,}", key, status, said, cost)
-        return "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in cells)
-
-    body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def is_written(questions: Sequence[Asked]) -> bool:
+    """Whether each of these questions is answered with a text."""
+    schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
+    texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]
+    return bool(questions) and len(texts) == len(questions) and all(texts)
 
 
 def _status(row: Row) -> str:
@@ -405,14 +391,16 @@ def _status(row: Row) -> str:
 
 
 def _label(name: str, n: int) -> str:
-    return TEXTS["batch_count"].format(n=f"{n:,}", what=TEXTS[f"batch_{name}"])
+    return BATCH_TEXTS["batch_count"].format(n=f"{n:,}", what=BATCH_TEXTS[f"batch_{name}"])
 
 
 def _question(one: Asked) -> str:
     asked = one.interrupt
     given = ", ".join(f"{name}={_plain(value)}" for name, value in asked.input.items())
-    name = asked.tool_name or TEXTS["batch_limit"]
-    return f"{name}: {given}" if given else name
+    name = asked.tool_name or BATCH_TEXTS["batch_limit"]
+    said = asked.metadata.get("message") if isinstance(asked.metadata, Mapping) else None
+    told = " · ".join(filter(None, (said if isinstance(said, str) else "", given)))
+    return f"{name}: {told}" if told else name
 
 
 def _plain(value: Any) -> str:
@@ -426,8 +414,8 @@ def _plain(value: Any) -> str:
 def _span(seconds: float) -> str:
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= size:
-            return TEXTS["batch_left_in"].format(n=f"{seconds / size:.0f} {unit}")
-    return TEXTS["batch_left_in"].format(n=f"{max(1, round(seconds))} s")
+            return BATCH_TEXTS["batch_left_in"].format(n=f"{seconds / size:.0f} {unit}")
+    return BATCH_TEXTS["batch_left_in"].format(n=f"{max(1, round(seconds))} s")
 
 
 def _short(n: int) -> str:

@@ -26,32 +26,32 @@ def made(**options: Any) -> nb.Agent:
 
 
 WRONG = [
-    ({"policy": "danger"}, "policy is a list, such as"),
-    ({"policy": 5}, "policy is a list"),
-    ({"policy": ["danger"]}, "a rule of policy is made by nb.allow, nb.review or nb.deny"),
-    ({"middleware": [nb.Retry]}, r"Retry is a class: give Retry\(…\)"),
-    ({"middleware": nb.Retry}, "middleware is a list"),
-    ({"middleware": nb.Retry()}, "middleware is a list"),
-    ({"middleware": [5]}, "a middleware is an async callable"),
-    ({"budget": 5}, r"budget is nb.Budget\(tokens"),
-    ({"tools": print}, "tools is a list"),
-    ({"tools": danger}, "tools is a list"),
-    ({"tools": "danger"}, "tools is a list"),
-    ({"tools": [42]}, "42 is no tool"),
+    ({"policy": "danger"}, "policy must be a list, such as"),
+    ({"policy": 5}, "policy must be a list"),
+    ({"policy": ["danger"]}, "A policy rule must come from nb.allow, nb.review or nb.deny"),
+    ({"middleware": [nb.Retry]}, r"the class Retry. Use Retry\(…\)"),
+    ({"middleware": nb.Retry}, "middleware must be a list"),
+    ({"middleware": nb.Retry()}, "middleware must be a list"),
+    ({"middleware": [5]}, "A middleware must be an async callable"),
+    ({"budget": 5}, r"budget must be nb.Budget\(tokens"),
+    ({"tools": print}, "tools must be a list"),
+    ({"tools": danger}, "tools must be a list"),
+    ({"tools": "danger"}, "tools must be a list"),
+    ({"tools": [42]}, "42 is not a tool"),
     (
         {"instructions": 5},
-        r"instructions are a text, a function of the run \(nb.RunView\), or None; not 5",
+        r"instructions must be a string, a function of the run \(nb.RunView\), or None, got 5",
     ),
-    ({"name": None}, "name is a text, not None"),
-    ({"max_turns": 0}, "max_turns is a whole number"),
-    ({"max_turns": "3"}, "max_turns is a whole number .* not '3'"),
-    ({"max_turns": True}, "max_turns is a whole number"),
-    ({"max_calls": 0}, "max_calls is a whole number"),
-    ({"max_questions": "3"}, "max_questions is a whole number .* not '3'"),
-    ({"store": 5}, "store is a path, a database's URL or a store"),
-    ({"store": Path("/")}, "'/' is a folder: give the path of a file"),
-    ({"store": nb.MemoryStore}, "it is a class, give an instance"),
-    ({"model": None}, "a model is a name or has a stream method"),
+    ({"name": None}, "name must be a string, got None"),
+    ({"max_turns": 0}, "max_turns must be an integer"),
+    ({"max_turns": "3"}, "max_turns must be an integer .* got '3'"),
+    ({"max_turns": True}, "max_turns must be an integer"),
+    ({"max_calls": 0}, "max_calls must be an integer"),
+    ({"max_questions": "3"}, "max_questions must be an integer .* got '3'"),
+    ({"store": 5}, "store must be a path, a database URL or a store"),
+    ({"store": Path("/")}, "'/' is a folder. Give the path of a file"),
+    ({"store": nb.MemoryStore}, "a class. Pass an instance"),
+    ({"model": None}, "A model must be a name or an object with a stream method"),
 ]
 
 
@@ -65,9 +65,9 @@ def test_an_agent_takes_no_wrong_argument(options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"store": 5}, "store is a path, a database's URL or a store"),
-        ({"attended": "yes"}, "attended is True, False or None"),
-        ({"pending": "rejct"}, "pending is 'refuse', 'reject' or 'queue', not 'rejct'"),
+        ({"store": 5}, "store must be a path, a database URL or a store"),
+        ({"attended": "yes"}, "attended must be True, False or None"),
+        ({"pending": "rejct"}, "pending must be 'refuse', 'reject' or 'queue', got 'rejct'"),
     ],
 )
 async def test_a_run_takes_no_wrong_argument(options, said):
@@ -81,10 +81,10 @@ async def test_a_run_takes_no_wrong_argument(options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"pending": "rejct"}, "pending is 'refuse'"),
-        ({"max_turns": 0}, "max_turns is a whole number"),
-        ({"tools": "danger"}, "tools is a list"),
-        ({"tools": ["dangr"]}, "did you mean 'danger'"),
+        ({"pending": "rejct"}, "pending must be 'refuse'"),
+        ({"max_turns": 0}, "max_turns must be an integer"),
+        ({"tools": "danger"}, "tools must be a list"),
+        ({"tools": ["dangr"]}, "Did you mean 'danger'"),
     ],
 )
 async def test_generate_takes_no_wrong_argument(options, said):
@@ -100,7 +100,7 @@ async def test_generate_takes_no_wrong_argument(options, said):
 async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live):
     """A typo in a deny rule would let the call pass."""
     agent = made(policy=[rule])
-    with pytest.raises(UsageError, match=r"names no tool of 'agent'; did you mean 'danger'\?"):
+    with pytest.raises(UsageError, match=r"matches no tool of 'agent'. Did you mean 'danger'\?"):
         await (agent.run("go") if live else agent.generate("go"))
     assert agent.model.requests == []
 
@@ -110,7 +110,7 @@ async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live
 async def test_a_rule_whose_wildcard_matches_no_tool_is_refused_too(rule, live):
     """It would let the call pass as well; ``*`` is whatever there is."""
     agent = made(policy=[rule, nb.review("*")])
-    with pytest.raises(UsageError, match=r"names no tool of 'agent': danger"):
+    with pytest.raises(UsageError, match=r"matches no tool of 'agent'. Its tools: danger"):
         await (agent.run("go") if live else agent.generate("go"))
     assert agent.model.requests == []
 
@@ -132,7 +132,9 @@ async def test_a_rule_with_a_wildcard_for_an_agent_inside_says_where_it_belongs(
     """One that denies reaches in there; one that asks or allows does not."""
     inner = nb.Agent(nb.ScriptedModel([]), name="inner", tools=[danger])
     outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=[nb.review("dan*")])
-    with pytest.raises(UsageError, match="one of the agent 'inner' inside: give the rule to that"):
+    with pytest.raises(
+        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to that"
+    ):
         outer.run("go")
     outer.policy[:] = [nb.deny("dan*"), nb.deny("inner/d*"), nb.deny("*/dan*")]
     assert (await outer.run("go")).text == "x"
@@ -156,11 +158,13 @@ async def test_rules_that_ask_or_allow_do_not_reach_into_an_agent_and_its_own_ar
     """The error of an outer rule says where it belongs; an inner typo is found before anything runs."""
     inner = nb.Agent(nb.ScriptedModel(["x"]), name="inner", tools=[danger])
     outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=rule)
-    with pytest.raises(UsageError, match="one of the agent 'inner' inside: give the rule to that"):
+    with pytest.raises(
+        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to that"
+    ):
         outer.run("go")
     inner.policy.append(nb.deny("dangr"))
     outer.policy.clear()
-    with pytest.raises(UsageError, match="names no tool of 'inner'; did you mean 'danger'"):
+    with pytest.raises(UsageError, match=r"matches no tool of 'inner'. Did you mean 'danger'"):
         outer.run("go")
 
 
@@ -200,9 +204,12 @@ def test_the_first_fields_need_no_name(made, same):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: nb.Confirm("Sure?", True), "Confirm takes message in place and the rest by name"),
-        (lambda: nb.Confirm("Sure?", message="?"), "'message' in place and by name"),
-        (lambda: nb.Choose("Which?", ["a"], True), "takes message, choices in place"),
+        (
+            lambda: nb.Confirm("Sure?", True),
+            "Confirm takes message by position and everything else by name",
+        ),
+        (lambda: nb.Confirm("Sure?", message="?"), "'message' twice: by position and by name"),
+        (lambda: nb.Choose("Which?", ["a"], True), "takes message, choices by position"),
     ],
     ids=["too many", "twice", "three"],
 )
@@ -233,10 +240,10 @@ class Empty:
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        ([], "nothing to choose from"),
-        (list, "nothing to choose from"),
-        (Empty(), "nothing to choose from"),
-        (Table(), r"whole table: .*df\['city'\]"),
+        ([], "has no choices"),
+        (list, "has no choices"),
+        (Empty(), "has no choices"),
+        (Table(), r"whole table. Pass one column, such as df\['city'\]"),
     ],
     ids=["list", "function", "column", "table"],
 )
@@ -306,8 +313,8 @@ async def test_a_method_of_an_object_is_a_tool(method):
         (lambda: nb.Agent("demo", tools=[Shop.price]), "is a method without its object"),
         (lambda: nb.tool(Shop.price), r"agent.add\(an_object.price\)"),
         (lambda: nb.Agent("demo", tools=[lambda x: x]), r"nb.tool\(name='add'\)"),
-        (lambda: nb.tool(name="two words")(danger), "a tool's name is made of letters"),
-        (lambda: nb.interrupt_tool("what?"), "a tool's name is made of letters"),
+        (lambda: nb.tool(name="two words")(danger), "A tool name can have letters"),
+        (lambda: nb.interrupt_tool("what?"), "A tool name can have letters"),
     ],
     ids=["unbound", "unbound tool", "lambda", "space", "question"],
 )
@@ -390,13 +397,13 @@ def test_an_agent_whose_name_is_for_people_is_a_tool():
 async def test_c169_looking_for_a_run_makes_no_file_and_says_where_it_looked(tmp_path):
     """A mistyped path stays as it is, folders too; a file that is there only lacks the run."""
     path = tmp_path / "typo" / "rnus.db"
-    for said in (r"rnus.db'\) has no run 'a': there is no such file", r"has no run 'a'$"):
+    for said in (r"rnus.db'\) has no run 'a': the file does not exist", r"has no run 'a'$"):
         with nb.SQLiteStore(path) as store:
             with pytest.raises(UsageError, match=said):
                 await nb.open_run("a", agent=made(), store=store)
             with pytest.raises(nb.errors.NotPending):
                 nb.answer_external("t", 1, agent=made(), store=store)
-            if "such file" in said:
+            if "does not exist" in said:
                 assert (store.run_ids(), store.beats("p"), list(tmp_path.iterdir())) == ([], 0, [])
                 store.append("b", [], 0)
                 assert path.exists()
@@ -435,6 +442,6 @@ async def test_a_result_has_the_calls_of_its_run():
 async def test_an_answer_that_does_not_fit_is_quoted():
     """In the error, bounded: what came says most about why."""
     agent = nb.Agent(nb.ScriptedModel(["Sure! " + "x" * 900]), output_type=int, output_retries=0)
-    with pytest.raises(nb.errors.ModelError, match=r"it was 'Sure! x+'…$") as raised:
+    with pytest.raises(nb.errors.ModelError, match=r"The answer was 'Sure! x+'…$") as raised:
         await agent.run("go")
     assert len(str(raised.value)) < 400

@@ -61,7 +61,7 @@ async def test_c221_a_message_said_anew_replaces_what_came_after_it():
         await third
     assert third.status == "cancelled"
     assert len(store.run_ids()) == 4
-    with pytest.raises(nb.errors.UsageError, match="no run of this chat"):
+    with pytest.raises(nb.errors.UsageError, match="is not a run of this chat"):
         chat.edit(third, "x")
 
 
@@ -148,7 +148,7 @@ async def test_c224_of_two_who_go_on_with_one_thread_one_is_first():
     store = nb.MemoryStore()
     one, other = (agent("Mine.").chat(id="notes", store=store) for _ in range(2))
     await one.send("first")
-    with pytest.raises(nb.Conflict, match=r"went on elsewhere.*open it again"):
+    with pytest.raises(nb.Conflict, match=r"was continued elsewhere.*Open it again"):
         other.send("second")
     assert other.runs == ()
     again = agent("Goes on.").chat(id="notes", store=store)

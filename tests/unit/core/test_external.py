@@ -52,7 +52,7 @@ async def test_a_token_answers_its_interrupt_once():
     assert (await run).text == "done"
     assert run.calls["pay"][0].output == 5
     assert [e.by for e in run.journal if e.type == "resolved"] == ["external"]
-    with pytest.raises(nb.Conflict, match="was used"):
+    with pytest.raises(nb.Conflict, match="is used"):
         nb.answer_external(token, 5)
 
 
@@ -152,7 +152,7 @@ async def test_c144_a_failure_outside_is_told_to_the_model_alone():
     assert (await run).text == "done"
     (one,) = run.calls["pay"]
     assert (one.failed, one.error, len(tokens)) == (True, "the bank is closed", 1)
-    with pytest.raises(nb.Conflict, match="was used"):
+    with pytest.raises(nb.Conflict, match="is used"):
         nb.answer_external(tokens[0], 5)
 
 
@@ -177,7 +177,7 @@ async def test_c144_no_error_answers_a_question_in_the_middle_of_a_body(play):
             return await ctx.ask("What?")
 
     s = await play([call("asks"), "done"], define)
-    with pytest.raises(nb.errors.InvalidAnswer, match="which no error answers"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="an error cannot answer it"):
         await s.decide(nb.Respond(error="no", interrupt=s.interrupts[0].id))
     await s.answer(respond={0: "b"})
     assert (s.results, s.text) == (["b"], "done")
@@ -187,7 +187,7 @@ def test_c144_an_answer_is_one_thing():
     """A value, or an error."""
     with pytest.raises(ValueError, match="not both"):
         nb.Respond(5, error="no")
-    with pytest.raises(ValueError, match="on_expire is"):
+    with pytest.raises(ValueError, match="on_expire must be"):
         nb.Interrupt(expires_in=1, on_expire=nb.Respond(error="no"))
 
 

@@ -23,46 +23,46 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (
         nb.Agent,
         {"system_prompt": "x"},
-        r"nb.Agent\(\) .* 'system_prompt': here it is instructions=",
+        r"nb.Agent\(\) .* 'system_prompt'\. Use instructions=",
     ),
-    (nb.Agent, {"prompt": "x"}, "here it is instructions="),
-    (nb.Agent, {"functions": []}, "here it is tools="),
-    (nb.Agent, {"tool": []}, "did you mean 'tools'"),
+    (nb.Agent, {"prompt": "x"}, "Use instructions="),
+    (nb.Agent, {"functions": []}, "Use tools="),
+    (nb.Agent, {"tool": []}, "Did you mean 'tools'"),
     (nb.Agent, {"retries": 3}, r"middleware=\[nb.Retry\(times=…\)\]"),
     (nb.Agent, {"timeout": 3}, r"middleware=\[nb.Timeout\(seconds\)\]"),
     (nb.Agent, {"temperature": 0}, r"nb.OpenAIModel\(name, …\)"),
     (nb.Agent, {"max_tokens": 9}, "extra={'max_tokens': …}"),
     (nb.OpenAIModel, {"max_tokens": 9}, "extra={'max_tokens': …}"),
     (nb.OpenAIModel, {"reasoning_effort": "low"}, "extra={'reasoning_effort': …}"),
-    (nb.OpenAIModel, {"temprature": 0}, "did you mean 'temperature'"),
-    (nb.Agent, {"human_in_the_loop": True}, "here it is policy="),
-    (nb.Agent, {"checkpointer": None}, "here it is store="),
-    (nb.Agent, {"recursion_limit": 9}, "here it is max_turns="),
-    (nb.Agent, {"result_type": int}, "here it is output_type="),
+    (nb.OpenAIModel, {"temprature": 0}, "Did you mean 'temperature'"),
+    (nb.Agent, {"human_in_the_loop": True}, "Use policy="),
+    (nb.Agent, {"checkpointer": None}, "Use store="),
+    (nb.Agent, {"recursion_limit": 9}, "Use max_turns="),
+    (nb.Agent, {"result_type": int}, "Use output_type="),
     (nb.Agent, {"stream": True}, r"run.events\(\)"),
-    (nb.Agent, {"answers": []}, r"it is given to agent.run\(answers=…\)"),
-    (nb.Agent, {"zzz": 1}, "; it takes model, name, instructions"),
-    (AGENT.run, {"answer": 1}, r"agent.run\(\) .* did you mean 'answers'"),
-    (AGENT.run, {"max_iterations": 1}, r"it is given to nb.Agent\(max_turns=…\)"),
-    (AGENT.run, {"tools": []}, r"it is given to nb.Agent\(tools=…\)"),
-    (AGENT.run, {"thread_id": "a"}, "after=run goes on"),
-    (AGENT.run_sync, {"answer": 1}, "did you mean 'answers'"),
-    (AGENT.generate, {"history": []}, "here it is messages="),
-    (AGENT.tool, {"needs_approval": True}, "here it is approval="),
-    (nb.tool, {"interrupt_on": True}, "here it is approval="),
+    (nb.Agent, {"answers": []}, r"Pass it to agent.run\(answers=…\)"),
+    (nb.Agent, {"zzz": 1}, ". Available: model, name, instructions"),
+    (AGENT.run, {"answer": 1}, r"agent.run\(\) .* Did you mean 'answers'"),
+    (AGENT.run, {"max_iterations": 1}, r"Pass it to nb.Agent\(max_turns=…\)"),
+    (AGENT.run, {"tools": []}, r"Pass it to nb.Agent\(tools=…\)"),
+    (AGENT.run, {"thread_id": "a"}, "Use after=run to continue"),
+    (AGENT.run_sync, {"answer": 1}, "Did you mean 'answers'"),
+    (AGENT.generate, {"history": []}, "Use messages="),
+    (AGENT.tool, {"needs_approval": True}, "Use approval="),
+    (nb.tool, {"interrupt_on": True}, "Use approval="),
     (nb.tool, {"retry": 2}, "nb.Retry"),
-    (nb.interrupt_tool, {"response_format": int}, "here it is output="),
-    (nb.Interrupt, {"timeout": 3}, "here it is expires_in="),
-    (nb.open_run, {"checkpointer": None}, "here it is store="),
-    (nb.answer_external, {"values": 1}, "did you mean 'value'"),
-    (nb.review, {"condition": len}, "here it is when="),
-    (nb.deny, {"message": "no"}, "here it is reason="),
-    (nb.Confirm, {"mesage": "Sure?"}, r"Confirm\(\) .* did you mean 'message'"),
-    (nb.Confirm, {"message": "Sure?", "dangerous": True}, "did you mean 'danger'"),
-    (nb.Choose, {"message": "Which?", "options": ["a"]}, "it takes message, choices"),
-    (nb.allow, {"wen": len}, "did you mean 'when'"),
-    (nb.Budget, {"max_tokens": 9}, "here it is tokens="),
-    (nb.Budget, {"dollars": 9}, "it takes tokens, cost, seconds"),
+    (nb.interrupt_tool, {"response_format": int}, "Use output="),
+    (nb.Interrupt, {"timeout": 3}, "Use expires_in="),
+    (nb.open_run, {"checkpointer": None}, "Use store="),
+    (nb.answer_external, {"values": 1}, "Did you mean 'value'"),
+    (nb.review, {"condition": len}, "Use when="),
+    (nb.deny, {"message": "no"}, "Use reason="),
+    (nb.Confirm, {"mesage": "Sure?"}, r"Confirm\(\) .* Did you mean 'message'"),
+    (nb.Confirm, {"message": "Sure?", "dangerous": True}, "Did you mean 'danger'"),
+    (nb.Choose, {"message": "Which?", "options": ["a"]}, "Available: message, choices"),
+    (nb.allow, {"wen": len}, "Did you mean 'when'"),
+    (nb.Budget, {"max_tokens": 9}, "Use tokens="),
+    (nb.Budget, {"dollars": 9}, "Available: tokens, cost, seconds"),
 ]
 
 
@@ -77,10 +77,10 @@ def test_c155_an_unknown_keyword_is_told_ours(made, given, said):
 def test_c155_an_unknown_keyword_in_a_tool_is_told_too():
     """``ctx.ask`` and ``ctx.interrupt`` are called in a body."""
     for name, given, said in [
-        ("ask", {"output_type": int}, "here it is reply="),
-        ("ask_sync", {"default": 1}, "here it is value="),
+        ("ask", {"output_type": int}, "Use reply="),
+        ("ask_sync", {"default": 1}, "Use value="),
         ("ask", {"options": []}, "nb.Choose"),
-        ("interrupt", {"deadline": 3}, "here it is expires_in="),
+        ("interrupt", {"deadline": 3}, "Use expires_in="),
     ]:
         with pytest.raises(TypeError, match=said):
             getattr(nb.ToolContext, name)(None, "What?", **given)
@@ -115,7 +115,7 @@ class Note(BaseModel):
 
 async def test_a_class_in_the_place_of_an_instance_is_told():
     """As a model, a tool, or the metadata of a question."""
-    with pytest.raises(UsageError, match=r"give ScriptedModel\(…\)"):
+    with pytest.raises(UsageError, match=r"Use ScriptedModel\(…\)"):
         nb.Agent(nb.ScriptedModel)  # type: ignore[arg-type]
     with pytest.raises(ToolError, match=r"as_tool\(\)"):
         nb.Agent("demo", tools=[AGENT])  # type: ignore[list-item]
@@ -145,7 +145,7 @@ def test_a_client_or_an_empty_text_in_a_models_place_is_told_what_to_give():
     client = types.SimpleNamespace(chat=None, base_url="https://x.example")
     with pytest.raises(nb.errors.UsageError, match=r"nb\.OpenAIModel\(name, client=…\)"):
         nb.Agent(client)  # type: ignore[arg-type]  # as a person may write it
-    with pytest.raises(nb.errors.UsageError, match="empty text"):
+    with pytest.raises(nb.errors.UsageError, match="name is empty"):
         nb.Agent("")
 
 
@@ -153,10 +153,10 @@ POSITIONS: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
     (
         nb.Agent,
         ("demo", "Be nice."),
-        r"takes model by its place, .* as in name=…: name, instructions",
+        r"takes model by position, .* as in name=…: name, instructions",
     ),
-    (AGENT.run, ("hi", "there"), r"agent.run\(\) takes prompt by its place, .* messages, "),
-    (nb.OpenAIModel, ("m", "http://x/v1"), "takes name by its place, .* as in base_url=…"),
+    (AGENT.run, ("hi", "there"), r"agent.run\(\) takes prompt by position, .* messages, "),
+    (nb.OpenAIModel, ("m", "http://x/v1"), "takes name by position, .* as in base_url=…"),
 ]
 
 
@@ -179,7 +179,7 @@ def test_a_dataframe_in_the_place_of_a_prompt_or_a_tool_is_told_how_it_is_read()
     sales = pd.DataFrame({"region": ["North"] * 9})
     agent = nb.Agent(nb.ScriptedModel([]))
     for given in (lambda: nb.Agent("demo", tools=[sales]), lambda: agent.run(sales, show=False)):
-        with pytest.raises(UsageError, match=r"a DataFrame.*nb.notebook_tools") as caught:
+        with pytest.raises(UsageError, match=r"[aA] DataFrame.*nb.notebook_tools") as caught:
             given()
         assert "North" not in str(caught.value)
 
@@ -194,17 +194,38 @@ async def test_a_question_or_a_call_that_is_not_there_is_told_what_is():
         return f"sent to {to}"
 
     run = agent.run("go", attended=True, show=False)
-    with pytest.raises(IndexError, match=r"is running: await run.settled\(\) first"):
+    with pytest.raises(IndexError, match=r"is running. First use await run.settled\(\)"):
         run.interrupts[0]
-    with pytest.raises(KeyError, match="no call of 'send'; called so far: none"):
+    with pytest.raises(KeyError, match=r"no call of 'send'. Its calls: none"):
         run.calls["send"]
     await run.settled()
-    with pytest.raises(IndexError, match=r"nothing more waits for an answer .* is interrupted$"):
+    with pytest.raises(IndexError, match=r"No other question is waiting .* is interrupted$"):
         run.interrupts[1]
     run.approve(run.interrupts[-1])
     await run
-    with pytest.raises(IndexError, match=r"nothing waits for an answer in this run, .* completed$"):
+    with pytest.raises(IndexError, match=r"No question is waiting in this run, .* completed$"):
         run.interrupts[0]
-    with pytest.raises(KeyError, match="did you mean 'send'"):
+    with pytest.raises(KeyError, match="Did you mean 'send'"):
         run.calls["sent"]
     assert (run.interrupts, run.calls.get("sent"), len(run.calls["send"])) == ([], None, 1)
+
+
+async def test_what_is_used_in_the_wrong_place_says_what_to_write():
+    """An unknown model's name, a function as the model, a chat that is awaited, a run that is added to a text."""
+    for name, told in (
+        ("DemoModel", r'Use nb\.Agent\("demo"\)$'),
+        ("AnthropicModel", r'Use nb\.Agent\("anthropic:<model>"\)$'),
+        ("OpenAI", "Did you mean 'OpenAIModel'"),
+    ):
+        with pytest.raises(AttributeError, match=told):
+            getattr(nb, name)
+    with pytest.raises(UsageError, match=r"got <function.* write nb\.ScriptedModel\(function\)"):
+        nb.Agent(lambda _: "Hi")
+    agent = nb.Agent(nb.ScriptedModel(["Hi"]))
+    with pytest.raises(TypeError, match=r"chat cannot be awaited. Use `run = chat\.send\(…\)`"):
+        await agent.chat()
+    run = agent.run("Hello")
+    for add in (lambda: run + "!", lambda: "I say: " + run):
+        with pytest.raises(TypeError, match=r"A run is not text.*result = await run"):
+            add()
+    assert "I say: " + (await run).text == "I say: Hi"

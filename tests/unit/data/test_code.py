@@ -59,9 +59,9 @@ async def test_c430_approved_code_runs_among_the_variables_and_its_last_value_is
     table = await told("sales = sales[sales.amount > 3]\nsales")
     assert table.startswith("table (pandas.DataFrame) of 1 rows \u00d7 3 columns\n")
     assert table.endswith(
-        "\nmonth\tamount\tdouble\nfeb\t5\t10\nSet anew: sales (DataFrame, 1 by 3)."
+        "\nmonth\tamount\tdouble\nfeb\t5\t10\nSet again: sales (DataFrame, 1 by 3)."
     )
-    assert await told("total;") == "It ran, and gave no value."
+    assert await told("total;") == "It ran and returned no value."
     assert await told("import asyncio\nawait asyncio.sleep(0, total + 1)") == (
         "17\nMade: asyncio (module)."
     )
@@ -84,7 +84,7 @@ async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change
     [asked] = run.interrupts
     assert (asked.expects, asked.editable) == ("edit", ("code",))
     words = str(reach_of(parse(asked.input)))
-    assert "nothing keeps it from any variable, file or connection of yours" in words
+    assert "with access to all your variables, files and connections" in words
     assert "Uses: sales (DataFrame, 2 by 2)\nChanges inside: sales" in words
     told = agent.tools["run_python"].input_schema["properties"]
     assert told == {"code": {"title": "Code", "type": "string"}}  # what any server takes
@@ -105,7 +105,7 @@ async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change
         "Modules: os, pandas",
         "Calls: open()",
     ]
-    assert "This is no Python that can run: line 1" in str(reach_of(parse({"code": "a b"})))
+    assert "This is not Python that can run: line 1" in str(reach_of(parse({"code": "a b"})))
     run.restart(asked.id, new_input={"code": "shown = len(sales)\nshown"})
     await run
     assert "2\nMade: shown (int)." in run.calls["run_python"][-1].output
@@ -171,7 +171,7 @@ async def test_c433_code_answers_no_question_of_any_run(main, way):
     await run.settled()
     [left] = run.interrupts
     assert (left.tool_name, ran) == ("wipe", [])
-    assert "code that a model wrote answers no question" in run.calls["run_python"][-1].output
+    assert "Code that a model wrote cannot answer questions" in run.calls["run_python"][-1].output
     run.approve(left)
     await run
     assert ran == ["/"]
@@ -213,7 +213,7 @@ async def test_c434_rules_that_code_changes_are_put_back_and_the_model_is_told(m
     run = await agent.run("go", attended=True, show=False).settled()
     run.approve(run.interrupts[0])
     await run.settled()
-    assert "Code of a model changes no rules" in run.calls["run_python"][-1].output
+    assert "A model's code cannot change rules" in run.calls["run_python"][-1].output
     assert (agent.policy, agent.budget, dict(agent.tools)) == (rules, budget, tools)
     assert agent.remembered == []
     assert [each.tool_name for each in run.interrupts] == ["wipe"]
@@ -233,8 +233,10 @@ async def test_c434_rules_that_a_person_changes_while_code_waits_stay(main):
 
 ERRORS = {
     "x = 1\nsales['amont']": ['File "<run_python', "line 2, in <module>", "KeyError: 'amont'"],
-    "x = (": ["This is no Python that can run: line 1, '(' was never closed: x = ("],
-    "%matplotlib inline": ["lines that begin with % or ! are Jupyter's own: %matplotlib inline"],
+    "x = (": ["This is not Python that can run: line 1, '(' was never closed: x = ("],
+    "%matplotlib inline": [
+        "lines that begin with % or ! only work in Jupyter cells: %matplotlib inline"
+    ],
     "raise SystemExit(3)": ["SystemExit: 3"],
     "raise KeyboardInterrupt": ["A person stopped it, in line 1."],
     "a\0b": ["null byte"],
@@ -289,7 +291,7 @@ def _interrupt_once(hits):
 
 def test_c437_what_is_no_flag_is_told(main):
     """Data of the name ``code`` needs another name; code alone needs no data."""
-    with pytest.raises(nb.errors.UsageError, match="code is True or False, not a DataFrame"):
+    with pytest.raises(nb.errors.UsageError, match="code must be True or False, got a DataFrame"):
         nb.notebook_tools(code=main.sales)
     assert [each.name for each in nb.notebook_tools(code=True)] == ["run_python"]
     assert "run_python" not in {each.name for each in nb.notebook_tools(sales=main.sales)}

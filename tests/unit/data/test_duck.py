@@ -203,12 +203,12 @@ async def test_c420_a_connection_of_duckdb_is_read_through_copies_and_a_file_whe
     count = 'SELECT count(*) AS n, min(item) AS i FROM orders JOIN old."odd one" ON true'
     assert await told(tools, "query_data", sql=count) == "n\ti\n301\titem 0"
     wrong = await told(tools, "query_data", sql="SELECT itm FROM orders")
-    assert 'did you mean \'item\'? "orders" has "id", "item"' in wrong
-    assert "did you mean 'orders'?" in await told(tools, "query_data", sql="SELECT * FROM order_s")
+    assert 'Did you mean \'item\'? "orders" has "id", "item"' in wrong
+    assert "Did you mean 'orders'?" in await told(tools, "query_data", sql="SELECT * FROM order_s")
     monkeypatch.setattr(duck, "MAX_CELLS", 500)
     assert "read_only=True" in await told(tools, "query_data", sql="SELECT id FROM orders")
     assert "0\titem 0\n" in await told(tools, "head_data", name="shop.orders", rows=2)
-    assert "did you mean 'orders'?" in await told(tools, "head_data", name="shop.order")
+    assert "Did you mean 'orders'?" in await told(tools, "head_data", name="shop.order")
     assert not [*os.scandir(tmp_path / "copies")]
     shop.close()
     with closing(duckdb.connect(tmp_path / "shop.duckdb", read_only=True)) as con:
@@ -228,8 +228,8 @@ async def test_c420_an_approval_shows_what_a_query_of_duckdb_gives(tables):
 def test_what_is_no_table_of_duckdb_says_what_to_give():
     """A relation, a plan."""
     for value, said in (
-        (duckdb.sql("SELECT 1"), r"give the connection, or its \.df\(\)"),
-        (pl.LazyFrame({"a": [1]}), r"give its \.collect\(\)"),
+        (duckdb.sql("SELECT 1"), r"Pass the connection, or its \.df\(\)"),
+        (pl.LazyFrame({"a": [1]}), r"Call its \.collect\(\)"),
     ):
         with pytest.raises(nb.errors.UsageError, match=said):
             nb.notebook_tools(data=value)

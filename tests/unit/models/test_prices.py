@@ -93,11 +93,11 @@ def test_a_person_says_what_a_model_costs_and_takes_it_back() -> None:
 
 WRONG: list[tuple[Any, str]] = [
     ([], "takes prices by model"),
-    ({"m": 3}, "is said as"),
+    ({"m": 3}, "must be given as"),
     ({"m": {"input": 1}}, "no 'output'"),
-    ({"m": {"input": 1, "output": -1}}, "'output' of 'm' is a finite number"),
-    ({"m": {"input": math.nan, "output": 1}}, "'input' of 'm' is a finite number"),
-    ({"m": {"input": 1, "output": 1, "cache": 1}}, "did you mean 'cached'"),
+    ({"m": {"input": 1, "output": -1}}, "'output' of 'm' must be a finite number"),
+    ({"m": {"input": math.nan, "output": 1}}, "'input' of 'm' must be a finite number"),
+    ({"m": {"input": 1, "output": 1, "cache": 1}}, "Did you mean 'cached'"),
 ]
 
 

@@ -71,9 +71,9 @@ async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path,
         page = run.to_html(path)
         assert path.read_text(encoding="utf-8") == page
         assert re.fullmatch(r"<.*run.html, \d+ kB>", repr(page))
-        with pytest.raises(nb.errors.UsageError, match=r"there is no folder .*missing"):
+        with pytest.raises(nb.errors.UsageError, match=r"[Tt]he folder .*missing.* does not exist"):
             run.to_html(tmp_path / "missing" / "run.html")
-        with pytest.raises(nb.errors.UsageError, match="is a folder: give the path of a file"):
+        with pytest.raises(nb.errors.UsageError, match=r"is a folder. Give the path of a file"):
             run.to_html(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("USERPROFILE", str(tmp_path))

@@ -62,11 +62,11 @@ def test_what_is_missing_stays_english() -> None:
 @pytest.mark.parametrize(
     ("mapping", "says"),
     [
-        ({"aprove": "x"}, "there is no sentence 'aprove'"),
-        ({"turns": "{m} Runden"}, "'turns' fills in m, where there is n"),
-        ({"send": "{n}"}, "'send' fills in n, where there is nothing"),
-        ({"send": "{"}, "broken braces"),
-        ({"send": None}, "must be a text"),
+        ({"aprove": "x"}, "unknown key 'aprove'"),
+        ({"turns": "{m} Runden"}, "'turns' uses m. Available: n"),
+        ({"send": "{n}"}, "'send' uses n. Available: nothing"),
+        ({"send": "{"}, "invalid braces"),
+        ({"send": None}, "must be a string"),
     ],
 )
 def test_a_mapping_that_cannot_work_changes_nothing(mapping: Any, says: str) -> None:

@@ -236,7 +236,7 @@ async def by_middleware_that_breaks_it(place: Place) -> None:
     calls = [call("login", user=user, password=SECRET) for user in ("bad", "ann")]
     run = await place.run(*calls)
     assert tries == ["ann", "ann"]
-    assert "does not fit login: user" in run.calls["login"][0].error
+    assert "does not match the schema of login: user" in run.calls["login"][0].error
 
 
 async def asked_in_the_middle(place: Place) -> None:

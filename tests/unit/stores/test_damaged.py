@@ -37,7 +37,7 @@ def said(at: int) -> RunCompleted:
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A file with three runs."""
-    path = tmp_path_factory.mktemp("sound") / "runs.db"
+    path = tmp_path_factory.mktemp("valid") / "runs.db"
     with nb.SQLiteStore(path) as store:
         for run_id in RUNS:
             store.append(run_id, [said(n) for n in range(LENGTH)], 0)
@@ -85,12 +85,12 @@ FILES: dict[str, tuple[Damage, str]] = {
     "half of it": (cut(20_000), "damaged.*recover"),
     "its first page": (cut(1024), "damaged"),
     "half a page": (cut(512), "damaged"),
-    "a few bytes": (cut(20), "no SQLite database.*path of its own"),
-    "garbage": (filled(random.Random(0).randbytes(5000)), "no SQLite database"),
-    "zeros": (filled(bytes(5000)), "no SQLite database"),
-    "a text": (filled(b"notes " * 1000), "no SQLite database"),
+    "a few bytes": (cut(20), "not a SQLite database.*path of its own"),
+    "garbage": (filled(random.Random(0).randbytes(5000)), "not a SQLite database"),
+    "zeros": (filled(bytes(5000)), "not a SQLite database"),
+    "a text": (filled(b"notes " * 1000), "not a SQLite database"),
     "no version": (sql("pragma user_version = 0"), "damaged"),
-    "a newer version": (sql("pragma user_version = 99"), "newer nbagent.*upgrade"),
+    "a newer version": (sql("pragma user_version = 99"), "newer nbagent.*Upgrade"),
     "another program's": (sql("pragma application_id = 7"), "another program.*of its own"),
     "no events": (sql("drop table events"), "damaged"),
     "no runs": (sql("drop table runs"), "damaged"),
@@ -109,16 +109,16 @@ FILES: dict[str, tuple[Damage, str]] = {
     ),
 }
 EVENTS: dict[str, tuple[Damage, str]] = {
-    "undecodable text": (row("cast(x'7bfffe' as text)"), "no event"),
-    "bytes": (row("x'fffe00'"), "no event"),
-    "a number": (row("12"), "no event"),
-    "no JSON": (row("'{'"), "no event"),
-    "another object": (row("'{}'"), "no event"),
-    "a version that is a word": (row("'{}'", "'x'"), "no event"),
-    "a version before the first": (row("'{}'", "0"), "no event"),
-    "a newer version": (row("'{}'", "9"), "newer nbagent.*upgrade"),
-    "5,000 digits": (json_row("9" * 5000), "no event"),
-    "5,000 levels": (json_row("[" * 5000 + "]" * 5000), "no event"),
+    "undecodable text": (row("cast(x'7bfffe' as text)"), "not an event"),
+    "bytes": (row("x'fffe00'"), "not an event"),
+    "a number": (row("12"), "not an event"),
+    "not JSON": (row("'{'"), "not an event"),
+    "another object": (row("'{}'"), "not an event"),
+    "a version that is a word": (row("'{}'", "'x'"), "not an event"),
+    "a version before the first": (row("'{}'", "0"), "not an event"),
+    "a newer version": (row("'{}'", "9"), "newer nbagent.*Upgrade"),
+    "5,000 digits": (json_row("9" * 5000), "not an event"),
+    "5,000 levels": (json_row("[" * 5000 + "]" * 5000), "not an event"),
     "a gap": (sql(f"delete from events where key = {FIRST + 5}"), "is missing"),
     "no beginning": (sql(f"delete from events where key = {FIRST}"), "is missing"),
 }
@@ -149,7 +149,7 @@ def test_a_damaged_run_hides_no_other(path: Path, name: str) -> None:
     with nb.SQLiteStore(path) as store:
         assert store.run_ids() == list(RUNS)
         with pytest.raises(
-            nb.errors.StoreError, match=rf"(?s)event \d of run 'a' .*{path}.*{told}"
+            nb.errors.StoreError, match=rf"(?s)Event \d of run 'a' .*{path}.*{told}"
         ):
             store.read("a")
         with pytest.raises(nb.Conflict):
@@ -204,7 +204,7 @@ def test_an_empty_file_is_a_new_store_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     path.touch()
     with nb.SQLiteStore(path) as store:
-        with pytest.raises(nb.errors.UsageError, match="the file is empty; is the path right"):
+        with pytest.raises(nb.errors.UsageError, match=r"the file is empty. Is the path right"):
             store.read("run")
         assert (store.run_ids(), path.stat().st_size) == ([], 0)
         store.append("run", [said(1)], 0)
@@ -305,7 +305,7 @@ def device(path: Path) -> None:
 def test_what_is_no_file_is_refused_and_not_waited_for(path: Path, make: Any) -> None:
     """A pipe would be read for ever."""
     make(path)
-    with pytest.raises(nb.errors.StoreError, match=r"no file|symbolic links"):
+    with pytest.raises(nb.errors.StoreError, match=r"not a file|symbolic links"):
         nb.SQLiteStore(path)
 
 
@@ -333,13 +333,13 @@ def nobody(path: Path) -> Iterator[None]:
 
 def test_a_folder_without_rights_is_told(path: Path, nobody: None) -> None:
     """Not as PermissionError from somewhere deep, nor when it cannot even be looked into."""
-    with pytest.raises(nb.errors.StoreError, match=r"new\.db.*folder that you may write to"):
+    with pytest.raises(nb.errors.StoreError, match=r"new\.db.*folder where you can write"):
         nb.SQLiteStore(path.with_name("new.db"))
     os.seteuid(0)
     path.parent.chmod(0o700)
     os.seteuid(NOBODY)
     for name in ("new.db", "runs.db", "deeper/runs.db"):
-        with pytest.raises(nb.errors.StoreError, match=rf"{name}.*folder that you may write to"):
+        with pytest.raises(nb.errors.StoreError, match=rf"{name}.*folder where you can write"):
             nb.SQLiteStore(path.with_name("x").parent / name)
 
 

@@ -74,7 +74,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     """A wrong path is told, and the file there is not touched."""
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but " * 100)
-    with pytest.raises(nb.errors.StoreError, match=r"notes\.txt.*no SQLite database"):
+    with pytest.raises(nb.errors.StoreError, match=r"notes\.txt.*not a SQLite database"):
         nb.SQLiteStore(path)
     assert path.read_text() == "not a database, but " * 100
 
@@ -142,7 +142,7 @@ def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path:
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.05) as store:
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("begin exclusive")
-        with pytest.raises(nb.errors.StoreError, match="another process holds it locked"):
+        with pytest.raises(nb.errors.StoreError, match="another process has locked it"):
             store.append("run", [said("late")], 0)
         other.execute("rollback")
         other.close()
@@ -167,7 +167,7 @@ def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Pa
     with sqlite3.connect(path) as other:
         other.execute(f"pragma user_version = {sqlite.SCHEMA_VERSION + 1}")
     other.close()
-    with pytest.raises(nb.errors.StoreError, match=r"version 3, .* up to 2; upgrade"):
+    with pytest.raises(nb.errors.StoreError, match=r"version is 3, .* up to 2. Upgrade"):
         nb.SQLiteStore(path)
 
 
@@ -177,7 +177,7 @@ def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Pat
         store.append("new", [said("a")], 0)
         store._handle.connection.execute("update events set version = ?, data = '?'", (7,))
         store.append("old", [said("b")], 0)
-        with pytest.raises(nb.errors.StoreError, match=r"format 7, .* up to format 2; upgrade"):
+        with pytest.raises(nb.errors.StoreError, match=r"format is 7, .* up to 2. Upgrade"):
             store.read("new")
         assert store.read("old") == [said("b")]
 
@@ -185,7 +185,7 @@ def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Pat
 def test_c126_a_journal_that_says_it_is_newer_is_refused() -> None:
     """Also where it comes as plain JSON, without a store."""
     started = RunStarted(at=1.0, version=3, agent="a", model="m", messages=[], max_turns=1)
-    with pytest.raises(nb.errors.StoreError, match="format 3"):
+    with pytest.raises(nb.errors.StoreError, match="format is 3"):
         parse(dump(started))
 
 
@@ -212,7 +212,7 @@ def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("run", [said("a")], 0)
         store._handle.connection.execute("update events set data = '{}'")
-        with pytest.raises(nb.errors.StoreError, match="no event"):
+        with pytest.raises(nb.errors.StoreError, match="not an event"):
             store.read("run")
 
 

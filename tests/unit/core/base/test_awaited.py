@@ -49,12 +49,12 @@ def test_what_is_not_awaited_says_what_to_write_when_it_is_shown_and_when_it_is_
 ) -> None:
     """As a cell's value it is a sentence and leaves no warning; dropped it is a warning that names the line."""
     given = CALLS[call]()
-    assert repr(given) == f"Nothing has happened yet: write `await {call}`"
+    assert repr(given) == f"Not started. Write `await {call}`"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         del given
         gc.collect()
-    with pytest.warns(RuntimeWarning, match="was not awaited, write `await") as told:
+    with pytest.warns(RuntimeWarning, match="was not awaited. Write `await") as told:
         _ = (CALLS[call](), gc.collect())[1]
     assert [Path(one.filename) for one in told] == [Path(__file__)]
     assert len(told) == 1
@@ -69,7 +69,7 @@ async def test_what_must_be_awaited_is_a_coroutine_wherever_one_is_taken(tmp_pat
     gathered = await asyncio.gather(nb.open_run("hi", agent=agent, show=False), task)
     in_time = await asyncio.wait_for(nb.open_run("hi", agent=agent, show=False), 60)
     assert {run.id for run in [*gathered, in_time, await in_time.settled()]} == {"hi"}
-    with pytest.raises(nb.errors.UsageError, match="did you mean 'hi'"):
+    with pytest.raises(nb.errors.UsageError, match="Did you mean 'hi'"):
         await nb.open_run("h", agent=agent, store=store)
     nb.open_run("hi").close()
     done = in_time.settled()

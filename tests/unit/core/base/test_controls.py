@@ -346,7 +346,7 @@ async def test_an_imported_run_has_an_id_that_a_person_could_give(hostile_run, t
     for run_id in (HOSTILE, "a b", "../up", "x" * 101, "a\n"):
         forged = json.loads(json.dumps(document))
         forged["id"] = forged["runs"][-1]["id"] = run_id
-        with pytest.raises(errors.UsageError, match="run's id is a text of letters"):
+        with pytest.raises(errors.UsageError, match="run's id must be a string of letters"):
             nb.import_run(forged, store=store, unverified=True)
     assert store.run_ids() == []
 
@@ -392,7 +392,7 @@ def test_the_command_line_prints_no_raw_control(capsys, monkeypatch, tmp_path):
     """A folder may be called anything, and a server may answer anything."""
 
     def fail(*_: Any, **__: Any) -> int:
-        raise demo.DemoError(f"cannot write {HOSTILE}")
+        raise demo.DemoError(f"Cannot write {HOSTILE}")
 
     monkeypatch.setattr(demo, "demo", fail)
     assert cli.main(["demo", "--dir", str(tmp_path)]) == 1

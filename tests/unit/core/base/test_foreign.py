@@ -235,6 +235,7 @@ OWN = {
         "forms/form.py: loads(self.json_text)",
         "forms/form.py: loads(answer.json_text)",
         "models/demo/model.py: loads(request.content)",
+        "models/demo/model.py: loads(self._api.body(request, self.name))",
         "models/demo/talk.py: loads(arguments)",
         "models/openai/errors.py: loads(request.content)",
         "models/openai/history.py: loads(b'[' + encoded + b']')",

@@ -91,7 +91,7 @@ def answered(returns: Any, given: Any, metadata: Any = None) -> Any:
     return run.calls["asks"][-1].output
 
 
-REFUSED = "A person rejected this call of asks; it was not run."
+REFUSED = "A person rejected this call of asks. It was not run."
 QUESTION = {"question": "Coal or gas?"}
 
 ANSWERS: list[tuple[Any, Any, Any, Any]] = [
@@ -146,7 +146,7 @@ async def test_c138_a_bare_pause_is_approved_by_code():
     await run.settled()
     bare, choice = run.interrupts
     await run.approve(bare)
-    with pytest.raises(InvalidAnswer, match="answer it with"):
+    with pytest.raises(InvalidAnswer, match="Answer it with"):
         run.approve(choice)
     await run.respond(choice, "a")
     await run

@@ -68,7 +68,7 @@ async def test_c87_a_history_carries_no_verdict_and_what_denies_judges_again(pla
     rules = [nb.allow("gate", when=lambda _: not tools.entered), nb.deny("*")]
     s = await play_steps([call("gate", amount=1), "done"], tools, policy=rules)
     await s.answer(restart={0: {}})
-    assert "A rule refuses this call" in s.results[0]
+    assert "A rule denies this call" in s.results[0]
     assert (len(tools.entered), tools.log) == (1, [])
 
 
@@ -123,7 +123,7 @@ async def test_c18_c81_middleware_that_tries_a_misuse_again_enters_the_body_once
                 await ctx.ask(object())
             ctx.interrupt(object())
 
-    with pytest.raises(Misuse, match="no JSON"):
+    with pytest.raises(Misuse, match="not JSON"):
         await play([call("gate")], define, middleware=[twice])
     assert entered == [1]
 
@@ -163,7 +163,7 @@ async def test_c78_c79_a_rejection_reaches_the_model_and_never_the_body(play, to
     assert "gate" in told
     assert "reject" in told
     assert ("too much" in told) == (reason is not None)
-    assert reason or told == "A person rejected this call of gate; it was not run."
+    assert reason or told == "A person rejected this call of gate. It was not run."
     assert tools.log == []
     assert s.text == "done"
 

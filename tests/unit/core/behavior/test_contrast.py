@@ -41,11 +41,11 @@ async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_t
     nxt, c = kept[0]
     for resumed in (None, Resumed({"approved": True})):
         c.resumed = resumed
-        with pytest.raises(RuntimeError, match="over"):
+        with pytest.raises(RuntimeError, match="has ended"):
             await nxt(c)
     run.reject(run.interrupts[0])
     await run
-    with pytest.raises(RuntimeError, match="over"):
+    with pytest.raises(RuntimeError, match="has ended"):
         await nxt(c)
     assert (keeping.log, len(kept)) == ([], 1)
 

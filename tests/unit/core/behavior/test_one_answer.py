@@ -119,7 +119,7 @@ async def test_p1_the_end_of_the_time_is_an_answer_only_once_it_has_come():
     await desk.begin()
     state = desk.run._session.state
     for stamp in (("expiry", 5e9), ("code", 5e9)):
-        with pytest.raises(Conflict, match="its time is not over"):
+        with pytest.raises(Conflict, match="has not expired yet"):
             answer(state, desk.id, TIME_IS_OVER, desk.agent.tools, stamp)
     await desk.run.cancel()
     agent = nb.Agent(nb.ScriptedModel([call("hurry"), "done"]))

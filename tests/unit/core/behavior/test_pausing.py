@@ -216,7 +216,7 @@ async def test_c18_metadata_that_is_no_json_fails_the_run(play, bad, where):
         def gate(ctx: nb.ToolContext) -> str:
             ctx.interrupt(**{where: bad})
 
-    with pytest.raises(Misuse, match=f"'gate'.*{where}.*no JSON") as caught:
+    with pytest.raises(Misuse, match=f"'gate'.*{where}.*not JSON") as caught:
         await play([call("gate")], define)
     assert repr(bad)[:20] in str(caught.value)
 

@@ -100,7 +100,7 @@ async def test_an_answer_that_names_no_interrupt_is_refused_by_generate(play_ste
     """Guessing which was meant could approve the wrong call."""
     s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
     with pytest.raises(
-        nb.errors.InvalidAnswer, match=r"this Restart names no interrupt.*interrupt="
+        nb.errors.InvalidAnswer, match=r"This Restart names no interrupt.*interrupt="
     ):
         await s.generate(tool_restarts=[nb.Restart()])
     with pytest.raises(nb.errors.InvalidAnswer, match="tool_responses takes"):

@@ -264,7 +264,7 @@ async def test_c46_c47_a_gate_may_pause_again_in_every_round(play):
 async def test_c48_a_tool_without_a_body_cannot_be_restarted(play, tools):
     """A clear error, still paused."""
     s = await play([call("ask"), "done"], tools)
-    with pytest.raises(nb.errors.InvalidAnswer, match="no body"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="no function"):
         await s.answer(restart={0: {}})
     await s.answer(respond={0: "b"})
     assert s.text == "done"

@@ -119,7 +119,7 @@ async def test_c129_a_tool_that_will_not_stop_is_left_behind(short_grace, caplog
     assert journal[-1].by == "ada"
     leave.set()
     await asyncio.to_thread(left.wait)
-    await until(lambda: "discarded" in caplog.text)
+    await until(lambda: "was ignored" in caplog.text)
     assert "'stubborn'" in caplog.text
     assert run.journal == journal
 
@@ -183,7 +183,7 @@ async def test_c129_a_late_result_of_a_cancelled_run_changes_nothing(short_grace
     assert journal[-1].still_running == ("call_1",)
     go.set()
     await asyncio.to_thread(left.wait, 30)
-    await until(lambda: "discarded" in caplog.text)
+    await until(lambda: "was ignored" in caplog.text)
     assert "'stubborn'" in caplog.text
     assert (run.journal, run.status, run.interrupts) == (journal, "cancelled", [])
 

@@ -47,7 +47,7 @@ async def test_c184_an_answer_that_does_not_fit_goes_back_to_the_model(play):
     assert (s.status, s.requests, json.loads(s.text)) == ("completed", 3, json.loads(GOOD))
     first, second = said_to_the_model(s)
     assert "people: Input should be a valid integer" in first
-    assert "it is no JSON" in second
+    assert "it is not JSON" in second
     assert "many" not in first
 
 
@@ -62,7 +62,7 @@ async def test_c185_a_pause_between_answers_is_no_end_of_the_tries(play, tools):
 async def test_c186_a_retry_asks_the_model_again(play, tools):
     """It fails with what did not fit, and a retry has as many tries again."""
     s = await play([call("ask"), BAD, BAD, "soup", BAD, GOOD], tools, output_type=City)
-    with pytest.raises(nb.errors.ModelError, match="does not fit output_type: it is no JSON"):
+    with pytest.raises(nb.errors.ModelError, match="does not match output_type: it is not JSON"):
         await s.answer(respond={0: "b"})
     assert s.requests == 4
     await s.retry()
@@ -73,7 +73,9 @@ async def test_c186_a_retry_asks_the_model_again(play, tools):
 async def test_c187_an_answer_that_was_cut_off_is_not_asked_for_again(play, tools):
     """That it was cut off is the error; a retry asks again."""
     s = await play([call("ask"), cut('{"name": "Ro'), GOOD], tools, output_type=City)
-    with pytest.raises(nb.errors.ModelError, match="not whole: it was cut off at the limit"):
+    with pytest.raises(
+        nb.errors.ModelError, match="incomplete: it was cut off at its length limit"
+    ):
         await s.answer(respond={0: "b"})
     assert s.requests == 2
     await s.retry()
@@ -106,7 +108,7 @@ async def test_an_agent_inside_has_its_own_tries():
     outer = nb.Agent(nb.ScriptedModel([call("inner", prompt="x"), "done"]), tools=[inner.as_tool()])
     run = outer.run("go")
     assert (await run).text == "done"
-    assert "does not fit output_type" in (run.calls["inner"][-1].error or "")
+    assert "does not match output_type" in (run.calls["inner"][-1].error or "")
 
 
 async def test_a_fork_has_the_tries_that_are_left():

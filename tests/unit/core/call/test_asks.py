@@ -495,7 +495,7 @@ async def test_an_answer_with_a_secret_is_asked_for_again_where_that_is_gone(pla
 
 def test_a_tool_that_only_a_person_answers_takes_no_secret():
     """Its answers are written down too; a value or a name that says password is no secret."""
-    with pytest.raises(nb.errors.ToolError, match="hold a secret"):
+    with pytest.raises(nb.errors.ToolError, match="contain a secret"):
         nb.interrupt_tool("login", output=dict[str, Account])
     nb.interrupt_tool("plain", output=Plain)
     assert not holds_secret(TypeAdapter(Plain).json_schema())

@@ -159,7 +159,7 @@ async def test_answers_do_not_approve_the_same_question_for_ever(answers):
     """A tool without its guard is found after one approval, and told so; not a loop without end."""
     run = agent_with(unguarded()).run("go", answers=answers)
     async with asyncio.timeout(20):
-        with pytest.raises(nb.HumanInputRequired, match="guard the question"):
+        with pytest.raises(nb.HumanInputRequired, match="guard it in the tool"):
             await run
     assert [e.type for e in run.journal].count("resolved") == 1
     assert "guard" in run.interrupts[0].note
@@ -172,7 +172,7 @@ async def test_the_form_of_a_question_asked_again_says_so():
     restart = nb.tool_restart(first.interrupts[0])
     again = await agent.generate(messages=first.messages, tool_restarts=[restart])
     assert first.interrupts[0].note is None
-    assert "guard the question" in again.interrupts[0].note
+    assert "guard it in the tool" in again.interrupts[0].note
 
 
 @pytest.mark.parametrize("differs", ["message", "input", "state", "answer"])
@@ -214,9 +214,9 @@ async def test_a_second_round_that_means_something_goes_on(differs):
         (
             nb.Confirm(message="Send this\nmoney?"),
             str,
-            "asks \"Send this money?\"; answers={'t': True",
+            "asks \"Send this money?\"; to approve, use answers={'t': True",
         ),
-        (None, str, "asks for an answer; answers={'t': …} answers it with a text"),
+        (None, str, "asks for an answer; use answers={'t': …} with a string"),
         (nb.Choose(message="Which?", choices=["a", "b"]), str, "with one of 'a', 'b'"),
     ],
 )
@@ -236,9 +236,9 @@ async def test_an_unanswered_question_is_told_in_words(metadata, output, said):
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        (int, "a whole number"),
+        (int, "an integer"),
         (bool, "True or False"),
-        (dict[str, int], "what fits"),
+        (dict[str, int], "a matching value"),
         (nb.Option, "a dict with 'value', 'label', 'help'"),
         (Any, "any value"),
     ],
@@ -246,7 +246,7 @@ async def test_an_unanswered_question_is_told_in_words(metadata, output, said):
 async def test_the_answer_that_fits_is_told_in_words(output, said):
     """And not as a JSON Schema, where there are words."""
     ask = nb.interrupt_tool("ask", output=output, metadata=nb.Ask(message="What?"))
-    with pytest.raises(nb.HumanInputRequired, match=f'asks "What\\?".*answers it with {said}'):
+    with pytest.raises(nb.HumanInputRequired, match=f'asks "What\\?".*use answers=.* with {said}'):
         await agent_with(ask).run("go")
 
 
@@ -268,8 +268,8 @@ def wiper(ran: list[Any]) -> Any:
     ("answers", "ran", "output"),
     [
         ({"wipe": True}, [True], "wiped"),
-        ([False], [], "In the middle of this call of wipe, a person said no"),
-        ({"wipe": False}, [], "In the middle of this call of wipe, a person said no"),
+        ([False], [], "During this call of wipe, a person said no"),
+        ({"wipe": False}, [], "During this call of wipe, a person said no"),
         ({"wipe": nb.Respond(output=False)}, [False], "wiped"),
     ],
 )
@@ -284,9 +284,9 @@ async def test_a_confirm_that_is_asked_is_approved_or_rejected(answers, ran, out
 async def test_a_confirm_takes_no_text_for_a_yes():
     """As any approval; and the interrupt says how to answer it."""
     seen: list[Any] = []
-    with pytest.raises(nb.errors.InvalidAnswer, match="True to run it, False to refuse"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="True to run it, False to reject"):
         await agent_with(wiper(seen)).run("go", answers={"wipe": "yes"})
-    with pytest.raises(nb.HumanInputRequired, match="True} approves it"):
+    with pytest.raises(nb.HumanInputRequired, match="to approve, use answers="):
         await agent_with(wiper(seen)).run("go")
     assert seen == []
 

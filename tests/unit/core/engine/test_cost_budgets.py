@@ -26,7 +26,7 @@ async def test_c204_a_model_whose_cost_nobody_knows_is_not_started_with_a_budget
     """The error names the model and how to say it; nothing was asked, live or step by step."""
     model = nb.ScriptedModel(["never"], name="mine", usage=Usage())
     agent = nb.Agent(model, budget=nb.Budget(cost=1))
-    says = r"'mine' costs is not known \(nbagent's prices are of \d{4}-\d\d-\d\d\).*nb.set_prices\(\{'mine'"
+    says = r"the price of the model 'mine' is unknown \(nbagent's price list is from \d{4}-\d\d-\d\d\).*nb.set_prices\(\{'mine'"
     with pytest.raises(nb.errors.UsageError, match=says):
         agent.run("go", attended=False)
     with pytest.raises(nb.errors.UsageError, match=says):
@@ -64,13 +64,13 @@ async def test_c205_an_agent_inside_without_a_price_is_not_asked_in_a_budget_of_
     result = await agent.run("go", attended=False)
     assert (result.text, asked.requests) == ("done", [])
     (told,) = [p for m in result.messages if m["role"] == "tool" for p in m["content"]]
-    assert "'unpriced' costs is not known" in told["output"]
+    assert "the price of the model 'unpriced' is unknown" in told["output"]
     assert result.usage.cost == pytest.approx(0.2)
 
 
 UNTOLD = [
-    ({"cost": 1.0}, Usage(10, 1), "cost is not known", 0.5),
-    ({"tokens": 100}, Usage(), "tokens the run used is not known", 5),
+    ({"cost": 1.0}, Usage(10, 1), "cost of the run is unknown", 0.5),
+    ({"tokens": 100}, Usage(), "number of tokens used is unknown", 5),
 ]
 
 
@@ -79,7 +79,7 @@ async def test_c206_what_a_response_did_not_tell_may_be_all_of_the_budget(
     budget: dict[str, Any], untold: Usage, says: str, more: float
 ) -> None:
     """A person is asked, once; from then on what is known counts, against what was there and what they added."""
-    says = {"cost": "What the run cost is not known", "tokens": says}[next(iter(budget))]
+    says = {"cost": "The cost of the run is unknown", "tokens": says}[next(iter(budget))]
     known = Usage(10, 1, 0.1)
     agent = working(known, untold, known, known, **budget)
     run = await agent.run("go", attended=True, show=False).settled()
@@ -98,7 +98,7 @@ async def test_c206_step_by_step_it_ends_the_run_with_the_history_so_far(
 ) -> None:
     """Nobody is there to be asked; without such a budget it goes on."""
     known = Usage(10, 1, 0.1)
-    with pytest.raises(nb.errors.BudgetExceeded, match="not known") as caught:
+    with pytest.raises(nb.errors.BudgetExceeded, match="is unknown") as caught:
         await working(known, untold, known, **budget).generate("go")
     assert caught.value.messages[-1]["role"] == "tool"
     assert (await working(known, untold, known).generate("go")).usage.cost is None

@@ -57,7 +57,7 @@ async def test_calls_beyond_those_of_one_turn_are_not_run_and_the_model_is_told(
     s = await play([first, second, "done"], lambda a: define(a, did), max_calls=3)
     assert sorted(did) == [0, 1, 2, 5, 6, 7]
     told = [p["output"] for m in s.messages if m["role"] == "tool" for p in m["content"]]
-    assert ["runs 3 calls at most" in one for one in told] == [False] * 3 + [True] * 2 + [False] * 3
+    assert ["at most 3 calls" in one for one in told] == [False] * 3 + [True] * 2 + [False] * 3
     assert s.text == "done"
 
 
@@ -75,7 +75,7 @@ async def test_questions_beyond_those_of_one_turn_are_not_asked_and_the_model_is
     )
     await s.answer(**how)
     assert len(did) == (0 if kind == "ask" else 2)
-    assert sum("as may at a time" in str(one) for one in s.results) == 3
+    assert sum("maximum number of open questions" in str(one) for one in s.results) == 3
     assert s.text == "done"
 
 

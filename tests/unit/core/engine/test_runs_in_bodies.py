@@ -459,10 +459,10 @@ async def test_c153_a_tool_that_a_body_calls_fails_alone():
     response = await giving(body).generate("go")
     assert response.text == "done"
     assert "ValueError: no 1" in told[0]
-    assert all("does not fit broken" in each for each in told[1:])
+    assert all("does not match the schema of broken" in each for each in told[1:])
     told.clear()
     response = await giving(body, policy=[nb.deny("bro*")]).generate("go")
-    assert "A rule refuses this call of broken" in told[0]
+    assert "A rule denies this call of broken" in told[0]
 
 
 async def test_c151_the_handle_tells_the_truth_of_the_run_inside():
@@ -983,7 +983,7 @@ async def test_c153_a_secret_that_a_call_came_to_is_never_a_mask():
     assert (await use.run(ask=False)).text == "used"
     run = await use.with_options(attended=True, show=False).run(ask=True).settled()
     await run.respond(run.interrupts[0], "hunter3")
-    with pytest.raises(nb.errors.ToolFailed, match="no secret is kept"):
+    with pytest.raises(nb.errors.ToolFailed, match="never stored"):
         await run
     assert got == ["hunter2"]
 

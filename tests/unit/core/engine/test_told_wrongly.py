@@ -59,7 +59,7 @@ async def test_what_a_model_tells_is_of_its_type_or_fails_the_run(
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel([[told, *end]]), store=store)
     run = agent.run("go", attended=False)
-    with pytest.raises(ModelError, match="the model told"):
+    with pytest.raises(ModelError, match=r"[Tt]he model (sent|reported)"):
         await run
     opened = await nb.open_run(run.id, agent=agent, store=store)
     assert opened.status == "failed"
@@ -113,4 +113,4 @@ async def test_sources_beyond_the_bound_are_left_out_visibly() -> None:
     await run
     [event] = [event for event in run.journal if event.type == "model_responded"]
     assert len(event.citations) == 500
-    assert event.notes == ("Of this answer's sources the first 500 are kept.",)
+    assert event.notes == ("Only the first 500 sources of this answer are stored.",)

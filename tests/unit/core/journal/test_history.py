@@ -172,17 +172,17 @@ def forged(**changes: Any) -> dict[str, Any]:
     [
         (
             forged(id="gone"),
-            "'run' goes on with the first 3 events of run 'gone', which cannot be read",
+            "'run' continues the first 3 events of run 'gone', which cannot be read",
         ),
-        (forged(id="run"), "which goes on with it in turn"),
-        (forged(id="round"), "which goes on with it in turn"),
-        (forged(events=99), "which has 3 events and not so many"),
-        (forged(messages=99), "which has 2 messages and not so many"),
-        (forged(events=-1), "no reference"),
-        (forged(events=True), "no reference"),
-        (forged(messages="2"), "no reference"),
-        (forged(more=1), "no reference"),
-        (forged(id=None), "no reference"),
+        (forged(id="run"), "which itself continues this run"),
+        (forged(id="round"), "which itself continues this run"),
+        (forged(events=99), "which has only 3 events"),
+        (forged(messages=99), "which has only 2 messages"),
+        (forged(events=-1), "not a reference"),
+        (forged(events=True), "not a reference"),
+        (forged(messages="2"), "not a reference"),
+        (forged(more=1), "not a reference"),
+        (forged(id=None), "not a reference"),
     ],
 )
 async def test_c257_a_forged_reference_is_refused_in_words(entry, told):

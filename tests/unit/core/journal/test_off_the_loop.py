@@ -91,7 +91,11 @@ async def named(door: Door) -> None:
 
 async def named_elsewhere(door: Door) -> None:
     await (await door.paused(id="a")).cancel()
-    asked = {"cancelled": ("go", "a"), "was asked": ("else", "a"), "give a prompt": (None, "b")}
+    asked = {
+        "cancelled": ("go", "a"),
+        "has the prompt": ("else", "a"),
+        "Pass a prompt": (None, "b"),
+    }
     for told, (prompt, run_id) in asked.items():
         other = office(Guarded())
         other.store.near = door.store.near

@@ -290,6 +290,6 @@ async def test_a_final_answer_that_is_nested_too_deep_fails_clearly(tmp_path: Pa
     agent = nb.Agent(nb.ScriptedModel([text]), output_type=Deep, output_retries=0)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         run = agent.run("go", store=store)
-        with pytest.raises(nb.errors.ModelError, match="nested deeper"):
+        with pytest.raises(nb.errors.ModelError, match="nested more"):
             await run
         assert store.read(run.id)[-1].type == "run_failed"

@@ -128,7 +128,7 @@ async def test_nothing_that_comes_of_such_a_run_does_it_again() -> None:
     with pytest.raises(nb.errors.StoreError) as error:
         await run
     for messages in (error.value.messages, run.messages):
-        with pytest.raises(nb.errors.MessagesError, match="whether it took effect is not known"):
+        with pytest.raises(nb.errors.MessagesError, match="It may or may not have taken effect"):
             await agent.generate(messages=list(messages))
     assert sent == [5.0]
 
@@ -140,7 +140,7 @@ async def test_another_process_does_not_run_again_what_may_have_been_done(
     sent: list[float] = []
     run = await approved(banker(Shaky(of("tool_finished")), sent))
     monkeypatch.setattr("nbagent.core.state.retry.this_process", lambda: "elsewhere:1:1")
-    with pytest.raises(nb.errors.UsageError, match="ran these calls: 'transfer'"):
+    with pytest.raises(nb.errors.UsageError, match="was running these calls: 'transfer'"):
         run.retry()
     assert (run.status, sent) == ("failed", [5.0])
 

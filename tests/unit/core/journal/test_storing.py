@@ -180,11 +180,11 @@ async def test_what_a_body_asked_is_not_answered_without_its_tool() -> None:
     moved.append("rome", store.read("rome"), 0)
     bare = nb.Agent(nb.ScriptedModel(["Hi."]), name="planner", store=moved)
     run = await nb.open_run("rome", agent=bare)
-    with pytest.raises(nb.errors.ToolError, match=r"'plan' .*not registered: add it to the agent"):
+    with pytest.raises(nb.errors.ToolError, match=r"'plan' .*not registered. Add it to the agent"):
         run.respond(run.interrupts[0], 3)
     assert (run.status, len(run.interrupts)) == ("interrupted", 1)
     other = nb.Agent(nb.ScriptedModel([]), name="other", store=moved)
-    with pytest.raises(nb.errors.UsageError, match="a run of 'planner', not of 'other': open it"):
+    with pytest.raises(nb.errors.UsageError, match=r"a run of 'planner', not of 'other'. Open it"):
         await nb.open_run("rome", agent=other)
 
 

@@ -42,9 +42,9 @@ CASES: list[tuple[str, str, str | None]] = [
         "event 1 (model_responded)",
     ),
     (
-        "no event any more",
+        "no longer an event",
         "update events set data = 'x' where key = {key}",
-        "event 1 (no event any more)",
+        "event 1 (no longer an event)",
     ),
     ("the end cut off", "delete from events where key = {key} + 1", None),
 ]
@@ -72,7 +72,7 @@ async def test_c262_what_was_tampered_with_is_named(change: str, told: str | Non
     assert not noted
     if told is None:
         assert found
-        assert "its end was cut off" in repr(noted)
+        assert "Its end was removed" in repr(noted)
     else:
         assert not found
         assert f"run {second.id!r}: {told}" in repr(found)
@@ -120,7 +120,7 @@ async def test_what_has_no_seals_is_not_verified(tmp_path):
     found = nb.verify_run(run.id, store=nb.SQLiteStore(store.path))
     assert not found
     assert (found.sealed_from, found.problems, found.unsealed) == (None, (), (run.id,))
-    assert "no event is sealed, so nothing shows whether it was changed" in repr(found)
+    assert "its events have no seal, so changes cannot be detected" in repr(found)
     second = agent.run("and on", after=run)
     await second
     found = second.journal.verify()

@@ -106,11 +106,11 @@ async def test_of_two_answers_on_their_way_one_counts() -> None:
     first = run.restart(run.interrupts[0])
     second = run.reject(run.interrupts[0])
     await until(lambda: store.is_held)
-    assert "on its way" in repr(first)
+    assert "being stored" in repr(first)
     assert run.status == "interrupted"
     store.released.set()
     await first
-    with pytest.raises(nb.Conflict, match="answered already"):
+    with pytest.raises(nb.Conflict, match="already answered"):
         await second
     assert (await run).text == "done"
     assert sum(isinstance(event, Resolved) for event in run.journal) == 1
@@ -204,7 +204,7 @@ async def test_a_locked_file_stops_no_loop(tmp_path: Path) -> None:
         with closing(locked(store.path)) as other:
             answer = run.restart(run.interrupts[0])
             await turns()
-            assert "on its way" in repr(answer)
+            assert "being stored" in repr(answer)
             assert "gate" not in done
             assert run.journal[-1].type == "interrupted"
             other.execute("rollback")
@@ -218,7 +218,7 @@ async def test_a_file_that_stays_locked_leaves_the_question_open(tmp_path: Path)
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
         run = make_agent(done).run("go", store=store, attended=True)
         await run.settled()
-        answer = pytest.raises(nb.errors.StoreError, match="another process holds it locked")
+        answer = pytest.raises(nb.errors.StoreError, match="another process has locked it")
         with closing(locked(store.path)), answer:
             await run.restart(run.interrupts[0])
         assert run.status == "interrupted"

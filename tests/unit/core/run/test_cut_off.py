@@ -390,5 +390,5 @@ async def test_c400_what_was_cut_off_calls_nothing_in_a_forged_document() -> Non
     call = {"id": "c1", "name": "pay", "input": {}}
     row["data"] = json.dumps({**json.loads(row["data"]), "calls": [call]})
     assert parse(row["data"])
-    with pytest.raises(nb.NbagentError, match="what was cut off has no whole call"):
+    with pytest.raises(nb.NbagentError, match="a response that was cut off has no complete call"):
         nb.import_run(document, store=nb.MemoryStore(), unverified=True)

@@ -117,9 +117,9 @@ async def test_c160_a_flow_is_given_what_its_function_takes():
     def look(frame: Any) -> int:
         return 1
 
-    with pytest.raises(nb.errors.UsageError, match=r"the flow 'look'.*kept with the run"):
+    with pytest.raises(nb.errors.UsageError, match=r"the flow 'look'.*stored with its run"):
         look.run(object())
-    with pytest.raises(TypeError, match=r"to run it as a flow, write asking\.run"):
+    with pytest.raises(TypeError, match=r"To run it as a flow, use asking\.run"):
         made(1)
     with pytest.raises(TypeError, match="anser"):
         made.with_options(anser=[1])
@@ -363,7 +363,7 @@ async def test_c164_rules_of_a_flow_name_tools_that_it_has():
     """A rule that can never match is no rule."""
     with pytest.raises(nb.errors.UsageError, match=r"'dorp'.*drop.*nb\.flow\(tools="):
         Shop().flow(policy=[nb.deny("dorp")]).run("logs")
-    with pytest.raises(nb.errors.ToolError, match="own name"):
+    with pytest.raises(nb.errors.ToolError, match="name of the flow itself"):
         nb.flow(tools=[nb.tool(name="send")(lambda: 1)], name="send")(lambda: 2)
 
 

@@ -125,7 +125,7 @@ def test_a_living_process_that_leaves_no_beats_drives_nothing(
     assert whose_turn(due, LIVES, Others(object(), "run"), is_driven_here=False) == "theirs"
     assert others.awaited.endswith("silent for 30 s")
     [told] = caplog.records
-    assert "which lives, but is stuck or asleep: it is silent for 10 s" in told.getMessage()
+    assert "which is running but does not respond: it has been silent for 10 s" in told.getMessage()
 
 
 def test_a_process_out_of_sight_lives_as_long_as_it_is_heard(
@@ -146,7 +146,7 @@ def test_a_process_out_of_sight_lives_as_long_as_it_is_heard(
     assert "process 1 on far, silent for 25 s" in others.awaited
     [told] = caplog.records
     assert told.levelno == logging.WARNING
-    assert "run waits for process 1 on far" in told.getMessage()
+    assert "run is waiting for process 1 on far" in told.getMessage()
     store.fails = False
     time.now += BEAT
     assert others.has_ended(FAR)

@@ -118,13 +118,13 @@ async def test_c167_answers_given_beforehand_and_the_end_of_its_time_hold_for_wh
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"messages": []}, nb.errors.UsageError, "nothing to do"),
-        ({}, nb.errors.UsageError, "a prompt is a text"),
+        ({"messages": []}, nb.errors.UsageError, "Nothing to do"),
+        ({}, nb.errors.UsageError, "A prompt must be"),
         ({"messages": "closed"}, nb.errors.NotPending, "the model has answered"),
         ({"messages": "open", "prompt": "x"}, nb.errors.UnansweredInterrupts, "ask"),
         ({"messages": "forged"}, nb.errors.MessagesError, "record of the open call"),
         ({"messages": [{"role": "who"}]}, nb.errors.MessagesError, "role"),
-        ({"messages": "open", "after": True}, nb.errors.UsageError, "not both"),
+        ({"messages": "open", "after": True}, nb.errors.UsageError, "Got both"),
     ],
 )
 async def test_c167_what_cannot_be_gone_on_with_is_refused_before_anything_is_stored(

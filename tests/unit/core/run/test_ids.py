@@ -94,11 +94,11 @@ async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_and_says
     await agent.run("First.", id="a")
     with pytest.raises(nb.errors.UsageError, match=r"First\..*Second\..*another id"):
         agent.run("Second.", id="a")
-    with pytest.raises(nb.errors.UsageError, match="one of 'agent', not of 'other'"):
+    with pytest.raises(nb.errors.UsageError, match="belongs to 'agent', not to 'other'"):
         nb.Agent(nb.ScriptedModel(["x"]), name="other", store=store).run("First.", id="a")
-    with pytest.raises(nb.errors.UsageError, match="has no run 'b': give a prompt"):
+    with pytest.raises(nb.errors.UsageError, match=r"has no run 'b'. Pass a prompt"):
         agent.run(id="b")
-    with pytest.raises(nb.errors.UsageError, match="a run's id is a text"):
+    with pytest.raises(nb.errors.UsageError, match="a run's id must be a string"):
         agent.run("First.", id="no spaces")
     assert store.run_ids() == ["a"]
 

@@ -37,7 +37,7 @@ async def test_an_approval_takes_true_or_false_and_nothing_else(value):
     """A text in ``answers=`` neither approves nor passes for the tool's result."""
     agent, ran = banker()
     run = agent.run("go", answers={"pay": value})
-    with pytest.raises(InvalidAnswer, match="True to run it, False to refuse"):
+    with pytest.raises(InvalidAnswer, match="True to run it, False to reject"):
         await run
     assert (run.status, ran) == ("interrupted", [])
 
@@ -45,15 +45,15 @@ async def test_an_approval_takes_true_or_false_and_nothing_else(value):
 async def test_what_is_needed_is_said_in_the_words_of_answers():
     """The error of an unanswered approval says what to give."""
     agent, _ = banker()
-    with pytest.raises(nb.HumanInputRequired, match=r"answers=\{'pay': True\} approves it"):
+    with pytest.raises(nb.HumanInputRequired, match=r"to approve, use answers=\{'pay': True\}"):
         await agent.run("go")
 
 
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        (True, "answers= is a list"),
-        ("yes", "answers= is a list"),
+        (True, "answers= must be a list"),
+        ("yes", "answers= must be a list"),
     ],
 )
 async def test_answers_that_answer_nothing_are_refused(answers, said):
@@ -67,7 +67,7 @@ async def test_a_name_in_answers_that_nobody_can_ever_ask_by_is_refused():
     """Before anything starts, where no body is there that could call what has that name."""
     agent = nb.Agent(nb.ScriptedModel(["x"]), tools=[nb.interrupt_tool("choose", output=str)])
     with pytest.raises(
-        UsageError, match=r"names 'chose', which is no tool .*did you mean 'choose'"
+        UsageError, match=r"names 'chose', which is not a tool .*Did you mean 'choose'"
     ):
         agent.run("go", answers={"chose": "a"})
 
@@ -89,7 +89,7 @@ async def test_answers_reach_what_a_body_starts_by_the_name_that_the_error_says(
             return nb.flow(body).with_options(**options).run()
         return nb.Agent(nb.ScriptedModel([call("body"), "done"]), tools=[body]).run("go", **options)
 
-    with pytest.raises(nb.HumanInputRequired, match=r"answers=\{'pay': True\} approves it"):
+    with pytest.raises(nb.HumanInputRequired, match=r"to approve, use answers=\{'pay': True\}"):
         await begin()
     await begin(answers=answers)
     assert ran == [5]
@@ -98,7 +98,7 @@ async def test_answers_reach_what_a_body_starts_by_the_name_that_the_error_says(
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ({"pey": True}, "answers= names 'pey', and nothing has asked by that name"),
+        ({"pey": True}, "answers= names 'pey', but no question has that name"),
         ([], None),
         (["unused", True], None),
     ],
@@ -109,7 +109,7 @@ async def test_answers_that_did_not_answer_are_told_where_one_is_missing(answers
     run = agent.run("go", answers=answers)
     with pytest.raises(nb.NbagentError, match=said) as caught:
         await run
-    assert ("nothing has asked" in str(caught.value)) is (said is not None)
+    assert ("no question has that name" in str(caught.value)) is (said is not None)
     assert (run.status, ran) == ("interrupted", [])
 
 
@@ -120,7 +120,7 @@ async def test_a_list_of_answers_that_is_used_up_says_so():
     async def twice(ctx: nb.ToolContext) -> str:
         return await ctx.ask("First?") + await ctx.ask("Second?")
 
-    with pytest.raises(nb.HumanInputRequired, match=r"Second\?.*\n.*list of answers= .* 1 .* end"):
+    with pytest.raises(nb.HumanInputRequired, match=r"Second\?.*\n.*list of answers= had 1,.* end"):
         await twice.with_options(answers=["a"]).run()
 
 
@@ -156,9 +156,9 @@ def test_options_that_cannot_be_meant_are_refused():
     """A typo in an option never passes for its default."""
     with pytest.raises(UsageError, match="on_tool_error"):
         nb.Agent(nb.ScriptedModel(["x"]), on_tool_error="rais")
-    with pytest.raises(UsageError, match="a model is a name"):
+    with pytest.raises(UsageError, match="A model must be a name"):
         nb.Agent(None)
-    with pytest.raises(ToolError, match="approval is True, False or a condition"):
+    with pytest.raises(ToolError, match="approval must be True, False or a condition"):
         nb.tool(approval="yes")(lambda: None)
     with pytest.raises(ToolError, match="no input 'y'"):
         banker()[0].tool(name="other", approval=True, editable=["y"])(_takes_x)
@@ -167,7 +167,7 @@ def test_options_that_cannot_be_meant_are_refused():
         agent.run("go", on_rerun="kep")
     with pytest.raises(TypeError, match="unexpected keyword argument 'answer'"):
         agent.run_sync("go", answer=[True])
-    with pytest.raises(UsageError, match="after= takes a run"):
+    with pytest.raises(UsageError, match="after= must be a run"):
         agent.run("go", after="abc")
 
 
@@ -232,7 +232,7 @@ async def _calls_with_a_table(ctx):
         ),
         (lambda: nb.flow(_keeps_a_table).run_sync(), r"step 'load'.*to_dict\('records'\)"),
         (lambda: nb.flow(_asks_for_a_table).run_sync(), r"reply= .* Table: .*a path"),
-        (lambda: nb.flow(_calls_with_a_table).run_sync(), r"_takes_x is no JSON.*a path"),
+        (lambda: nb.flow(_calls_with_a_table).run_sync(), r"_takes_x is not JSON.*a path"),
     ],
 )
 def test_a_table_where_plain_data_is_kept_says_what_to_give_instead(do, said):
@@ -323,13 +323,15 @@ def test_a_step_that_is_given_a_value_says_that_it_takes_a_function(work, sync):
     def waits_not(ctx: nb.ToolContext) -> int:
         return ctx.step_sync("load", given())
 
-    with pytest.raises(nb.NbagentError, match=r"step 'load' is a function.*lambda: …"):
+    with pytest.raises(nb.NbagentError, match=r"step 'load' must be a function.*lambda: …"):
         nb.flow(waits_not if sync else waits).run_sync()
 
 
 def test_an_option_of_the_run_among_a_flows_inputs_says_where_it_goes():
     """``answers=`` and its like come by ``with_options``."""
-    with pytest.raises(TypeError, match=r"'answers'; it is given by f\.with_options\(answers=…\)"):
+    with pytest.raises(
+        TypeError, match=r"'answers'. This is a run option: use f\.with_options\(answers=…\)"
+    ):
         nb.flow(name="f")(_takes_x).run(3, answers=[True])
 
 
@@ -346,9 +348,9 @@ def test_choices_are_plain_values_as_a_columns_are():
 @pytest.mark.parametrize(
     ("do", "said"),
     [
-        (lambda agent: agent.run_sync("x", message_history=[]), "here it is messages="),
-        (lambda _: nb.review("x", description="Really?"), "here it is message="),
-        (lambda _: nb.review("x", editable_fields=["a"]), "here it is editable="),
+        (lambda agent: agent.run_sync("x", message_history=[]), "Use messages="),
+        (lambda _: nb.review("x", description="Really?"), "Use message="),
+        (lambda _: nb.review("x", editable_fields=["a"]), "Use editable="),
     ],
 )
 def test_words_of_other_frameworks_are_told_ours(do, said):
@@ -377,10 +379,10 @@ run_it(nb.Agent(nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.5
     ("how", "told"),
     [
         ("agent.run('go')", "nbagent: the program ended before its run of 'analyst'"),
-        ("kept = agent.run('go'); time.sleep(0.2)", "Use agent.run_sync(…), which gives the"),
+        ("kept = agent.run('go'); time.sleep(0.2)", "Use agent.run_sync(…), which returns the"),
         (
             "agent.run('go', store=nb.SQLiteStore('r.db'), id='one')",
-            "nb.open_run('one') goes on with",
+            "nb.open_run('one')",
         ),
         (
             "asyncio.run(unawaited(agent))",

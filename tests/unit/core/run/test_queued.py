@@ -46,7 +46,7 @@ async def test_c145_a_chain_of_runs_goes_on_in_order_once_the_first_is_answered(
     await runs[-1].settled()
     assert [run.status for run in runs] == ["interrupted", *["queued"] * 59]
     assert kinds(runs[-1]) == ["run_queued"]
-    assert "waits for the run before it, which is interrupted" in repr(runs[-1])
+    assert "queued behind the previous run, which is interrupted" in repr(runs[-1])
     for pending in ("refuse", "reject"):
         with pytest.raises(nb.errors.RunNotFinished, match="has not ended"):
             agent.run("x", after=runs[-1], pending=pending)
@@ -95,7 +95,7 @@ async def test_c226_what_waits_behind_a_run_that_comes_to_nothing_ends_with_it(e
         first.respond(first.interrupts[0], "this")
     kind = nb.errors.Cancelled if end == "cancelled" else nb.errors.RunError
     for run in (second, third):
-        with pytest.raises(kind, match="the run before it"):
+        with pytest.raises(kind, match=r"[Tt]he (previous run|run before it)"):
             await asyncio.wait_for(run, 10)
         assert run.status == end
     assert len(agent.model.requests) == (1 if end == "cancelled" else 2)
@@ -113,7 +113,7 @@ async def test_c226_a_run_that_failed_with_the_one_before_is_retried_after_it():
     agent = nb.Agent(nb.ScriptedModel(says))
     first = agent.run("a")
     second = agent.run("b", after=first)
-    with pytest.raises(nb.errors.RunError, match=r"the run before it failed: .*away"):
+    with pytest.raises(nb.errors.RunError, match=r"The previous run failed: .*away"):
         await second
     fails.clear()
     first.retry()
@@ -131,12 +131,12 @@ async def test_c227_a_queued_run_is_cancelled_by_itself():
     await first.settled()
     await second.cancel()
     assert (first.status, second.status) == ("interrupted", "cancelled")
-    with pytest.raises(nb.errors.Cancelled, match="the run before it"):
+    with pytest.raises(nb.errors.Cancelled, match=r"[Tt]he (previous run|run before it)"):
         await asyncio.wait_for(third, 10)
     first.respond(first.interrupts[0], "this")
     assert (await first).text == "said"
     assert kinds(second) == ["run_queued", "run_cancelled"]
-    with pytest.raises(nb.errors.UsageError, match="before it began"):
+    with pytest.raises(nb.errors.UsageError, match="before it started"):
         agent.run("d", after=second)
 
 

@@ -81,7 +81,9 @@ async def test_a_secret_that_is_gone_is_asked_for_and_no_mask_is_run(store, opti
     masked = dict(asked.input)
     assert is_mask(masked["password"])
     for wrong in (None, masked, {**GIVEN, "password": MASK}):
-        with pytest.raises(nb.errors.InvalidAnswer, match=r"secrets in password .* give them anew"):
+        with pytest.raises(
+            nb.errors.InvalidAnswer, match=r"secrets in password .* Enter them again"
+        ):
             elsewhere.restart(asked, new_input=wrong)
     assert door.got == []
     elsewhere.restart(asked, new_input={**GIVEN, "password": "again"})
@@ -262,7 +264,7 @@ async def test_always_allow_does_not_cover_another_secret(store):
     door = Door(store, call("login", **GIVEN), call("login", **GIVEN), "done", approval=True)
     run = await door.agent().run("go", attended=False).settled()
     for remember in ("input", "input_in_run"):
-        with pytest.raises(nb.errors.InvalidAnswer, match="a secret in it"):
+        with pytest.raises(nb.errors.InvalidAnswer, match="a secret"):
             run.approve(run.interrupts[0], remember=remember)
     offered = Question.of(run.interrupts[0]).item("k", "", "").remember
     assert [one.id for one in offered] == ["tool_in_run", "tool"]
@@ -324,7 +326,7 @@ async def test_middleware_that_gives_a_mask_runs_nothing(store):
         return await next(tool_call)
 
     door = Door(store, call("login", **GIVEN))
-    with pytest.raises(Misuse, match="gave the mask of a secret in password"):
+    with pytest.raises(Misuse, match="passed a masked secret in password"):
         await door.agent(middleware=[through_json, nb.ToolErrorsToText()]).run("go", attended=False)
     assert door.got == []
 

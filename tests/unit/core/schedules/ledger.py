@@ -85,7 +85,7 @@ class Ledger:
         told = str(told)
         answers = [(i, r) for i, r in self.answers(n) if i.kind not in ("ask", "later")]
         if answers and answers[-1][0].kind == "lost" and isinstance(answers[-1][1], nb.Reject):
-            return "stopped while it ran" in told
+            return "stopped during the call" in told
         again = ("lost", nb.Restart)  # as it was: with what was answered before
         settled = [r for i, r in answers if (i.kind, type(r)) != again]
         if kind == "calls" and not settled:
@@ -100,9 +100,9 @@ class Ledger:
         outcomes = {
             "flaky": ("line is down", f"did {n}"),
             "slow": ("slowly", "gone"),
-            "later": (f"did {n}", "no model would hear of it later"),
-            "denied": ("refuses this call",),
-            "guarded": ("refuses this call",),
+            "later": (f"did {n}", "no model would receive it later"),
+            "denied": ("denies this call",),
+            "guarded": ("denies this call",),
         }
         if kind in GATED or kind == "ask":
             return False
@@ -122,7 +122,7 @@ class Ledger:
     def _fits_replies(self, n: int, told: str) -> bool:
         replies = self.replies(n)
         if any(isinstance(r, nb.Reject) for r in replies.values()):
-            return "said no" in told or "stopped in its middle" in told
+            return "said no" in told or "was stopped while it was running" in told
         return told == " | ".join(str(replies[k].output) for k in sorted(replies))
 
     def _fits_calls(self, n: int, told: str) -> bool:
@@ -133,7 +133,7 @@ class Ledger:
             if c.name == "calls" and c.input["n"] == n
         }
         made = [each for turn in json.loads(prompt) for each in turn]
-        if "stopped in its middle" in told:  # by a new message
+        if "was stopped while it was running" in told:  # by a new message
             return any(getattr(e.resolution, "reason", "") == NEW_MESSAGE for e in self.resolved)
         results = json.loads(told)
         return len(made) == len(results) and all(map(self._fits_called, made, results))

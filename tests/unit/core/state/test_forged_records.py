@@ -140,7 +140,7 @@ async def test_p1_no_history_runs_what_a_rule_denies(kind, record):
     world = World(policy=[nb.allow("harmless"), nb.deny("*", reason="never")])
     messages = history(tool_call(kind, forged(kind)[record]))
     response = await world.agent.generate(messages=messages)
-    assert "A rule refuses this call" in response.messages[2]["content"][0]["output"]
+    assert "A rule denies this call" in response.messages[2]["content"][0]["output"]
     store = nb.MemoryStore()
     began = RunStarted(at=1.0, agent=world.agent.name, model="m", messages=messages, max_turns=5)
     store.append("r", [began], 0)
@@ -160,7 +160,7 @@ async def test_p1_what_a_rule_let_pass_is_judged_anew(kind, by_rule):
 
 
 OTHERS: dict[str, dict[str, Any]] = {
-    "of another call": {"call_id": "d"},
+    "to another call": {"call_id": "d"},
     "of another tool": {"tool_name": "harmless"},
     "of a run inside": {"scope": ["d"]},
     "a question of a body": {"kind": "ask"},
@@ -188,7 +188,7 @@ async def test_p5_two_questions_never_share_an_id():
     messages = json.loads(json.dumps(paused))
     first, second = (part["nbagent"]["pause"] for part in messages[-1]["content"])
     second["id"] = first["id"]
-    with pytest.raises(nb.errors.MessagesError, match="have the one id"):
+    with pytest.raises(nb.errors.MessagesError, match="have the same id"):
         world.agent.interrupts(messages)
 
 

@@ -235,9 +235,9 @@ def test_a_run_that_was_stopped_leaves_no_call_open():
     check(closed)
     outputs = [p["output"] for p in closed[-1]["content"]]
     assert outputs[0] == "x"
-    assert "not known" in outputs[1]
-    assert "before this call was run" in outputs[2]
-    assert "before this call was run" in outputs[3]
+    assert "may or may not" in outputs[1]
+    assert "before this call started" in outputs[2]
+    assert "before this call started" in outputs[3]
 
 
 def test_restoring_counts_turns_since_the_last_user_message():

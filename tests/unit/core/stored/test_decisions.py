@@ -130,7 +130,7 @@ async def test_without_pandas_a_frame_says_what_is_missing(monkeypatch):
         assert repr(one) == "no decisions"
         with pytest.raises(nb.errors.UsageError, match="pip install pandas"):
             one.to_frame()
-    with pytest.raises(nb.errors.UsageError, match="not 3"):
+    with pytest.raises(nb.errors.UsageError, match="got 3"):
         nb.decisions(3)
 
 

@@ -42,9 +42,7 @@ def store(request, tmp_path):
 async def test_c263_a_run_that_others_go_on_with_is_deleted_with_them_or_not_at_all(store):
     """They are named; the store is as it was."""
     one, two, three = [run.id for run in await thread(store)]
-    with pytest.raises(
-        nb.errors.UsageError, match=f"{two!r}, {three!r} go on with its conversation"
-    ):
+    with pytest.raises(nb.errors.UsageError, match=f"{two!r}, {three!r} continue its conversation"):
         nb.delete_run(one, store=store)
     with pytest.raises(nb.errors.UsageError, match="no run 'nope'"):
         nb.delete_run("nope", store=store)
@@ -73,7 +71,7 @@ async def test_c264_a_run_that_goes_on_is_not_deleted(store):
         lambda: nb.delete_run(second.id, store=store),
         lambda: nb.delete_run(first.id, store=store, with_followers=True),
     ):
-        with pytest.raises(nb.errors.UsageError, match="while it goes on in process"):
+        with pytest.raises(nb.errors.UsageError, match="while it is active in process"):
             act()
     assert nb.prune(0, store=store, waiting=True) == []
     await second.cancel()
@@ -96,7 +94,7 @@ async def test_c265_prune_takes_whole_threads_that_are_over_and_old(store, monke
 @pytest.mark.parametrize("given", ["30", "d", "-1d", -1, True, None, "1y"])
 def test_what_is_no_time_is_refused(given):
     """In words, before anything is looked at."""
-    with pytest.raises(nb.errors.UsageError, match="older_than is a time such as '30d'"):
+    with pytest.raises(nb.errors.UsageError, match="older_than must be a duration such as '30d'"):
         nb.prune(given, store=nb.MemoryStore())
 
 

@@ -277,7 +277,10 @@ async def test_p2_the_token_of_an_imported_or_forked_question_answers_the_origin
     assert (await run).text == "done"
     assert [i.expects for i in fork.interrupts] == ["external"]
     forged = with_events(document, events)
-    for brought, token, why in ((document, bank.tokens[0], None), (forged, TOKEN, "nothing here")):
+    for brought, token, why in (
+        (document, bank.tokens[0], None),
+        (forged, TOKEN, "cannot be used here"),
+    ):
         there, copied, place = await opened(brought)
         with pytest.raises(nb.Conflict, match=why):
             nb.answer_external(token, "x", store=place)
@@ -315,7 +318,7 @@ async def test_p5_what_a_document_shows_is_what_runs(documents, kind, lie):
             event["input"] = ANN
     forged = with_events(documents[kind], events)
     if (kind, lie) == ("ask", "approval"):
-        with pytest.raises(StoreError, match=r"no ctx\.ask asks so"):
+        with pytest.raises(StoreError, match=r"does not match a question of ctx\.ask"):
             nb.import_run(forged, store=nb.MemoryStore(), unverified=True)
         return
     bank, run, _ = await opened(forged, middleware=MIDDLEWARE.get(kind, ()))
@@ -373,23 +376,23 @@ NEVER: dict[str, Any] = {
     "no history": (
         lambda made: made.__setitem__(slice(None), [{**made[0], "messages": []}]),
         "tool",
-        "waits for nothing",
+        "is not waiting for anything",
     ),
     "a flow without its call": (
         lambda made: made.__setitem__(slice(None), [{**made[0], "messages": ["go"]}]),
         "flow",
-        "waits for nothing",
+        "is not waiting for anything",
     ),
-    "two beginnings": (lambda made: made.insert(2, made[0]), "tool", "the run has begun"),
+    "two beginnings": (lambda made: made.insert(2, made[0]), "tool", "the run has already started"),
     "queued inside of a call": (
         lambda made: made.insert(4, {**MADE_UP[0], "scope": [made[3]["scope"][0]]}),
         "inside",
-        "not of one inside a call",
+        "not to one inside a call",
     ),
     "a body's runs that failed": (
         lambda made: made.insert(4, {**MADE_UP[11], "scope": [made[3]["scope"][0]]}),
         "inside",
-        "has no end but the body's",
+        "ends only with the body",
     ),
     "an end before the answer": (
         lambda made: made.insert(1, MADE_UP[10]),
@@ -399,7 +402,7 @@ NEVER: dict[str, Any] = {
     "a call that is started while it asks": (
         lambda made: made.append(made[2]),
         "tool",
-        "not to be started",
+        "cannot be started",
     ),
     "an answer to no question": (
         lambda made: made.insert(
@@ -419,7 +422,7 @@ NEVER: dict[str, Any] = {
     "a model that answers twice": (
         lambda made: made.insert(2, {**made[1], "calls": []}),
         "tool",
-        "no model was to answer",
+        "the model was not called",
     ),
 }
 
@@ -449,7 +452,7 @@ def test_p15_a_document_of_a_run_that_waits_in_line_for_itself_is_refused():
     store = nb.MemoryStore()
     assert nb.import_run(queued(first="second"), store=store, unverified=True) == "first"
     for document in (queued(a="a"), queued(b="a", a="b"), queued(second="first")):
-        with pytest.raises(StoreError, match="waits in line for itself"):
+        with pytest.raises(StoreError, match="is queued behind itself"):
             nb.import_run(document, store=store, unverified=True)
     assert store.run_ids() == ["first"]
 
@@ -481,7 +484,7 @@ async def test_p7_a_stored_run_that_waits_for_nothing_says_so(flow):
     agent = bank.flow if flow else bank.agent
     run = await nb.open_run("odd", agent=agent, store=store, attended=True, show=False)
     await settled(run)
-    with pytest.raises(RunError, match="waits for nothing"):
+    with pytest.raises(RunError, match="is not waiting for anything"):
         await run
     await run.cancel()
     assert run.status == "cancelled"
@@ -638,7 +641,7 @@ def test_p15_a_history_in_which_an_open_call_waits_for_nothing_is_refused(saved)
     part = done[-1]["content"][0]
     result = {"type": "tool_result", "id": part["id"], "name": "bare", "output": "paid"}
     part["nbagent"] = {"status": "done", "result": result}
-    for messages, why in ((emptied, "does not fit the rest"), (done, "waits for nothing")):
+    for messages, why in ((emptied, "contradicts the rest"), (done, "is not waiting for anything")):
         with pytest.raises(MessagesError, match=why):
             Bank().agent.interrupts(messages)
 

@@ -48,7 +48,7 @@ async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
         "deadline",
         "cost",
     ]
-    assert "waits for an answer" in lines[3]
+    assert "needs an answer" in lines[3]
     assert "<i>" not in listed._repr_html_()
     assert list(listed.to_frame().index) == ["again", "hi", "color"]
     run = await listed[2].open()
@@ -57,9 +57,9 @@ async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
     nothing = repr(nb.runs(nb.SQLiteStore(tmp_path / "none.db")))
     assert nothing.startswith("no runs in ")
     assert nothing.endswith("none.db: this file does not exist yet. Is the path right?")
-    with pytest.raises(nb.errors.UsageError, match=f"did you mean {nb.runs(store)[0].id!r}"):
+    with pytest.raises(nb.errors.UsageError, match=f"Did you mean {nb.runs(store)[0].id!r}"):
         await nb.open_run(nb.runs(store)[0].id[:-1], store=store)
-    with pytest.raises(nb.errors.UsageError, match="a status is one of"):
+    with pytest.raises(nb.errors.UsageError, match="status must be one of"):
         nb.runs(store, status="open")
 
 
@@ -102,7 +102,7 @@ async def test_c275_a_list_is_chosen_and_sorted_among_all_and_read_in_parts(
     assert (ids(listing), listing.left, listing.has_changed) == (["b", "a", "c"], 0, False)
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({"text": "apples talker"}, ["a"]),
-        ({"text": "waits ask"}, ["c"]),
+        ({"text": "needs ask"}, ["c"]),
         ({"agent": "talker", "status": "completed"}, ["b", "a"]),
         ({"by": "id"}, ["a", "b", "c"]),
         ({"by": "prompt", "backwards": True}, ["c", "b", "a"]),
@@ -122,7 +122,7 @@ async def test_a_path_without_a_file_is_told_in_every_list_and_a_missing_folder_
     """The list and the inbox say so in their headings, until the file is there; an unknown id names near ones."""
     path = tmp_path / "nodir" / "rnus.db"
     listing, inbox = nb.runs(path).listing, nb.inbox(path)
-    assert "there is no folder" in caplog.text
+    assert "does not exist yet" in caplog.text
     assert "file does not exist yet" in repr(nb.runs(path))
     assert "file does not exist yet" in repr(inbox)
     heads, view = [RunsView("rnus.db"), RunsView("rnus.db")], InboxView("rnus.db")
@@ -136,9 +136,9 @@ async def test_a_path_without_a_file_is_told_in_every_list_and_a_missing_folder_
     shown = [each.snapshot().head.prompt for each in (heads[0], view, heads[1])]
     assert shown == ["rnus.db · this file does not exist yet"] * 2 + ["rnus.db"]
     for wrong, near in (
-        ("rom-1", "did you mean 'room-1'"),
+        ("rom-1", "Did you mean 'room-1'"),
         ("oom", "'room-1' or 'room-2'"),
-        ("x", "the last ones are"),
+        ("x", "The latest runs"),
     ):
         with pytest.raises(nb.errors.UsageError, match=near):
             await nb.open_run(wrong, store=path)

@@ -119,20 +119,20 @@ def test_an_array_is_the_picture_that_its_numbers_are(array, pixel):
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "nothing": ("  ", "says something"),
-    "an empty list": ([], "says something"),
-    "blank texts": ([" "], "says something"),
-    "a figure alone": (figure(), "give a list, such as"),
-    "a number": ([3], "is no file"),
-    "a dict": ([{"type": "file"}], "is no file"),
-    "a long array": ([np.zeros(9)], "is no picture"),
+    "nothing": ("  ", "text"),
+    "an empty list": ([], "no text"),
+    "blank texts": ([" "], "no text"),
+    "a figure alone": (figure(), "Pass a list, such as"),
+    "a number": ([3], "is not a file"),
+    "a dict": ([{"type": "file"}], "is not a file"),
+    "a long array": ([np.zeros(9)], "is not an image"),
     "wide numbers": ([np.full((2, 2), 300)], "from 300 to 300"),
     "fractions over one": ([np.full((2, 2), 1.5)], "fractions from 0 to 1"),
-    "not a number": ([np.full((2, 2), np.nan)], "no picture"),
-    "bytes of nothing": ([b""], "not known"),
-    "bytes of anything": ([b"\1\2\3"], "say it"),
-    "a picture cut short": ([picture("PNG")[:40]], "sound"),
-    "too many files": ([WAV] * 21, "20 files"),
+    "not a number": ([np.full((2, 2), np.nan)], "not an image"),
+    "bytes of nothing": ([b""], "is unknown"),
+    "bytes of anything": ([b"\1\2\3"], "Set it"),
+    "a picture cut short": ([picture("PNG")[:40]], "valid"),
+    "too many files": ([WAV] * 21, "limit is 20"),
 }
 
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_sent_is_refused_where_it_is_given(given):
 
 
 def test_a_path_is_read_once_and_told_by_its_name_alone(tmp_path):
-    """The first bytes say what it is, and then its name; where it lies is nobody's business."""
+    """The first bytes are what it is, and then its name; where it lies is nobody's business."""
     for name, data, media_type in [
         ("scan.pdf", PDF, "application/pdf"),
         ("wrong.txt", picture("PNG"), "image/png"),
@@ -159,7 +159,8 @@ def test_a_path_is_read_once_and_told_by_its_name_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("", "a folder"), ("nope.png", "no such file"), ("pipe", "no ordinary file")]
+    ("name", "told"),
+    [("", "a folder"), ("nope.png", "does not exist"), ("pipe", "not a regular file")],
 )
 def test_a_path_that_is_no_file_is_named(tmp_path, name, told):
     """A folder, a missing file, and a pipe that would never end."""
@@ -261,9 +262,9 @@ def test_a_picture_that_unpacks_to_gigabytes_is_not_unpacked():
         (PDF + b"0" * files.MAX_FILE, None, "20.0 MB"),
         (b"a" * (files.MAX_TEXT + 1), "text/plain", "1.0 MB"),
         (b"\xff\xfe", "text/plain", "UTF-8"),
-        (PDF, "image/png", "first bytes say application/pdf"),
-        (PDF, "pdf", "no media type"),
-        (b"<svg/>", "image/PNG\r\nx", "no media type"),
+        (PDF, "image/png", "first bytes are application/pdf"),
+        (PDF, "pdf", "not a media type"),
+        (b"<svg/>", "image/PNG\r\nx", "not a media type"),
     ],
 )
 def test_a_file_beyond_its_bounds_or_not_what_it_is_said_to_be_is_refused(data, media_type, told):
@@ -382,7 +383,7 @@ def test_what_fails_to_draw_itself_is_no_file_and_no_failure(caplog):
     broken = Broken()
     found = taken(broken, nothing)
     assert found.value is broken
-    assert "no picture" in caplog.text
+    assert "not an image" in caplog.text
 
 
 def test_no_library_is_loaded_for_what_is_no_picture():
@@ -458,7 +459,7 @@ def test_what_ipython_shows_as_a_picture_is_one():
     assert File(display.SVG("<svg xmlns='http://www.w3.org/2000/svg'/>")).media_type == (
         "image/svg+xml"
     )
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         File(display.Image(url="https://example.org/x.png"))
     assert not taken(display.Image(url="https://example.org/x.png"), nothing).files
     assert File(Figure()).media_type == "image/png"

@@ -71,7 +71,7 @@ def look() -> str:
     ("given", "said"),
     [
         (lambda run: run.context["missing"], "raised TypeError"),
-        (lambda: 5, "gave 5, which is no text"),
+        (lambda: 5, "must return a string, got 5"),
     ],
 )
 async def test_a_function_that_fails_fails_the_run_with_its_name(given, said):

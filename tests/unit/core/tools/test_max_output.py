@@ -19,7 +19,7 @@ from tests.integration.chat_server import ChatServer, Reply
 
 call = nb.ScriptedModel.call
 LONG = "begin" + "x" * 3_000_000 + "end"
-NOTE = r"… ([\d,]+) of [\d,]+ characters left out: the result is too long, [^…]+ …"
+NOTE = r"… ([\d,]+) of [\d,]+ characters left out: the result is too long. To see more, [^…]+ …"
 
 
 def text() -> str:
@@ -94,7 +94,9 @@ async def test_c418_a_model_is_told_how_to_get_the_rest_and_the_person_sees_more
     first, second = (one.output for one in run.calls["page"])
     assert isinstance(first, str)
     assert len(first) < 33_000
-    assert "call page again so that it gives less, or a part of it (it takes start, rows)" in first
+    assert (
+        "call page again so that it returns less, or a part of it (it takes start, rows)" in first
+    )
     assert second == ["line 4000", "line 4001"]
     view = RunView(run.id)
     for event in run.journal:
@@ -105,7 +107,7 @@ async def test_c418_a_model_is_told_how_to_get_the_rest_and_the_person_sees_more
     assert '"line 2500"' in shown
     assert '"line 2500"' not in first
     output, _ = await told(nb.Agent("demo", tools=[text]), "text")
-    assert "text takes nothing that would ask for a part of it" in output
+    assert "text has no parameter that selects a part of it" in output
 
 
 @pytest.mark.parametrize("limit", [1, 2, 10, None])
@@ -126,7 +128,7 @@ async def test_the_answer_of_a_run_is_whole() -> None:
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "10"])
 def test_a_limit_that_is_none_is_refused(wrong: Any) -> None:
     """Where it is given."""
-    with pytest.raises(nb.errors.ToolError, match=r"max_output is a whole number .* above 0"):
+    with pytest.raises(nb.errors.ToolError, match=r"max_output must be a positive number"):
         nb.tool(max_output=wrong)
 
 

@@ -313,7 +313,7 @@ async def test_next_is_dead_once_its_attempt_is_over(play):
 
     await play([call("act", n=1), "done"], lambda a: acting(a, ran), middleware=[keep])
     nxt, c = kept[0]
-    with pytest.raises(RuntimeError, match="'act' is over"):
+    with pytest.raises(RuntimeError, match="'act' has ended"):
         await nxt(c)
     assert ran == []
 

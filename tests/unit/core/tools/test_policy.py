@@ -135,10 +135,10 @@ RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
         [nb.allow("send", when=lambda a: "yes")],
         {},
         "asks",
-        "allow send (its condition said neither",
+        "allow send (its condition returned a",
     ),
-    ([nb.review("send", when=lambda a: None)], {}, "asks", "review send (its condition said"),
-    ([nb.deny("send", when=lambda a: None)], {}, "denied", "deny send (its condition said neither"),
+    ([nb.review("send", when=lambda a: None)], {}, "asks", "review send (its condition returned"),
+    ([nb.deny("send", when=lambda a: None)], {}, "denied", "deny send (its condition returned a"),
     ([], {"approval": lambda a: 0}, "asks", "approval= of send"),
     ([nb.allow("send", when=lambda a: numpy.float64(a.amount) > 1)], {}, "runs", "allow send"),
 ]
@@ -162,7 +162,7 @@ async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
     assert (await run).text == "done"
     assert bank.did == ([] if expected == "denied" else [(500.0, "A")])
     if expected == "denied":
-        assert "refuses this call of send" in run.calls["send"][0].output
+        assert "denies this call of send" in run.calls["send"][0].output
 
 
 @pytest.mark.parametrize("make", [nb.allow, nb.review, nb.deny])
@@ -181,7 +181,7 @@ def test_c156_what_cannot_be_a_condition_is_refused_at_the_door(make, when, said
     """What is always true as a condition would let everything run."""
     with pytest.raises(nb.errors.UsageError, match=f"when= .*{said}"):
         make("send", when=when)
-    with pytest.raises(nb.errors.ToolError, match="approval is True, False or a condition"):
+    with pytest.raises(nb.errors.ToolError, match="approval must be True, False or a condition"):
         nb.tool(approval="yes")  # type: ignore[call-overload]
 
 
@@ -345,7 +345,7 @@ async def test_a_person_cannot_be_made_to_approve_what_a_rule_denies(play):
     )
     await s.answer(restart={0: {}})
     assert bank.did == []
-    assert "refuses this call" in s.results[0]
+    assert "denies this call" in s.results[0]
 
 
 async def test_what_a_person_edits_is_judged_by_the_rules_that_deny(play):
@@ -361,7 +361,7 @@ async def test_what_a_person_edits_is_judged_by_the_rules_that_deny(play):
     s = await play([call("send", amount=5), "done"], bank, policy=policy)
     await s.answer(restart={0: {"new_input": {"amount": 5000}}})
     assert (bank.did, s.text) == ([], "done")
-    assert "refuses this call of send" in s.results[0]
+    assert "denies this call of send" in s.results[0]
     assert judged == [5.0, 5000.0]
 
 
@@ -840,7 +840,7 @@ async def test_no_rule_that_asks_shields_an_inner_tool_from_one_that_denies(rule
 def test_a_rule_names_tools_by_a_text(pattern):
     """What is no text is refused where it is given."""
     for rule in (nb.allow, nb.review, nb.deny):
-        with pytest.raises(nb.errors.UsageError, match="names tools by a text"):
+        with pytest.raises(nb.errors.UsageError, match="must name tools with a string"):
             rule(pattern)
 
 

@@ -113,7 +113,9 @@ def test_c415_an_index_that_says_something_is_columns_and_a_plan_has_no_rows():
         raise AssertionError("computed")
 
     plan = pl.LazyFrame({"a": [1]}).map_batches(never, schema={"a": pl.Int64})
-    assert tables.told(plan).endswith("a: Int64\nIts rows are not known: .collect() computes them")
+    assert tables.told(plan).endswith(
+        "a: Int64\nIts rows are unknown until .collect() computes them"
+    )
     assert tables.told(SimpleNamespace(columns=[], itertuples=1)) is None
 
 
@@ -139,7 +141,7 @@ def test_c416_what_has_no_csv_is_refused_with_what_to_give():
     for value, told in (
         (pd.DataFrame({"a": range(1_000_001)}), "too large .*notebook_tools"),
         (pl.DataFrame({"a": [[1]]}), "cannot be written as CSV"),
-        (pl.LazyFrame({"a": [1]}), r"give its \.collect\(\)"),
+        (pl.LazyFrame({"a": [1]}), r"Call its \.collect\(\)"),
     ):
         with pytest.raises(nb.errors.UsageError, match=told):
             nb.File(value)
@@ -153,7 +155,7 @@ def test_c417_a_variable_in_braces_of_a_plain_prompt_is_hinted_at(monkeypatch):
     df, limit = TABLES["pandas"], 3
     agent = nb.Agent(nb.ScriptedModel(lambda messages: messages[-1]["content"][0]["text"]))
     for prompt, told in (
-        ("look at {df}", r"has \{df\} as it stands.*\['…', df\].*%%agent"),
+        ("look at {df}", r"contains \{df\} as plain text.*\['…', df\].*%%agent"),
         ("up to {limit:.2f} of {df.mail}", r"\{limit\}, \{df\}"),
         ("up to {limit}", r"write f'…'"),
     ):

@@ -115,24 +115,27 @@ def test_images_files_and_sounds_come_along():
 
 
 REFUSED = [
-    ([5], "no message of the openai client"),
+    ([5], "not a message of the openai client"),
     ([{"role": "robot", "content": "x"}], "expected a message"),
-    ([{"role": "tool", "tool_call_id": "c", "content": "x"}], "no call waits for"),
+    ([{"role": "tool", "tool_call_id": "c", "content": "x"}], "no call is waiting for it"),
     (
         [*CHAT[:3], {**CHAT[3], "tool_call_id": "c9"}],
-        r"which no call waits for \(those that wait: 'c1', 'c2'",
+        r"no call is waiting for it \(waiting: 'c1', 'c2'",
     ),
-    ([*CHAT[:3], CHAT[3], CHAT[3]], "no call waits for"),
-    ([*CHAT[:4], CHAT[1]], "answered exactly once"),
+    ([*CHAT[:3], CHAT[3], CHAT[3]], "no call is waiting for it"),
+    ([*CHAT[:4], CHAT[1]], "exactly one result"),
     (
         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}],
         "behind the link",
     ),
-    ([{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}], "cannot be kept"),
+    (
+        [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}],
+        "cannot be stored",
+    ),
     ([{"role": "assistant", "content": "x", "reasoning_details": [{"a": 1}]}], "provider="),
-    ([{"role": "assistant", "audio": {"id": "a"}}], "'audio', which cannot be kept"),
-    ([{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}], "of no function"),
-    ([{"type": "item_reference", "id": "x"}], "only names an item"),
+    ([{"role": "assistant", "audio": {"id": "a"}}], "'audio', which cannot be stored"),
+    ([{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}], "calls no function"),
+    ([{"type": "item_reference", "id": "x"}], "only refers to an item"),
     ([{"type": "web_search_call", "id": "w", "status": "completed"}], "provider="),
     ("hello", "a list of messages"),
 ]
@@ -291,16 +294,16 @@ def hi(**more: Any) -> dict[str, Any]:
 PLACES: dict[str, tuple[Any, list[str]]] = {
     "a role written wrong": (
         {"role": "asistant", "content": "x"},
-        ["messages[1]", "did you mean 'assistant'?"],
+        ["messages[1]", "Did you mean 'assistant'?"],
     ),
     "content written wrong": (
         {"role": "user", "contents": "x"},
-        ["messages[1] has no 'content'", "it has 'contents'; did you mean 'content'?"],
+        ["messages[1] has no 'content'", "It has 'contents'. Did you mean 'content'?"],
     ),
     "no content": ({"role": "assistant"}, ["messages[1] has no 'content' and no 'tool_calls'"]),
     "calls written wrong": (
         {"role": "assistant", "content": "", "tool_call": [asked("c1")]},
-        ["messages[1] has 'tool_call'", "did you mean 'tool_calls'?"],
+        ["messages[1] has 'tool_call'", "Did you mean 'tool_calls'?"],
     ),
     "a call without an id": (
         {
@@ -314,7 +317,7 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
             "role": "assistant",
             "tool_calls": [{"ids": "c", "function": {"name": "f", "arguments": "{}"}}],
         },
-        ["messages[1].tool_calls[0] has 'ids'", "did you mean 'id'?"],
+        ["messages[1].tool_calls[0] has 'ids'", "Did you mean 'id'?"],
     ),
     "a call without a name": (
         {"role": "assistant", "tool_calls": [{"id": "c", "function": {"arguments": "{}"}}]},
@@ -325,11 +328,11 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
             "role": "assistant",
             "tool_calls": [{"id": "c", "function": {"name": "f", "argument": "{}"}}],
         },
-        ["messages[1].tool_calls[0] has 'argument'", "did you mean 'arguments'?"],
+        ["messages[1].tool_calls[0] has 'argument'", "Did you mean 'arguments'?"],
     ),
     "a call that is a text": (
         {"role": "assistant", "tool_calls": ["f"]},
-        ["messages[1].tool_calls[0] is 'f', of no function"],
+        ["messages[1].tool_calls[0] is 'f', which calls no function"],
     ),
     "a result without its call": (
         {"role": "tool", "content": "x"},
@@ -337,11 +340,11 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a part without its text": (
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "txt": "b"}]},
-        ["messages[1].content[1] has no 'text'", "it has 'txt'"],
+        ["messages[1].content[1] has no 'text'", "It has 'txt'"],
     ),
     "a part whose text is a number": (
         {"role": "user", "content": [{"type": "text", "text": 5}]},
-        ["messages[1].content[0].text is 5"],
+        ["messages[1].content[0].text must be a string, got 5"],
     ),
     "a part that is not kept": (
         {"role": "assistant", "content": [{"type": "output_audio"}]},

@@ -174,7 +174,7 @@ async def test_a_difference_is_bounded_whatever_was_asked(tmp_path):
     with pytest.raises(NotRecorded) as caught:
         await banker(nb.RecordedModel(path)).run("\n".join(f"row {n}" for n in range(20_000)))
     assert len(str(caught.value)) < 20_000
-    assert "lines more" in caught.value.diff
+    assert "more lines" in caught.value.diff
 
 
 async def test_c202_another_answer_than_the_recorded_one_is_told_kindly(tmp_path):
@@ -187,7 +187,7 @@ async def test_c202_another_answer_than_the_recorded_one_is_told_kindly(tmp_path
         "transfer"
     ]  # nobody answered for them
     run.reject(run.interrupts[0], "no")
-    with pytest.raises(NotRecorded, match="goes on only from the results and answers"):
+    with pytest.raises(NotRecorded, match="can only be replayed with the same results and answers"):
         await run
 
 
@@ -221,7 +221,7 @@ async def test_c201_a_recorded_approval_holds_for_what_was_shown_and_once(given,
         if given == "other schema":  # the model was told of the same tools, whatever is run
             model._tape._exchanges[0]["request"]["tools"][0]["input_schema"] = tool.input_schema
     run = agent.run("Send 5 to A1", attended=False)
-    with pytest.raises(nb.HumanInputRequired, match="the recording 'session"):
+    with pytest.raises(nb.HumanInputRequired, match="The recording 'session"):
         await run
     assert run.status == "interrupted"
     assert ran == []
@@ -511,7 +511,7 @@ async def test_c201_a_secret_that_a_model_or_a_person_gives_is_in_no_recording(t
     assert "hunter2-long" not in text
     assert "typed-by-hand" not in text
     assert got == ["typed-by-hand"]
-    with pytest.raises(nb.HumanInputRequired, match="one with a secret"):
+    with pytest.raises(nb.HumanInputRequired, match="was a secret"):
         await make(nb.RecordedModel(path)).run("go", attended=False)
     assert got == ["typed-by-hand"]
 
@@ -554,7 +554,7 @@ async def test_a_recording_that_cannot_be_written_fails_the_run_and_says_why(tmp
     run.resolve(run.interrupts[0].id, nb.Restart(), by="form")
     with pytest.raises(ModelError, match=r"session\.json"):
         await run
-    assert "an answer is not in its recording" in caplog.text
+    assert "an answer could not be recorded" in caplog.text
 
 
 @pytest.mark.parametrize("cost", [0.5, None])
@@ -586,7 +586,7 @@ async def test_a_recording_that_somebody_else_has_by_now_is_not_overwritten(tmp_
     )
     await nb.Agent(first).run("one", attended=False)
     await nb.Agent(second).run("two", attended=False)
-    with pytest.raises(ModelError, match="was changed since this process last wrote it"):
+    with pytest.raises(ModelError, match="was changed after this process last wrote it"):
         await nb.Agent(first).run("three", attended=False)
     assert [entry["request"]["messages"][0]["content"][0]["text"] for entry in said(path)] == [
         "two"
@@ -608,8 +608,8 @@ async def test_an_answer_that_was_cancelled_is_in_no_recording(tmp_path):
 
 
 UNREADABLE = {
-    "no file": (None, "there is no recording"),
-    "no JSON": ("{", "cannot be read as a recording"),
+    "no file": (None, "does not exist"),
+    "not JSON": ("{", "cannot be read as a recording"),
     "another file": ("[]", "has no 'nbagent_recording'"),
     "a newer one": (json.dumps({"nbagent_recording": FORMAT + 1}), "newer nbagent"),
     "no session": (json.dumps({"nbagent_recording": FORMAT}), "damaged"),
@@ -635,15 +635,15 @@ def test_what_is_no_recording_is_refused_where_the_model_is_made(kind, tmp_path)
 def test_arguments_that_make_no_sense_are_refused(tmp_path):
     """At once, with what may be given."""
     path = tmp_path / "session.json"
-    with pytest.raises(nb.errors.UsageError, match="mode is 'auto', 'record' or 'replay'"):
+    with pytest.raises(nb.errors.UsageError, match="mode must be 'auto', 'record' or 'replay'"):
         nb.RecordedModel(path, mode="play")  # type: ignore[arg-type]
-    with pytest.raises(ModelConfigError, match="say which model"):
+    with pytest.raises(ModelConfigError, match="name the model"):
         nb.RecordedModel(path)
     with pytest.raises(nb.errors.UsageError, match="ignore="):
         nb.RecordedModel(path, "m", ignore="(")
     with pytest.raises(nb.errors.UsageError, match="pace"):
         nb.RecordedModel(path, "m", pace=-1)
-    with pytest.raises(nb.errors.UsageError, match="a name or has a stream method"):
+    with pytest.raises(nb.errors.UsageError, match="a name or an object with a stream method"):
         nb.RecordedModel(path, 5)  # type: ignore[arg-type]
 
 
@@ -655,7 +655,7 @@ async def test_c386_what_was_never_asked_for_is_told(tmp_path):
     await agent.run("two", attended=False)
     with (
         pytest.raises(
-            nb.errors.UsageError, match=r"not used of 'session\.json': 1 of 2 exch"
+            nb.errors.UsageError, match=r"Not used of 'session\.json': 1 of 2 exch"
         ) as caught,
         nb.RecordedModel(path) as model,
     ):
@@ -772,7 +772,7 @@ async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_kept(tmp_
     tool = Hosted("mcp", {"server_url": "https://e.org", "authorization": "tok"}, "docs")
     other = Hosted("mcp", {"server_url": "https://f.org", "authorization": "tok"}, "docs")
     model = nb.RecordedModel(path, nb.ScriptedModel(["fine"]), mode="record")
-    with pytest.raises(nb.errors.UsageError, match="has no hosted tools"):
+    with pytest.raises(nb.errors.UsageError, match="is a hosted tool"):
         model.check_hosted(tool)
     assert [delta async for delta in model.stream(Request([user("go")], hosted=[tool]))]
     assert '"tok"' not in path.read_text()

@@ -163,7 +163,7 @@ def test_a_chart_that_is_too_large_is_words():
     values = [{"mm": n} for n in range(200_000)]
     bundle = charts.with_words({VEGA: {**SPEC, "data": {"values": values}}, "text/plain": ""})
     assert list(bundle) == ["text/plain"]
-    assert bundle["text/plain"].endswith("200,000 rows (too large to be drawn here)")
+    assert bundle["text/plain"].endswith("200,000 rows (too large to draw here)")
 
 
 def finished(**shown: Any) -> ToolFinished:

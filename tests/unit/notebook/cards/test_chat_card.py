@@ -116,7 +116,7 @@ async def test_c225_a_variable_that_fails_to_be_looked_at_is_told_and_nothing_is
 
     monkeypatch.setattr(kernel, "variables", lambda: {"odd": Odd()})
     made = box()
-    assert await made.say("see @odd") == "@odd cannot be told: RuntimeError: no shape"
+    assert await made.say("see @odd") == "@odd could not be summarized: RuntimeError: no shape"
     assert made.chat.runs == ()
 
 

@@ -169,7 +169,7 @@ async def test_a_page_hears_what_the_store_made_of_its_answer(monkeypatch, tmp_p
             await until(lambda: sent)
         (told,) = sent
         assert (told["type"], told["ok"]) == ("receipt", False)
-        assert "another process holds it locked" in told["errors"][0]["message"]
+        assert "another process has locked it" in told["errors"][0]["message"]
         card._handle(answer)
         assert (await run).text == "done"
         assert [m["ok"] for m in sent if m["type"] == "receipt"] == [False, True]
@@ -188,7 +188,7 @@ async def test_retry_goes_on_with_a_failed_run_and_says_why_it_cannot(monkeypatc
     assert (await run).text == "fine"
     shown.live.card._take(Retry())
     told = shown.live.card.view.snapshot().items[-1].text
-    assert told.startswith("The run could not be retried here: only a failed run is retried")
+    assert told.startswith("The run could not be retried here: only a failed run can be retried")
     shown.live.card.detach()
 
 

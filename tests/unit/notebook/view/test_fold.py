@@ -59,7 +59,11 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
     ModelResponded: ([STARTED, RESPONDED], "running", ["call preparing"]),
     ModelPartial: ([STARTED, ModelPartial(at=102.0, text="so far")], "running", []),
     OutputRefused: (
-        [STARTED, ModelResponded(at=102.0, text="soup"), OutputRefused(at=102.5, errors="no JSON")],
+        [
+            STARTED,
+            ModelResponded(at=102.0, text="soup"),
+            OutputRefused(at=102.5, errors="not JSON"),
+        ],
         "running",
         ["text", "notice"],
     ),

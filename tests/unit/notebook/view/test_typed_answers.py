@@ -114,12 +114,12 @@ def test_what_turns_out_to_be_no_json_is_a_text():
     view = view_of(started())
     stream(view, "{sorry}, **no**", size=3)
     view.apply(ModelResponded(at=101.0, text="{sorry}, **no**"))
-    view.apply(OutputRefused(at=102.0, errors="it is no JSON: <b>x</b>"))
+    view.apply(OutputRefused(at=102.0, errors="it is not JSON: <b>x</b>"))
     view.flush(1000.0)
     assert "<strong>no</strong>" in html(view)
     notice = view.snapshot().items[-1]
     assert (notice.type, notice.tone) == ("notice", "warn")
-    assert "it is no JSON" in notice.text
+    assert "it is not JSON" in notice.text
 
 
 def test_an_answer_is_drawn_as_it_was_read():
@@ -197,14 +197,14 @@ def test_why_an_answer_does_not_fit_is_told_once_where_the_run_fails_with_it() -
     said = [
         started(),
         ModelResponded(at=101.0, text="soup"),
-        OutputRefused(at=102.0, errors="no JSON"),
+        OutputRefused(at=102.0, errors="not JSON"),
     ]
-    misfit = "the model's final answer does not fit output_type: no JSON; it was 'soup'"
+    misfit = "The model's final answer does not match output_type: not JSON. The answer was 'soup'"
     view = view_of(*said, RunFailed(at=103.0, error="ModelError", message=misfit))
     assert notices(view) == [f"ModelError: {misfit}"]
     view.apply(RunRetried(at=104.0, by="code"))
     (line,) = notices(view)
-    assert line.endswith(": no JSON")
+    assert line.endswith(": not JSON")
     down = RunFailed(at=103.0, error="ModelError", message="the server is down")
     assert len(notices(view_of(*said, down))) == 2
 

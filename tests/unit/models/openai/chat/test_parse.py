@@ -222,8 +222,8 @@ def test_a_stream_that_just_ends_is_not_finished() -> None:
 
 
 BAD = {
-    "no JSON": (b"{oops", True),
-    "no object": (b"[1]", True),
+    "not JSON": (b"{oops", True),
+    "not an object": (b"[1]", True),
     "an error": (b'{"error": {"message": "overloaded"}}', True),
     "an error as text": (b'{"error": "overloaded"}', True),
     "a refusal": (b'{"error": {"type": "invalid_request_error", "message": "bad"}}', False),

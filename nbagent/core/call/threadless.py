@@ -1,0 +1,70 @@
+"""What takes the place of threads where Python has none, as in a web page: tools' bodies run on the page's loop.
+
+``threads`` takes this in on that platform alone; nothing else knows of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Never, TypeVar
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.tools.middleware import Next, Timeout, ToolCall
+from nbagent.core.tools.output import current_call
+
+T = TypeVar("T")
+
+_timed: ContextVar[str] = ContextVar("nbagent_timed", default="")
+"""The id of the call that a ``Timeout`` surrounds."""
+_usual = Timeout.__call__
+
+
+async def run_in_thread(
+    fn: Callable[[], T], begun: Callable[[asyncio.Future[T]], object] = lambda _: None
+) -> T:
+    """Run ``fn`` here, with a copy of this task's context, and give back what it returns.
+
+    Raises:
+        UsageError: it is the body of a call that ``Timeout`` surrounds, which could not stop it.
+    """
+    output = current_call.get(None)
+    if output is not None and output.call_id == _timed.get():
+        raise UsageError(
+            "Timeout cannot stop a `def` tool in a web page, where Python has no threads: write `async def`"
+        )
+    await asyncio.sleep(0)  # a card shows that the body begins
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    begun(future)
+    try:
+        future.set_result(contextvars.copy_context().run(fn))
+    except Exception as error:
+        future.set_exception(error)
+    except BaseException:
+        future.cancel()
+        raise
+    return future.result()
+
+
+def private_loop() -> Never:
+    """None: it would need a thread.
+
+    Raises:
+        UsageError: always.
+    """
+    raise UsageError(
+        "Python in a web page has no threads, which background=True, run_sync(…) and run.wait() need: "
+        "use `await agent.run(…)`"
+    )
+
+
+async def timed(self: Timeout, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
+    """``Timeout.__call__``, with a note of which call it surrounds."""
+    token = _timed.set(call.id)
+    try:
+        return await _usual(self, call, next)
+    finally:
+        _timed.reset(token)

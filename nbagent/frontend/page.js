@@ -1,0 +1,27 @@
+// @ts-check
+// The way to a kernel that is in the page, as in JupyterLite: the front end holds a widget's messages back while a cell
+// runs, so that a card's go by a channel of its own, of which the kernel has told the name in the widget's state.
+
+import { onAbort } from "./lifetime.js";
+
+/** @typedef {import("./wire.js").Model} Model */
+
+/**
+ * The model, sending by its channel where it has one.
+ * @param {{model: Model, signal: AbortSignal}} context
+ * @returns {Model}
+ */
+export default function beside({ model, signal }) {
+  const name = model.get("channel");
+  if (!name) return model;
+  const channel = new BroadcastChannel(name);
+  onAbort(signal, () => channel.close());
+  const send = (/** @type {unknown} */ content) => channel.postMessage(JSON.stringify(content));
+  return new Proxy(model, {
+    get(target, key) {
+      if (key === "send") return send;
+      const value = Reflect.get(target, key);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}

@@ -1,0 +1,195 @@
+"""The kernel of a web page (JupyterLite's, in Pyodide): what ``kernel`` has of it in the place of ipykernel's.
+
+It has one thread, whose loop cells await on. The page holds widget messages back while a cell runs, and
+Pyodide makes ``undefined`` of None and an object of its own of ``null``. So a card's comm sends JSON, and hears
+its page by a ``BroadcastChannel`` of its own too, whose name nobody can guess.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic_core import from_json
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.foreign import counted
+
+from .wire import MAX_TEXT
+
+T = TypeVar("T")
+
+
+def found() -> Any | None:
+    """The kernel, or None where there is none, as in a script that Pyodide runs."""
+    module = sys.modules.get("pyodide_kernel")
+    return getattr(module, "kernel_instance", None)
+
+
+def request() -> dict[str, Any]:
+    """The message of the page that is handled now, or an empty dict."""
+    kernel = found()
+    parent: dict[str, Any] | None = None if kernel is None else kernel.get_parent()
+    return parent or {}
+
+
+def attended() -> bool:
+    """Whether a front end can answer: a page's kernel always has its page."""
+    return found() is not None
+
+
+def kernel_loop() -> asyncio.AbstractEventLoop | None:
+    """The page's loop, or None outside of kernels."""
+    return None if found() is None else asyncio.get_running_loop()
+
+
+async def wait(
+    future: asyncio.Future[T] | concurrent.futures.Future[T],
+    *,
+    on_kernel_interrupt: Callable[[], concurrent.futures.Future[None] | None] | None,  # noqa: ARG001 - a page cannot
+) -> T:
+    """Await a future in a cell, which is never cancelled with it.
+
+    Raises:
+        BaseException: whatever the future raises.
+    """
+    if isinstance(future, concurrent.futures.Future):
+        future = asyncio.wrap_future(future)
+    return await asyncio.shield(future)
+
+
+def pump(
+    future: concurrent.futures.Future[T],
+    *,
+    on_kernel_interrupt: Callable[[], object] | None = None,  # noqa: ARG001 - as above
+) -> T:
+    """What a future has come to.
+
+    Raises:
+        UsageError: it is not done, and the one thread would wait for itself.
+        BaseException: whatever the future raises.
+    """
+    if not future.done():
+        raise UsageError(
+            "a cell cannot wait here for a run that nobody is asked about: Python in a web page has no threads; "
+            "use `await run`"
+        )
+    return future.result()
+
+
+@contextlib.contextmanager
+def comms_pass() -> Iterator[None]:
+    """Nothing to do: each card has its channel."""
+    yield
+
+
+def show(parent: Mapping[str, Any], bundle: dict[str, Any]) -> None:
+    """Add an output to the cell that sent this request, whatever executes now."""
+    kernel = found()
+    if kernel is None or not parent:
+        return
+    now, kernel._parent_header = kernel._parent_header, parent  # noqa: SLF001 - where it is kept
+    try:
+        kernel.interpreter.display_pub.publish(bundle, {}, transient={})
+    finally:
+        kernel._parent_header = now  # noqa: SLF001
+
+
+def create_comm(**told: Any) -> Any:
+    """A comm of ours, which is heard beside those of others."""
+    import comm  # noqa: PLC0415 - a kernel has it
+
+    usual: Any = comm.create_comm
+    if found() is None:
+        return usual(**told)
+    return _made(usual)(**told)
+
+
+_classes: dict[type, type] = {}
+
+
+def _made(usual: type[Any]) -> type[Any]:
+    if usual not in _classes:
+        _classes[usual] = type("PageComm", (_PageComm, usual), {})
+    return _classes[usual]
+
+
+class _PageComm:
+    """What a comm of ours has before those of the kernel."""
+
+    _channel: Any = None
+    _hears: Any = None
+
+    def publish_msg(
+        self: Any,
+        msg_type: str,
+        data: Any = None,
+        metadata: Any = None,
+        buffers: Any = None,
+        **keys: Any,
+    ) -> None:
+        """Send a message, in which None is null."""
+        from js import JSON  # noqa: PLC0415 - Pyodide's
+
+        data = dict(data or {})
+        if msg_type == "comm_close":
+            self._close_channel()
+        elif "state" in data:
+            data["state"] = {**data["state"], "channel": self._opened()}
+        content = {"data": data, "comm_id": self.comm_id, **keys}
+        shell = sys.modules["IPython"].get_ipython()
+        parsed = JSON.parse(json.dumps(content))
+        shell.send_comm(msg_type, parsed, metadata or {}, self.topic, buffers)
+
+    def handle_msg(self: Any, msg: Any) -> None:
+        """Take a message of the page, in which null is None."""
+        super().handle_msg(_with_none(msg))  # type: ignore[misc]
+
+    def _opened(self: Any) -> str:
+        """The name of its channel, which is open from now on."""
+        if self._channel is None:
+            from js import BroadcastChannel  # noqa: PLC0415 - Pyodide's
+            from pyodide.ffi import create_proxy  # noqa: PLC0415
+
+            self._channel = BroadcastChannel.new(f"nbagent-{secrets.token_hex(16)}")
+            self._hears = create_proxy(self._heard)
+            self._channel.onmessage = self._hears
+        name: str = self._channel.name
+        return name
+
+    def _close_channel(self: Any) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._hears.destroy()
+            self._channel = self._hears = None
+
+    def _heard(self: Any, event: Any) -> None:
+        """Take a message of the channel as one of the page's, which it is."""
+        text = event.data
+        if not isinstance(text, str) or len(text) > MAX_TEXT:  # no page of ours
+            return
+        try:
+            said = from_json(counted(text))  # json's own recursion would end Pyodide
+        except ValueError:
+            return
+        content = {"comm_id": self.comm_id, "data": {"method": "custom", "content": said}}
+        super().handle_msg({"content": content, "buffers": []})  # type: ignore[misc]
+
+
+def _with_none(value: Any) -> Any:
+    """The same with None for each null, which Pyodide leaves as an object of JavaScript."""
+    from pyodide.ffi import jsnull  # noqa: PLC0415 - Pyodide's
+
+    if value is jsnull:
+        return None
+    if isinstance(value, dict):
+        return {key: _with_none(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_none(each) for each in value]
+    return value

@@ -1,0 +1,46 @@
+"""The core in Pyodide, whose Python has no threads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.install_pyodide import ROOT, folder, installed
+
+MISSING = "Pyodide is not installed: python tests/integration/install_pyodide.py"
+HERE = Path(__file__).parent / "pyodide"
+
+
+def needs_pyodide() -> None:
+    """Without Pyodide a test skips, and fails where CI is set."""
+    if not installed():
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+
+
+def run_in_pyodide(script: str) -> None:
+    """Run a script of ``pyodide/``; it says when it is whole."""
+    needs_pyodide()
+    node = shutil.which("node")
+    assert node is not None
+    command = [node, str(HERE / "run.mjs"), script, f"{folder() / 'pyodide'}/"]
+    command += [str(folder() / "packages"), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.splitlines()[-1:] == ["whole"], done.stdout[-4000:] + done.stderr[-4000:]
+
+
+def test_c470_where_python_has_no_threads_tools_run_on_its_loop_and_what_needs_one_says_so() -> (
+    None
+):
+    """Plain and async tools, approvals, questions, flows, a store on disk, HTML; refusals in one sentence."""
+    run_in_pyodide("core.py")
+
+
+def test_c473_c474_a_card_hears_its_own_page_alone_and_without_a_sanitizer_all_is_text() -> None:
+    """The channel of a card: what is no message changes nothing, null is None both ways; without nh3 all is text."""
+    run_in_pyodide("cards.py")

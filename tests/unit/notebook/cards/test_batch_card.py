@@ -1,0 +1,194 @@
+"""The live card of a batch: a window of its rows, a form for many questions, and what no page of ours sends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.notebook.cards.batch_card import BatchCard, bundle
+from nbagent.notebook.cards.card import Card
+from nbagent.notebook.cards.run_card import RunCard
+from tests.unit.batch.test_batch import Rows, paying
+from tests.until import until
+
+
+class Played(BatchCard):
+    """A card whose page is played."""
+
+    def __init__(self, batch: Any) -> None:
+        super().__init__(batch)
+        self.stood: list[Card | None] = []
+        self.opens = self.stood.append
+
+    def press(self, **message: Any) -> None:
+        self._hear(message)
+
+    @property
+    def shown_keys(self) -> list[str]:
+        return [row[0] for row in self.table.window["rows"]]
+
+
+async def test_c462_a_page_gets_a_window_of_the_rows_found_and_sorted_in_the_kernel():
+    """Of 3,000 rows a page gets 60 at most, a few kB; it scrolls, finds, sorts, and opens one below."""
+    failing = Rows(
+        lambda text: nb.errors.ModelError("no") if text.endswith("77") else f"did {text}"
+    )
+    batch = nb.map(
+        failing.agent, range(3000), prompt="row {}", id="march", attended=True, show=False
+    )
+    await batch
+    card = Played(batch)
+    assert card.table.window["total"] == 3000
+    assert (card.shown_keys[0], len(card.shown_keys)) == ("0", 30)
+    card.press(type="window", **{"from": 1500, "count": 10_000})
+    await until(lambda: card.shown_keys[0] == "1500")
+    assert len(card.shown_keys) == 60
+    assert card.table.window["rows"][0][4] == "did row 1500"
+    assert len(json.dumps(card.table.window)) < 8_000
+    assert len(json.dumps(card.table.state)) < 6_000
+    card.press(type="want", text="", status="failed")
+    await until(lambda: card.table.window["total"] == 30)
+    assert "ModelError: no" in card.table.window["rows"][0][4]
+    card.press(type="want", text="177", status="failed")
+    await until(lambda: card.table.window["total"] == 4)
+    card.press(type="sort", column="key")
+    card.press(type="sort", column="key")
+    await until(lambda: card.shown_keys == ["2177", "1777", "1177", "177"])
+    card.press(type="open", key="177")
+    await until(lambda: card.view.opened == "177")
+    assert isinstance(card.below, RunCard)
+    assert card.stood[-1] is card.below
+    card.press(type="open", key="177")
+    await until(lambda: card.view.opened == "")
+    assert card.stood[-1] is None
+    failing._reply = lambda text: f"did {text}"
+    card.press(type="retry")
+    await until(lambda: batch.counts["completed"] == 3000)
+    await until(lambda: card.view.snapshot().head.status == "completed")
+
+
+async def test_c463_a_form_answers_those_questions_that_its_page_has_shown():
+    """A rule counts what fits; the answer holds for that, and not for what the page has not seen."""
+    rows = paying()
+    batch = nb.map(rows.agent, range(90), prompt="pay {}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+    await until(lambda: (card.table.state["asks"] or {}).get("fit") == 30)
+    asks = card.table.state["asks"]
+    assert [name for name, _ in asks["fields"]] == ["amount", "why", "note"]
+    card.press(type="rule", tool="pay", field="amount", operator="below", value="30")
+    await until(lambda: card.table.state["asks"]["fit"] == 10)
+    few = card.table.state["asks"]["preview"]
+    card.press(type="rule", tool="pay", field="amount", operator="above", value="many")
+    await until(lambda: card.table.state["asks"]["said"] == "The value is no number")
+    assert card.table.state["asks"]["fit"] == 0
+    card.press(type="decide", preview=few + 100, action="approve", reason="")
+    await until(lambda: "look again" in card.table.state["asks"]["told"])
+    card.press(type="decide", preview=few, action="approve", reason="")
+    await until(lambda: batch.counts["completed"] == 70)
+    assert rows.bodies == dict.fromkeys(range(0, 30, 3), 1)
+    card.press(type="rule", tool="pay", field="why", operator="contains", value="DUPL")
+    await until(lambda: card.table.state["asks"]["fit"] == 10)
+    asks = card.table.state["asks"]
+    card.press(type="decide", preview=asks["preview"], action="reject", reason="twice")
+    await until(lambda: batch.counts["completed"] == 80)
+    told = {(one.by, one.reason) for one in nb.decisions(store=batch.store)}
+    assert told == {
+        ("form, rule: tool='pay', amount below '30'", ""),
+        ("form, rule: tool='pay', why contains 'DUPL'", "twice"),
+    }
+    batch.stop()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None,
+        [],
+        {"type": "window", "from": -1, "count": 5},
+        {"type": "window", "from": "0", "count": 5},
+        {"type": "sort", "column": "__class__"},
+        {"type": "open", "key": "nobody"},
+        {"type": "open", "key": "x" * 10_000},
+        {"type": "want", "text": "x" * 100_000, "status": "<b>"},
+        {"type": "rule", "tool": "pay", "field": "amount", "operator": "__gt__", "value": "1"},
+        {"type": "rule", "tool": "pay", "field": "amount", "operator": "below", "value": "nan"},
+        {"type": "decide", "preview": 1, "action": "restart", "reason": ""},
+        {"type": "decide", "preview": 10**30, "action": "approve", "reason": ""},
+    ],
+)
+async def test_c463_what_no_page_of_ours_sends_changes_nothing(message):
+    """Nothing is answered, and the card goes on."""
+    rows = paying()
+    batch = nb.map(rows.agent, range(9), prompt="pay {}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+    await until(lambda: card.table.state["asks"] is not None)
+    card._hear(message)
+    card.press(type="sort", column="status")
+    await until(lambda: card.table.window["by"] == "status" or bool(card.view.text))
+    assert (batch.counts["interrupted"], rows.bodies) == (3, {})
+    assert card.view.opened == ""
+    assert len(card.view.text) <= 500
+    batch.stop()
+
+
+async def test_c462_where_no_kernel_is_counts_the_first_rows_and_failures_stand():
+    """As HTML that runs nothing, and as text."""
+    rows = Rows(
+        lambda text: (
+            nb.errors.ModelError("<script>no</script>") if text.endswith("7") else "<b>fine</b>"
+        )
+    )
+    batch = await nb.map(rows.agent, range(400), prompt="row {}", id="march")
+    kept = bundle(batch)
+    assert kept["text/plain"] == "<Batch march: 360 of 400 done, 40 failed>"
+    html = kept["text/html"]
+    for text in ("360 done", "40 failed (the first 20)", "and 390 more rows", "&lt;b&gt;fine"):
+        assert text in html
+    assert "<script" not in html
+    assert html.count("<tr>") == 2 + 10 + 20
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "answer"),
+    [
+        (nb.Choose("Which?", ["red", "green"]), "1", "green"),
+        (nb.Ask("Which one?"), "blue", "blue"),
+    ],
+)
+async def test_c463_many_questions_are_answered_with_one_of_their_choices_or_a_text(
+    question, given, answer
+):
+    """Where all that a rule fits take the same; what is none of the choices answers nothing."""
+
+    def reply(messages: Any) -> Any:
+        return nb.ScriptedModel.call("paint", n=1) if messages[-1]["role"] != "tool" else "done"
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="painter", store=nb.MemoryStore())
+    painted: list[str] = []
+
+    @agent.tool
+    async def paint(n: int, ctx: nb.ToolContext) -> str:
+        painted.append(await ctx.ask(question))
+        return "painted"
+
+    batch = nb.map(agent, range(4), prompt="row {}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+    await until(lambda: (card.table.state["asks"] or {}).get("fit") == 4)
+    asks = card.table.state["asks"]
+    assert asks["approvable"] is False
+    assert (asks["choices"], asks["writable"]) == (
+        ([["0", "red"], ["1", "green"]], False) if given == "1" else ([], True)
+    )
+    card.press(
+        type="decide", preview=asks["preview"], action="answer", reason="7" if given == "1" else ""
+    )
+    await until(lambda: "look again" in card.table.state["asks"]["told"])
+    card.press(type="decide", preview=asks["preview"], action="answer", reason=given)
+    await until(lambda: batch.counts["completed"] == 4)
+    assert painted == [answer] * 4

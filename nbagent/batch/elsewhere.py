@@ -11,7 +11,6 @@ from typing import Any
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import Conflict, RunError, StoreError, UsageError
 from nbagent.core.base.events import RowOf, RunCancelled, RunRetried, StoredEvent
-from nbagent.core.base.files import Said
 from nbagent.core.base.user import user_behind
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.journal.journal import Journal, Store
@@ -22,7 +21,7 @@ from nbagent.core.state.state import RunState
 
 from .executors import Executor
 from .listing import Row, take_in
-from .rows import run_id_of
+from .rows import Given, run_id_of
 from .work import ENDED, Asked, Work
 from .workers import Job, Kit, packed, probe, run_rows
 
@@ -101,21 +100,22 @@ class SentWork(Work):
     def _name(self, chunk: list[Job]) -> str:
         return f"{self.batch}:{chunk[0].key:.40}"
 
-    def _send(self, row: Row, said: Said | None) -> None:
+    def _send(self, row: Row, prompt: Any) -> None:
         self.active[row.key] = None
         of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
-        is_retry = said is None and row.status == "failed"
+        is_retry = prompt is None and row.status == "failed"
         gone = row.key in self._ended_with
         self._ended_with.discard(row.key)
-        self._jobs.append(Job(row.key, row.run_id, of, said, is_retry, gone))
+        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, gone))
         self._moved.set()
         if row.status != "running":
             self._counted(row, partial(setattr, row, "status", "running"))
 
-    def _start(self, key: str, number: int, said: Said, digest: str, attempt: int) -> None:
+    def _start(self, given: Given, attempt: int) -> None:
+        number, key, prompt, digest = given
         row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
         self._add(row)
-        self._send(row, said)
+        self._send(row, prompt)
 
     def _resume(self, row: Row) -> None:
         if row.status == "cancelled":
@@ -208,7 +208,7 @@ class SentWork(Work):
                 )
                 return
         if found is None:
-            self._send(row, job.said)
+            self._send(row, job.prompt)
         else:
             self._set_due(row)
 

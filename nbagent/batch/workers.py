@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import Conflict, NbagentError, StoreError, UsageError
 from nbagent.core.base.events import RowOf
-from nbagent.core.base.files import Said
 from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.call.threads import private_loop, run_in_thread
 from nbagent.core.journal.journal import Journal, Store
@@ -50,8 +49,8 @@ class Job(NamedTuple):
     key: str
     run_id: str
     of: RowOf
-    said: Said | None
-    """What to ask; None where its run has begun."""
+    prompt: Any
+    """What to ask, as ``agent.run`` takes it; None where its run has begun."""
     retry: bool = False
     """Whether its run has failed, and is to be tried again."""
     take_over: bool = False
@@ -149,9 +148,8 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
         row=job.of,
     )
     run = None
-    if job.said is not None:
-        prompt = job.said if isinstance(job.said, str) else list(job.said)
-        run = await _settled(partial(launch_apart, spec, prompt, options, blocking=False))
+    if job.prompt is not None:
+        run = await _settled(partial(launch_apart, spec, job.prompt, options, blocking=False))
     if run is None:  # it had begun, here or in a worker that is gone
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
@@ -167,7 +165,7 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
         try:
             await run.release()
         except UsageError:  # it was answered just now, and goes on
-            return await _one(kit, job._replace(said=None, retry=False))
+            return await _one(kit, job._replace(prompt=None, retry=False))
     return job.key, status
 
 

@@ -86,7 +86,7 @@ class cluster:  # noqa: N801 - used as a function
             n_workers=workers,
             threads_per_worker=2,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=50,
         )
         self.client = self.distributed.Client(self.cluster)

@@ -48,7 +48,7 @@ EVERY = 1.0
 STATUSES = ("completed", "interrupted", "running", "failed", "cancelled")
 _SAID = {
     "completed": "done",
-    "interrupted": "ask",
+    "interrupted": "waiting",
     "running": "running",
     "failed": "failed",
     "cancelled": "stopped",
@@ -243,7 +243,7 @@ class Batch:
         row = self._work.rows.get(str(key))
         if row is None:
             hint = suggest(str(key), list(self._work.rows)[:1000])
-            raise KeyError(f"the batch {self.id!r} has begun no row {str(key)!r:.80}{hint}")
+            raise KeyError(f"The batch {self.id!r} has not started a row {str(key)!r:.80}{hint}")
         return BatchRow(self, row)
 
     @property
@@ -324,7 +324,7 @@ class Batch:
             RunError: it ended before all rows have.
         """
         if running_loop() is self._loop:
-            raise UsageError("this batch lives on the loop that runs here: use `await batch`")
+            raise UsageError("This batch uses the event loop of this code. Use `await batch`")
         self._was_awaited = True
         self._work.when(lambda: self._is_begun).result()
         while True:
@@ -369,9 +369,9 @@ class Batch:
         waiting = [row.key for row in _in_order(self._work) if row.status == "interrupted"]
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
-            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} wait for a person and nobody is attached ({keys}); all "
-            "others have ended. Give answers=; or answer them with batch.questions, in a notebook or in code, and "
-            f"await the batch again; the same call with the same id goes on.{told}",
+            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need an answer and nobody is attached ({keys}). All "
+            "other rows have ended. Pass answers=, or answer with batch.questions in a notebook or in code and await "
+            f"the batch again. The same call with the same id continues the batch.{told}",
             interrupts=getattr(first, "interrupts", ()),
             run_id=getattr(first, "run_id", ""),
         )
@@ -435,7 +435,7 @@ class Batch:
         """
         if self._goes_on and not self._work.is_at_work:
             raise UsageError(
-                f"another process works on the batch {self.id!r}: retry its rows there"
+                f"Another process is working on the batch {self.id!r}. Retry its rows there"
             )
         chosen = None if keys is None else [str(key) for key in keys]
         n = self._work.again(chosen)
@@ -575,8 +575,8 @@ def _report_unfinished() -> None:
         goes_on = one._goes_on or not one._is_begun  # noqa: SLF001 - one class
         if goes_on and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
             logger.warning(
-                "nbagent: the program ended before its batch %r, as nothing waited for it: write nb.map(…).wait(), or await "
-                "it. The same call with the same id goes on, where its store outlives the program.",
+                "nbagent: the program ended before its batch %r, because nothing waited for it. Use nb.map(…).wait(), or "
+                "await it. With a store on disk, the same call with the same id continues the batch.",
                 one.id,
             )
 
@@ -588,7 +588,7 @@ def _flow_of(batch: Batch) -> Any:
     async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - kept with the run
         if ctx.run_id != batch.id and not ctx.run_id.startswith(f"{batch.id}:@"):
             raise UsageError(
-                f"nb.open_batch({ctx.run_id!r}) goes on with a batch, and nb.open_run does not"
+                f"{ctx.run_id!r} is a batch. Open it with nb.open_batch({ctx.run_id!r})"
             )
         return await batch._drive()  # noqa: SLF001 - the body is the batch's
 
@@ -616,7 +616,7 @@ def _current(found: Listed) -> tuple[int, bool]:
 def _check_agent(name: str, agent: Agent, batch: str) -> None:
     if name and name != agent.name:
         raise UsageError(
-            f"the batch {batch!r} is one of the agent {name!r}, not of {agent.name!r}: give another id"
+            f"The batch {batch!r} belongs to the agent {name!r}, not to {agent.name!r}. Use another id"
         )
 
 
@@ -628,8 +628,7 @@ def _batch_id(given: Any) -> str:
     if isinstance(given, str) and _ID.fullmatch(given):
         return given
     raise UsageError(
-        f"a batch's id is a text of letters, digits and .+-_ of at most 60 characters, not {given!r:.80}: its rows "
-        "are runs id:key"
+        f"A batch id has at most 60 letters, digits and .+-_ (its rows are the runs id:key), got {given!r:.80}"
     )
 
 
@@ -702,16 +701,16 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
             (a changed prompt, a second key) is raised where the batch is awaited.
     """
     if not isinstance(agent, Agent):
-        raise UsageError(f"nb.map takes an agent, nb.Agent(…), not {agent!r:.80}")
+        raise UsageError(f"nb.map needs an agent, such as nb.Agent(…), got {agent!r:.80}")
     batch_id = _batch_id(id)
     if on_error not in ("keep", "stop"):
-        raise UsageError(f"on_error is 'keep' or 'stop', not {on_error!r:.80}")
+        raise UsageError(f"on_error must be 'keep' or 'stop', got {on_error!r:.80}")
     if changed not in (None, "keep", "again"):
-        raise UsageError(f"changed is 'keep', 'again' or None, not {changed!r:.80}")
+        raise UsageError(f"changed must be 'keep', 'again' or None, got {changed!r:.80}")
     limits = checked_budget(budget) if budget is not None else None
     if limits is not None and limits.seconds is not None:
         raise UsageError(
-            "the budget of a batch has tokens= and cost=; seconds= is for each row: nb.Agent(budget=…)"
+            "A batch budget takes tokens= and cost=. Set seconds= for each row: nb.Agent(budget=…)"
         )
     spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
     if limits is not None:
@@ -792,8 +791,8 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         owner = agent or known_named(Agent, found.agent)
         if owner is None:
             raise UsageError(
-                f"{batch_id!r} is a batch of the agent {found.agent!r}, and this process has none of that name: define it "
-                "first, or give agent="
+                f"{batch_id!r} is a batch of the agent {found.agent!r}, which this process does not have. Define it "
+                "first, or pass agent="
             )
         is_attended = current_host().attended() if attended is None else attended
         asked = Asked(

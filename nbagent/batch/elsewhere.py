@@ -66,7 +66,7 @@ class SentWork(Work):
     async def _make_ready(self) -> None:
         if isinstance(self.store, MemoryStore):
             raise UsageError(
-                "the workers of executor= cannot see this process's memory: give store=nb.SQLStore(url), or "
+                "The workers of executor= cannot see this process's memory. Use store=nb.SQLStore(url), or "
                 "nb.SQLiteStore(path) for processes of this machine"
             )
         asked = self.asked
@@ -83,7 +83,7 @@ class SentWork(Work):
         wrong = [f"{who}: {why}" for who, why in told if why]
         if wrong:
             more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            raise UsageError(f"a worker cannot begin: {wrong[0]}{more}. No row was begun")
+            raise UsageError(f"A worker cannot start: {wrong[0]}{more}. No row was started")
 
     # --- sending
 
@@ -202,8 +202,8 @@ class SentWork(Work):
             if self._lost[row.key] > LOST:
                 self.fail(
                     RunError(
-                        f"row {row.key!r}: its worker has ended {self._lost[row.key]} times. The same call with the same "
-                        "id goes on"
+                        f"row {row.key!r}: its worker ended {self._lost[row.key]} times. The same call with the same "
+                        "id continues the batch"
                     )
                 )
                 return
@@ -235,6 +235,6 @@ class SentWork(Work):
 def _named(error: BaseException, chunk: list[Job]) -> RunError:
     """Why the batch ends: a worker failed at rows, and not a row."""
     keys = ", ".join(repr(job.key) for job in chunk[:3]) + (", …" if len(chunk) > 3 else "")
-    failure = RunError(f"a worker failed at the rows {keys}: {type(error).__name__}: {error}")
+    failure = RunError(f"A worker failed at the rows {keys}: {type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure

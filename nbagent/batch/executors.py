@@ -57,7 +57,7 @@ class Pool:
         pool = self._make()
         if not isinstance(pool, concurrent.futures.Executor):
             raise UsageError(
-                f"executor= is a function that gives {type(pool).__name__}, not a concurrent.futures.Executor"
+                f"The function executor= must return a concurrent.futures.Executor, got {type(pool).__name__}"
             )
         return pool
 
@@ -99,9 +99,9 @@ class Pool:
             return
         if self._make is None:
             raise UsageError(
-                "the pool of executor= is broken: one of its processes has ended. Call nb.map again with another pool "
-                "and the same id; or give executor= a function that makes one, as in "
-                "executor=lambda: ProcessPoolExecutor(4), which is then called again"
+                "The pool of executor= is broken: one of its processes has ended. Call nb.map again with another "
+                "pool and the same id. Or pass a function, which is then called again: "
+                "executor=lambda: ProcessPoolExecutor(4)"
             )
         self._pool = self._made()
 
@@ -115,7 +115,7 @@ class Dask:
 
     def __init__(self, client: Any) -> None:
         if client.asynchronous:
-            raise UsageError("executor= is an asynchronous Dask client: give one that is not")
+            raise UsageError("executor= is an asynchronous Dask client. Use a synchronous one")
         self._client = client
         self._names = 0
 
@@ -183,6 +183,6 @@ def executor_of(given: Any) -> Executor:
     if isinstance(given, concurrent.futures.Executor) or callable(given):
         return Pool(given)
     raise UsageError(
-        "executor= is a dask.distributed.Client, a concurrent.futures.Executor, a function that makes one, or an object "
-        f"with the methods of nbagent.batch.executors.Executor; not {given!r:.80}"
+        "executor= must be a dask.distributed.Client, a concurrent.futures.Executor, a function that makes one, or an "
+        f"object with the methods of nbagent.batch.executors.Executor, got {given!r:.80}"
     )

@@ -112,10 +112,10 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     """
     if not isinstance(prompt, str) and not callable(prompt):
         raise UsageError(
-            f"prompt= is a template such as 'Classify: {{text}}', or a function of the row, not {prompt!r:.80}"
+            f"prompt= must be a template such as 'Classify: {{text}}', or a function of the row, got {prompt!r:.80}"
         )
     if key is not None and not isinstance(key, str) and not callable(key):
-        raise UsageError(f"key= names a column, or is a function of the row, not {key!r:.80}")
+        raise UsageError(f"key= must be a column name or a function of the row, got {key!r:.80}")
     names = _names(prompt) if isinstance(prompt, str) else ()
     by = key if callable(key) else None if key is None else _column_of(key)
     ask = _Template(prompt, names) if isinstance(prompt, str) else prompt
@@ -151,10 +151,10 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
             None,
         )
     if kind is not None:
-        raise UsageError(f"a {kind} is not read row by row: collect() it first")
+        raise UsageError(f"A {kind} cannot be read row by row. Call collect() first")
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise UsageError(
-            f"rows are a DataFrame, or an iterable of dicts, pydantic models or values, not {rows!r:.80}"
+            f"rows must be a DataFrame, or an iterable of dicts, pydantic models or values, got {rows!r:.80}"
         )
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
@@ -168,7 +168,7 @@ def _names(template: str) -> tuple[str, ...]:
         return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
     except ValueError as error:
         raise UsageError(
-            f"prompt={template!r:.80} is no template: {error}; a brace of its own is written twice"
+            f"prompt={template!r:.80} is not a valid template: {error}. Write a literal brace twice"
         ) from None
 
 
@@ -179,7 +179,7 @@ class _Template:
         self._parts = list(Formatter().parse(text))
         if not names:
             raise UsageError(
-                f"prompt={text!r:.80} has no {{column}}: all rows would ask the same; name one, or give a function"
+                f"prompt={text!r:.80} has no {{column}}, so all rows would ask the same. Name a column, or pass a function"
             )
 
     def __call__(self, row: Any) -> str:
@@ -196,7 +196,7 @@ class _Template:
                 made.append(format(value, spec or ""))
             except (ValueError, TypeError) as error:
                 raise UsageError(
-                    f"{{{name}:{spec}}} of the prompt does not fit {value!r:.80}: {error}"
+                    f"{{{name}:{spec}}} of the prompt cannot format {value!r:.80}: {error}"
                 ) from None
         return "".join(made)
 
@@ -271,11 +271,9 @@ def _kind(rows: Any) -> str | None:
 def _key_text(key: Any, number: int) -> str:
     text = "" if key is None or key != key else str(key)  # noqa: PLR0124 - NaN alone is not itself
     if not text.strip():
-        raise UsageError(
-            f"row {number} has no key: {key!r:.80}; give a column without gaps as key="
-        )
+        raise UsageError(f"Row {number} has no key: {key!r:.80}. Use a column without gaps as key=")
     if len(text) > MAX_KEY:
         raise UsageError(
-            f"the key of row {number} has {len(text):,} characters, and a key has up to {MAX_KEY:,}: {text!r:.80}"
+            f"The key of row {number} has {len(text):,} characters. The limit is {MAX_KEY:,}: {text!r:.80}"
         )
     return text

@@ -253,9 +253,9 @@ class Work:
     def _changed(self, keys: list[str]) -> UsageError:
         named = ", ".join(map(repr, keys[:NAMED])) + (", …" if len(keys) > NAMED else "")
         return UsageError(
-            f"the prompt of {len(keys):,} row{'s' * (len(keys) > 1)} of the batch {self.batch!r} is another than the "
-            f"one {'they were' if len(keys) > 1 else 'it was'} asked: {named}. Give another id=, or changed='keep' to keep what "
-            "came of them, or changed='again' to ask them again"
+            f"The prompt of {len(keys):,} row{'s' * (len(keys) > 1)} of the batch {self.batch!r} has changed since "
+            f"{'they' if len(keys) > 1 else 'it'} ran: {named}. Use another id=, or changed='keep' to keep the "
+            "results, or changed='again' to ask again"
         )
 
     # --- the work
@@ -496,8 +496,8 @@ class Work:
         self._dearest_tokens = max(self._dearest_tokens, row.usage.total_tokens)
         if row.status == "failed" and self.asked.on_error == "stop":
             failure = RunError(
-                f"row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
-                "the same id goes on"
+                f"Row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
+                "the same id continues the batch"
             )
             try:
                 _ = None if run is None else run.result
@@ -675,10 +675,10 @@ class Work:
         usage, left = self.usage, self.left
         self.fail(
             BudgetExceeded(
-                f"the budget of {' and '.join(limits)} for the batch {self.batch!r} is used up: its rows have used "
+                f"The budget of {' and '.join(limits)} for the batch {self.batch!r} is used up. Its rows used "
                 f"{usage.total_tokens:,} tokens, ${usage.known_cost:,.4f}"
-                + (f"; {left:,} rows have not begun" if left else "")
-                + ". The same call with the same id and a larger budget= goes on"
+                + (f"; {left:,} rows have not started" if left else "")
+                + ". The same call with the same id and a larger budget= continues the batch"
             )
         )
 
@@ -732,8 +732,8 @@ def _note_key(numbers: dict[str, int], given: Given) -> None:
     before = numbers.setdefault(given.key, given.number)
     if before != given.number:
         raise UsageError(
-            f"rows {before} and {given.number} have the same key {given.key!r}: give key= a column, or a function "
-            "of the row, that tells all rows apart"
+            f"Rows {before} and {given.number} have the same key {given.key!r}. Use as key= a column, or a function "
+            "of the row, with unique values"
         )
 
 
@@ -747,6 +747,6 @@ def prompt_of(journal: Journal) -> str:
     content: Any = () if asked is None else asked["content"]
     if [part.get("type") for part in content] != ["text"]:
         raise UsageError(
-            f"{journal.run_id!r} was asked with files: call nb.map with the rows to begin it anew"
+            f"{journal.run_id!r} had files in its prompt. Call nb.map with the rows to start it again"
         )
     return str(content[0]["text"])

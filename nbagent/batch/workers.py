@@ -73,7 +73,7 @@ def packed(kit: Kit) -> bytes:
         raise
     except Exception as error:
         raise UsageError(
-            f"the agent {kit.agent.name!r}, or its answers= or context=, cannot be pickled for the workers: {error}"
+            f"The agent {kit.agent.name!r}, or answers= or context=, cannot be pickled for the workers: {error}"
         ) from error
 
 
@@ -98,7 +98,7 @@ def probe(kit: bytes, run_id: str) -> tuple[str, str]:
             asyncio.run_coroutine_threadsafe(check(), private_loop()).result()
         asked.store.read(run_id)
     except UsageError as error:
-        return who, f"{error}; is it the same database, or on a disk that both see?"
+        return who, f"{error}. Does the worker use the same database, or a disk that both see?"
     except Exception as error:
         return who, f"{type(error).__name__}: {error}"
     return who, ""
@@ -156,7 +156,7 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
         run = await _settled(partial(take_up, spec, journal, replace(options, is_new=False)), job)
     if run is None:
-        raise StoreError(f"row {job.key!r}: its run {job.run_id!r} has begun and cannot be read")
+        raise StoreError(f"Row {job.key!r}: its run {job.run_id!r} exists and cannot be read")
     session = session_of(run)
     if session.error is not None and session.state.outcome is None:
         raise session.error

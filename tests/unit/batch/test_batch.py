@@ -150,14 +150,14 @@ async def test_c450_rows_are_read_as_there_is_room_and_are_of_any_kind():
         ),
         ([{"text": "a"}], {"prompt": "{text}", "key": "id"}, "no column 'id'"),
         ([{"text": "a"}], {"prompt": "all the same"}, "no {column}"),
-        ([{"text": "a"}], {"prompt": "{text"}, "is no template"),
-        ("text", {"prompt": "{text}"}, "rows are a DataFrame"),
+        ([{"text": "a"}], {"prompt": "{text"}, "is not a valid template"),
+        ("text", {"prompt": "{text}"}, "rows must be a DataFrame"),
         (pl.LazyFrame({"text": ["a"]}), {"prompt": "{text}"}, "collect"),
-        ([{"text": "a"}], {"prompt": "{text}", "id": "a:b"}, "a batch's id"),
+        ([{"text": "a"}], {"prompt": "{text}", "id": "a:b"}, "A batch id has"),
         (
             [{"text": "a"}],
             {"prompt": "{text}", "budget": nb.Budget(seconds=3)},
-            "seconds= is for each row",
+            "Set seconds= for each row",
         ),
         ([{"text": "a"}], {"prompt": "{text}", "on_error": "go"}, "'keep' or 'stop'"),
     ],
@@ -173,12 +173,12 @@ async def test_c451_what_cannot_be_meant_is_refused_before_anything_starts(rows,
 async def test_c451_a_second_key_and_a_row_without_its_column_are_named():
     """Both places, before the second starts; what had begun comes to its end."""
     rows = Rows()
-    with pytest.raises(nb.errors.UsageError, match="rows 1 and 3 have the same key 'b'"):
+    with pytest.raises(nb.errors.UsageError, match="Rows 1 and 3 have the same key 'b'"):
         await nb.map(rows.agent, list("abcb"), prompt="{}", id="twice", key=lambda it: it)
     assert rows.asked["b"] == 1
     with pytest.raises(nb.errors.UsageError, match=r"row 1 \('1'\): it has no column 'n'"):
         await nb.map(rows.agent, ({k: 1} for k in "nm"), prompt="{n}", id="holes")
-    with pytest.raises(nb.errors.UsageError, match="row 1 has no key: nan"):
+    with pytest.raises(nb.errors.UsageError, match="Row 1 has no key: nan"):
         await nb.map(rows.agent, pd.DataFrame({"k": [1.0, None]}), prompt="{k}", id="gaps", key="k")
 
 
@@ -213,7 +213,7 @@ async def test_c452_the_same_call_goes_on_where_it_stood_and_asks_nothing_twice(
     assert max(rows.asked.values()) == 1
     other = Rows(store=store)
     other.agent.name = "other"
-    with pytest.raises(nb.errors.UsageError, match="one of the agent 'rows', not of 'other'"):
+    with pytest.raises(nb.errors.UsageError, match="belongs to the agent 'rows', not to 'other'"):
         await nb.map(other.agent, given, prompt="row {n}", id="march", key="k")
     with pytest.raises(nb.errors.UsageError, match="has no batch 'may'"):
         await nb.open_batch("may", agent=rows.agent)
@@ -269,7 +269,7 @@ async def test_c453_a_row_that_fails_is_tried_again_and_then_kept_or_ends_the_ba
     batch = nb.map(
         rows.agent, range(50), prompt="row {}", id="stops", on_error="stop", concurrency=2
     )
-    with pytest.raises(nb.errors.RunError, match="row '1' failed, and on_error='stop'"):
+    with pytest.raises(nb.errors.RunError, match="Row '1' failed, and on_error='stop'"):
         await batch
     assert (batch.status, sum(rows.asked.values()) < 10) == ("failed", True)
 
@@ -289,7 +289,7 @@ async def test_c454_a_budget_of_all_rows_holds_over_restarts(limit):
             await batch
         assert sum(rows.asked.values()) == 20
     more = nb.Budget(cost=15) if limit == "cost" else nb.Budget(tokens=450)
-    with pytest.raises(nb.errors.BudgetExceeded, match="70 rows have not begun"):
+    with pytest.raises(nb.errors.BudgetExceeded, match="70 rows have not started"):
         await begin(more)
     assert batch.status == "failed"
     assert (await begin(nb.Budget(cost=1000))).cost == 50.0
@@ -455,7 +455,7 @@ def test_c458_a_script_waits_for_its_batch():
     assert batch.counts["completed"] == 20
 
     async def here() -> None:
-        with pytest.raises(nb.errors.UsageError, match="use `await batch`"):
+        with pytest.raises(nb.errors.UsageError, match="Use `await batch`"):
             nb.map(rows.agent, range(3), prompt="row {}", id="there").wait()
 
     asyncio.run(here())

@@ -11,6 +11,7 @@ from typing import Any, is_typeddict
 from pydantic import BaseModel
 
 from nbagent.core.agent import Agent
+from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted
 from nbagent.core.base.table import frame_of
 from nbagent.core.journal.rows import End
 
@@ -80,7 +81,7 @@ def fields_of(output_type: Any) -> list[str]:
 
 def _output(end: End, *, typed: bool) -> Any:
     try:
-        plain = json.loads(end.data or "")
+        plain = json.loads(counted(end.data or "", MAX_EVENT_PARTS))
     except (ValueError, RecursionError):
         return None
     if plain.get("type") != "run_completed":

@@ -10,6 +10,7 @@ from typing import Any
 
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import RowOf, RunFailed, RunRetried, StoredEvent
+from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
@@ -122,7 +123,7 @@ def _attempt(run_id: str, batch: str) -> int:
 def _ended_well(end: End) -> Row | None:
     """A row from the last event of its run, where that ended it well."""
     try:
-        plain = json.loads(end.data or "")
+        plain = json.loads(counted(end.data or "", MAX_EVENT_PARTS))
         of = plain.get("row")
         if plain["type"] != "run_completed" or plain.get("scope") or of is None:
             return None

@@ -29,7 +29,7 @@ call = nb.ScriptedModel.call
 TROUBLES: dict[str, dict[str, str]] = {
     "full": {
         "sqlite": "the disk is full. Free some space",
-        "postgresql": "its disk is full: make room on it",
+        "postgresql": "the disk is full. Free some space",
     },
     "read_only": {
         "sqlite": "[Cc]opy it to a folder where you can write",

@@ -52,7 +52,7 @@ class Flood(NamedTuple):
     stream: bool = True
 
 
-TOO_MANY = "too much to be read: it has more than 100,000 values"
+TOO_MANY = "too large to read: it has more than 100,000 values"
 
 FLOODS = {
     "a line": Flood(itertools.repeat(b"data: " + b"x" * 65_536), "event .* larger than 8,000,000"),
@@ -80,7 +80,7 @@ FLOODS = {
     "tiny parts in one": Flood(
         [b'{"choices":[', b"1," * 3_900_000, b"1]}"], TOO_MANY, JSON, stream=False
     ),
-    "another packing": Flood([b"xx"], "packed its answer as 'br'", JSON, packing="br"),
+    "another packing": Flood([b"xx"], "compressed its answer as 'br'", JSON, packing="br"),
     "a damaged packing": Flood([b"xx"], "compressed answer is damaged", packing="gzip"),
 }
 

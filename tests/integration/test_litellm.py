@@ -122,7 +122,7 @@ async def test_a_picture_goes_through_litellm_and_is_told_in_words_to_the_blind(
 
 REFUSALS = {
     400: "400, the request was rejected",
-    401: "401, the API key was rejected",
+    401: "rejected the API key (401)",
     403: "403, this key cannot use the model",
     404: "404, there is no model",
     429: "429, too many requests",

@@ -157,5 +157,5 @@ def test_c398_an_item_that_only_its_server_reads_is_named_by_its_place() -> None
     """And by no phrase that reads like a field."""
     hidden = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
     history = [{"role": "user", "content": "a"}, hidden, CALLED]
-    with pytest.raises(MessagesError, match=r"messages\[1\] is an item with data, which only"):
+    with pytest.raises(MessagesError, match=r"messages\[1\] is an item with data that only"):
         nb.messages_from_openai(history)

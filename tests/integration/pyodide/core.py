@@ -177,5 +177,5 @@ def asks(ctx: nb.ToolContext) -> str:
 
 told = await refused(lambda: blocked.run("go"))
 assert "await ctx.ask" in told, told
-assert "a web page has none" in told, told
+assert "a web page has no threads" in told, told
 print("whole")

@@ -154,6 +154,7 @@ async def opened(door: Door) -> None:
     run_id = (await door.paused()).id
     run = await nb.open_run(run_id, agent=door.agent, **door.options)
     assert run.journal
+    await run.release()
     await run.take_over()
     await run.cancel()
 

@@ -323,7 +323,7 @@ async def test_an_error_behind_the_proxy_is_told_as_what_it_is(behind, status) -
         with pytest.raises(ModelError, match=r"no way") as raised:
             await deltas_of(model)
     server.script.clear()
-    assert REFUSALS[status] in str(raised.value)
+    assert {**REFUSALS, 401: "401, the API key was rejected"}[status] in str(raised.value)
 
 
 async def test_the_proxys_own_refusals_are_told(behind) -> None:

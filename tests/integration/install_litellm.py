@@ -4,8 +4,8 @@ Usage: ``python tests/integration/install_litellm.py``. The folder is ``NBAGENT_
 ``nbagent-litellm`` in the user's cache folder. It is put behind everything else on the path of the
 tests, so what is installed already wins; the proxy runs on it alone.
 
-LiteLLM asks for what came out in the last days, which a mirror of PyPI may not have yet; of the
-certificates and of what only its database needs, any version is taken.
+LiteLLM asks for what came out in the last days, which a mirror of PyPI may not have yet: of the
+certificates, its paid features and what only its database needs, any version is taken.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-WANTED = "litellm[proxy]>=1.108"
-"""As the extra of ``pyproject.toml``, with the proxy."""
-ANY_VERSION = {"certifi", "litellm-proxy-extras"}
+WANTED = "litellm[proxy]>=1.108,<1.110"
+"""As the extra of ``pyproject.toml``, with the proxy; from 1.110 on that is a package of its own, which mirrors lack."""
+ANY_VERSION = {"certifi", "litellm-enterprise", "litellm-proxy-extras"}
 
 
 def folder() -> Path:

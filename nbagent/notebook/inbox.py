@@ -350,6 +350,5 @@ def _moment(at: float) -> dt.datetime:
 def _line(one: Asked) -> str:
     asked = one.interrupt
     waits = dt.timedelta(seconds=int(max(0.0, time.time() - one.at)))
-    return reveal(
-        f"  {one.run.id}  {one.run.agent}  {asked.tool_name or 'the limit'} {asks(asked)}, for {waits}"
-    )
+    asker = asked.tool_name or "the run's limit"
+    return reveal(f"  {one.run.id}  {one.run.agent}  {asker} {asks(asked)}, for {waits}")

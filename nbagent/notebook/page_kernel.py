@@ -77,8 +77,7 @@ def pump(
     """
     if not future.done():
         raise UsageError(
-            "a cell cannot wait here for a run that nobody is asked about: Python in a web page has no threads; "
-            "use `await run`"
+            "A cell cannot block until a run ends here, because Python in a web page has no threads. Use `await run`"
         )
     return future.result()
 

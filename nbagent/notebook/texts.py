@@ -1,4 +1,4 @@
-"""Every sentence that nbagent itself shows, in one place; what is in braces is filled in."""
+"""Every text that nbagent itself shows, in one place. Names in braces are replaced."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TEXTS: dict[str, str] = {
     "odd_json": "a string that looks like JSON",
     "odd_in": "Check {name}: {what}.",
     "odd_more": "more",
-    "default_used": "not given: the default",
+    "default_used": "default",
     "not_whole": "This input is too large to show in full. Inspect run.interrupts in a cell before you approve.",
     "all_of": "Show all",
     "all_rows": "Show all {n} rows",
@@ -54,10 +54,10 @@ TEXTS: dict[str, str] = {
     "take_over": "Take over…",
     "take_over_from": "Take over the run from {process}? Calls that are running there no longer count: you are asked for their outcome here.",
     "take_over_now": "Take over",
-    "leave_there": "Leave it there",
+    "leave_there": "Do not take over",
     "not_taken": "The run could not be taken over: {error}",
     "taken_by": "{who} took over the run at {moment}.",
-    "taken_from_gone": "{gone} had ended. {who} continues the run since {moment}.",
+    "taken_from_gone": "{gone} has ended. {who} has continued the run since {moment}.",
     "stop_it": "Stop previous run",
     "show_it": "Show previous run",
     "retry": "Retry",
@@ -182,7 +182,7 @@ TEXTS: dict[str, str] = {
     "inbox": "Inbox",
     "no_file": "{place} · this file does not exist yet",
     "inbox_earlier": "From an earlier run of this cell.",
-    "inbox_earlier_told": "These questions are from an earlier kernel. The cell has started another run since. If you answer both, the work may be done twice.",
+    "inbox_earlier_told": "These questions are from an earlier kernel. The cell has started another run since. If you answer both runs, the work may be done twice.",
     "inbox_reads": "loading…",
     "inbox_some": "filtered",
     "inbox_empty": "no questions",
@@ -196,13 +196,13 @@ TEXTS: dict[str, str] = {
     "inbox_then": "continues",
     "inbox_here": "here",
     "inbox_there": "in {process}",
-    "inbox_there_or_here": "in {process}, or here if that process has released it",
+    "inbox_there_or_here": "in {process}, or here if that process no longer runs it",
     "inbox_kept": "when someone opens the run",
     "inbox_is_kept": "applies when someone opens the run",
     "inbox_go_on": "to continue",
     "inbox_secret": 'This question asks for a secret, which never leaves the process where you enter it. Answer it in the run\'s own notebook, or open the run here: await nb.open_run("{run}", agent=agent, store=store)',
     "inbox_over": "This question is no longer open.",
-    "inbox_stranded": "No process is running {runs}. Open a run to continue it from its last step. It asks you about calls that were cut off.",
+    "inbox_stranded": "No process is running {runs}. Open a run to continue it from its last step. It will ask you about calls that were interrupted.",
     "inbox_open": 'await nb.open_run("{run}", agent=agent, store=store)',
     "inbox_go_on_here": "Continue {n} here",
     "inbox_preview": "The preview is in the run's own card, in the process that is waiting.",
@@ -256,8 +256,8 @@ TEXTS: dict[str, str] = {
     "always_input": "always with this input for this agent",
     "always_tool": "always for this agent",
     "ran_again": "run again",
-    "let_run": "you ran it",
-    "let_run_by_other": "run",
+    "let_run": "you ran it anyway",
+    "let_run_by_other": "run anyway",
     "rejected": "rejected",
     "declined": "declined",
     "failed_elsewhere": "failed · “{why}”",
@@ -270,7 +270,7 @@ TEXTS: dict[str, str] = {
     "nothing": "nothing",
     "provided": "(provided, not shown)",
     "unanswered": "not answered",
-    "form_elsewhere": "done elsewhere; nothing left to do here",
+    "form_elsewhere": "signed in elsewhere; nothing to do here",
     "link": "Link",
     "open_page": "Open in a new tab",
     "by": "by {who}",
@@ -285,7 +285,7 @@ TEXTS: dict[str, str] = {
     "no_form": "This question has no fields.",
     "not_memorable": "This approval cannot be remembered. Approve the call once, unchanged.",
     "not_editable": "The input of this call cannot be changed here.",
-    "otherwise": "(For the other kinds: {why})",
+    "otherwise": "(Problems with the other kinds: {why})",
     "invalid": "This answer does not match the question.",
     # rich output
     "too_large": "{what} of {size} is too large to show here",
@@ -430,10 +430,10 @@ TEXTS: dict[str, str] = {
     "gone_default": 'The kernel has stopped, but the run is stored. What you typed is still here.\nDefine the agent again and reopen the run: await nb.open_run("{run}")',
     "form_gone": "The kernel has stopped, so nothing can be sent. What you typed is still here.\nStart the kernel and run the cell again.",
 }
-"""What all cards say."""
+"""The texts of all cards."""
 
 BATCH_TEXTS: dict[str, str] = {
-    "batch_with": "many rows, with {agent}",
+    "batch_with": "{agent}, many rows",
     "batch_of": "{n} of {all} done",
     "batch_done": "{n} done",
     "batch_is_paused": "paused",
@@ -468,7 +468,7 @@ BATCH_TEXTS: dict[str, str] = {
     "batch_empty": "No row has started.",
     "batch_rows": "Rows",
     "batch_gone": "The kernel has stopped. This is the batch's last state. Call nb.map again with the same id to continue it.",
-    "batch_limit": "a limit",
+    "batch_limit": "the run's limit",
     "batch_answer": "Answer many rows",
     "batch_waits": "{n} questions are waiting for you",
     "batch_waits_one": "1 question is waiting for you",
@@ -491,9 +491,9 @@ BATCH_TEXTS: dict[str, str] = {
     "batch_one_by_one": "Answer these one by one: open their rows.",
     "batch_answered": "{n} answered",
     "batch_refused": "{n} not answered: {error}",
-    "batch_look_again": "The questions have changed. Look again, then answer.",
+    "batch_look_again": "The questions have changed. Check them again, then answer.",
     "batch_first": "the first {n}",
     "batch_more": "and {n} more rows",
 }
-"""What the card of a batch says, which other cards' pages are not sent."""
+"""The texts of a batch's card, which the pages of other cards do not receive."""
 """English; the front end gets all of them with a snapshot."""

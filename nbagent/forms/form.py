@@ -24,7 +24,7 @@ from .secrets import (
 )
 from .spec import spec
 from .static import record
-from .texts import say
+from .texts import text_for
 from .values import (
     ABSENT,
     MAX_NESTING,
@@ -111,7 +111,7 @@ class Form:
     def warning(self) -> str:
         """What to tell the person first: that a JSON Schema, which may be anybody's, asks for secrets."""
         labels = secret_labels(self.fields) if self._setup.foreign else ()
-        return say("asks_secret", names=", ".join(labels)) if labels else ""
+        return text_for("asks_secret", names=", ".join(labels)) if labels else ""
 
     def spec(self) -> dict[str, Json]:
         """What the front end draws: strict JSON, without secrets."""
@@ -127,7 +127,7 @@ class Form:
         part = decoder.decode(self.fields, drafts)
         text = None if part.value is ABSENT else _json_text(part.value)
         if text is None and part.value is not ABSENT:
-            decoder.problems.append(Problem(None, (), say("broken_text")))
+            decoder.problems.append(Problem(None, (), text_for("broken_text")))
         checked = Checked() if text is None else self._setup.checker.check(text, part.value, part)
         problems = _in_order(part, _without_gaps(decoder.problems, checked.problems))
         if text is not None and not problems:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from .nodes import MAX_LEVELS, Draft, Lazy, Map, Node, Object, Parts, Rows, Union, below
 from .schema.refs import Keywords, Refs
-from .texts import say
+from .texts import text_for
 from .values import ABSENT, Json, children, dict_or_empty, list_or_empty, texts_in
 
 MASK = "**********"
@@ -132,7 +132,7 @@ def masks_as_given(value: Json) -> Json:
         return {key: masks_as_given(each) for key, each in value.items()}
     if isinstance(value, list):
         return [masks_as_given(each) for each in value]
-    return say("provided") if value == MASK else value
+    return text_for("provided") if value == MASK else value
 
 
 def keepable(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
@@ -209,7 +209,7 @@ def scrub(message: str, secrets: Iterable[str]) -> str:
         if secret not in message:
             continue
         if len(secret) <= SHORT:
-            return say("secret_wrong")
+            return text_for("secret_wrong")
         message = message.replace(secret, "•••")
     return message
 

@@ -136,11 +136,11 @@ TEXTS: Final = {
 """Key to English text. Names in braces are replaced."""
 
 
-def say(key: str, **parts: object) -> str:
+def text_for(key: str, **parts: object) -> str:
     """The sentence for ``key``."""
     return TEXTS[key].format(**parts)
 
 
-def say_counted(key: str, number: object, **parts: object) -> str:
+def counted_text(key: str, number: object, **parts: object) -> str:
     """The sentence for ``key`` with a number, as it is for one where the number is 1."""
-    return say(f"{key}_one" if number == 1 else key, **parts)
+    return text_for(f"{key}_one" if number == 1 else key, **parts)

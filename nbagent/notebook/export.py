@@ -58,7 +58,7 @@ def reopening(run: Run) -> str:
     return "reopen_default" if is_default(session.journal.store) else "reopen"
 
 
-def say_where_kept(view: RunView, run: Run) -> None:
+def add_store_notice(view: RunView, run: Run) -> None:
     """In the card of the first run that is kept by default: where runs are kept, and what of them."""
     place = told_in(run.id, session_of(run).journal.store)
     if place is not None:
@@ -70,7 +70,7 @@ def view_of(run: Run, *, shown: bool = False) -> View:
     """The run as it stands; ``shown`` where it was made, and not sent to anybody."""
     view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
     if shown:
-        say_where_kept(view, run)
+        add_store_notice(view, run)
     for event in run.journal:
         view.apply(event)
     return view.snapshot()
@@ -82,10 +82,10 @@ def view_of_chat(chat: Chat, *, shown: bool = False) -> View:
     for run in chat.runs:
         view = RunView(run.id, in_thread=True)
         if shown:
-            say_where_kept(view, run)
+            add_store_notice(view, run)
         for event in run.journal:
             view.apply(event)
-        thread.begin(view)
+        thread.add_run(view)
     return thread.snapshot()
 
 

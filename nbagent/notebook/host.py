@@ -20,7 +20,7 @@ from . import kernel
 from .capture import capture
 from .render.reveal import reveal
 from .texts import TEXTS
-from .tracebacks import tell
+from .tracebacks import show_line
 
 
 class NotebookHost:
@@ -103,7 +103,7 @@ class NotebookHost:
                 self._fail(run)
             return
         shown = self._displays.get(run.id)
-        if shown is None or not shown.stands_in(kernel.execution_key()):
+        if shown is None or not shown.is_shown_in(kernel.execution_key()):
             self.show(run)
 
     def value(self, run: Run) -> Any:
@@ -115,7 +115,7 @@ class NotebookHost:
         try:
             run.wait()
         except RunError as error:
-            tell(error, f"{type(error).__name__}: {error}")
+            show_line(error, f"{type(error).__name__}: {error}")
             raise
 
     def show_chat(self, chat: Chat) -> None:
@@ -183,7 +183,7 @@ class NotebookHost:
         try:
             await kernel.wait(future, on_kernel_interrupt=partial(self._stop, run))
         except asyncio.CancelledError as error:
-            tell(error, TEXTS["kernel_stopped"])
+            show_line(error, TEXTS["kernel_stopped"])
             raise
 
     def wait_sync(self, run: Run, future: Future[Any]) -> None:
@@ -191,7 +191,7 @@ class NotebookHost:
         try:
             kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))
         except KeyboardInterrupt as error:
-            tell(error, TEXTS["kernel_stopped"])
+            show_line(error, TEXTS["kernel_stopped"])
             raise
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
@@ -259,8 +259,8 @@ class _Started:
         return [run for k, runs in self._by_execution.items() if k != key for run in runs]
 
     def _tidy(self) -> None:
-        going_on = {k: dict.fromkeys(filter(_goes_on, r)) for k, r in self._by_execution.items()}
-        self._by_execution = {k: runs for k, runs in going_on.items() if runs}
+        unfinished = {k: dict.fromkeys(filter(_is_unfinished, r)) for k, r in self._by_execution.items()}
+        self._by_execution = {k: runs for k, runs in unfinished.items() if runs}
         self._count = sum(map(len, self._by_execution.values()))
         self._tidy_at = max(8, 2 * self._count)
 
@@ -273,7 +273,7 @@ def _stopped(runs: list[Run]) -> list[Run]:
     return [run for run in runs if session_of(run).executing]
 
 
-def _goes_on(run: Run) -> bool:
+def _is_unfinished(run: Run) -> bool:
     return run.status in ("queued", "running", "interrupted")
 
 

@@ -54,7 +54,7 @@ class Inbox:
     ) -> None:
         self._waiting = waiting
         self._of = of
-        self._told = answered
+        self._report = answered
         self._rule = rule
         """What it was chosen by, in words."""
         self._shown: Any = None
@@ -104,7 +104,7 @@ class Inbox:
         said += [_worded(test) for test in tests]
         said += [f"{name}={_worded(wanted)}" for name, wanted in inputs.items()]
         of = reveal(named + some) if not self._waiting.catalog.prefix else self._of
-        return Inbox(waiting, of, self._told, (*self._rule, *said))
+        return Inbox(waiting, of, self._report, (*self._rule, *said))
 
     def like(self, one: Asked) -> Inbox:
         """The questions of it that are like this one, as an inbox of its own.
@@ -160,18 +160,18 @@ class Inbox:
             answered.later = len(now) - len(chosen)
         by = f"rule: {', '.join(self._rule)}"[:_LONGEST] if self._rule else "code"
         give = partial(self._waiting.answer_each, means=means, by=by, into=answered)
-        await self._given(give, chosen)
+        await self._answer_and_report(give, chosen)
         self._preview = None
         if standing:
-            answered.standing = asyncio.create_task(self._stand(give))
+            answered.standing = asyncio.create_task(self._keep_answering(give))
         return answered
 
-    async def _given(self, give: Callable[..., Awaitable[None]], chosen: list[Asked]) -> None:
+    async def _answer_and_report(self, give: Callable[..., Awaitable[None]], chosen: list[Asked]) -> None:
         await give(chosen)
-        if chosen and self._told is not None:
-            await self._told()
+        if chosen and self._report is not None:
+            await self._report()
 
-    async def _stand(self, give: Callable[..., Awaitable[None]]) -> None:
+    async def _keep_answering(self, give: Callable[..., Awaitable[None]]) -> None:
         """Answer what comes; each question once, and a look is waited for longer where the last one took long."""
         tried: set[tuple[str, str]] = set()
         while True:
@@ -179,7 +179,7 @@ class Inbox:
             found = [one for one in await run_in_thread(self._now) if one.key not in tried]
             tried.update(one.key for one in found)
             with suppress(InvalidAnswer):
-                await self._given(give, found)
+                await self._answer_and_report(give, found)
             await asyncio.sleep(max(EVERY, 20 * (time.monotonic() - begun)))
 
     @awaited("inbox.changed")

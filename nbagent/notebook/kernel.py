@@ -10,7 +10,7 @@ once, in the context of the cell that waits, and everything else goes where it w
 its order. ``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
 
 ipykernel 7.0 to 7.3 may stop hearing a front end for good, and 7.0 refuses what threads send; whoever
-finds the kernel here mends that (``_hear_all``, ``_let_threads_send``).
+finds the kernel here mends that (``_patch_lost_requests``, ``_patch_thread_sends``).
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _run_errands() -> None:
             future.set_result(result)
 
 
-def hear_off_main(comm: Any) -> None:
+def receive_off_main(comm: Any) -> None:
     """Take a comm's messages on the thread that the page sends them to, however busy the main thread is.
 
     From ipykernel 7.4 on they would go where the comm last spoke, which is the main thread.
@@ -403,12 +403,12 @@ def _kernel() -> Any | None:
         return None
     kernel = getattr(ipython.get_ipython(), "kernel", None)
     if kernel is not None:
-        _hear_all(kernel)
-        _let_threads_send(kernel)
+        _patch_lost_requests(kernel)
+        _patch_thread_sends(kernel)
     return kernel
 
 
-def _hear_all(kernel: Any) -> None:
+def _patch_lost_requests(kernel: Any) -> None:
     """Keep ipykernel 7.0 to 7.3 from missing requests; done once, from any thread.
 
     They send replies on the very socket that a stream reads. Such a send uses up the wake-up of a
@@ -438,7 +438,7 @@ def _hear_all(kernel: Any) -> None:
     channel.io_loop.add_callback(replace)  # streams belong to the thread of their loop
 
 
-def _let_threads_send(kernel: Any) -> None:
+def _patch_thread_sends(kernel: Any) -> None:
     """Let threads send widget messages and displays on ipykernel 7.0; done once, from any thread.
 
     It keeps the request that is handled in context variables alone, so that whatever a thread sends

@@ -62,7 +62,7 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     TEXTS.update({key: texts[key] for key in TEXTS})
     BATCH_TEXTS.update({key: texts[key] for key in BATCH_TEXTS})
     FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})
-    _tell_open_cards()
+    _greet_open_cards()
 
 
 def _problem(key: object, text: object) -> str:
@@ -85,7 +85,7 @@ def _names(text: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
-def _tell_open_cards() -> None:
+def _greet_open_cards() -> None:
     for card in list(open_cards):
         if not card.loop.is_closed():
             card.loop.call_soon_threadsafe(card.greet)

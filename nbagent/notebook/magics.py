@@ -122,7 +122,7 @@ class AgentMagics(Magics):
             raise CellError("%%agent: the prompt is missing. Write it below, or after %agent")
         agent = self._agent(named)
         result = _waited(agent.run(_filled(prompt, self._names), background=True))
-        return self._given(asked, agent, result)
+        return self._store_answer(asked, agent, result)
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -160,19 +160,19 @@ class AgentMagics(Magics):
                 raise CellError(f"%%agent: {name!r} is {what}{suggest(name, agents)}")
             return named
         if not agents:
-            _say(
+            _print(
                 "No agent is defined here, so the demo answers. To define one: agent = nb.Agent('gpt-5.1')"
             )
             return Agent("demo", name="demo")
         last = list(agents)[-1]
         if len(agents) > 1:
             others = ", ".join(list(agents)[:-1])
-            _say(
+            _print(
                 f"{last} answers, because it was defined last. To choose another, add its name to %%agent: {others}"
             )
         return agents[last]
 
-    def _given(self, asked: _Asked, agent: Agent, result: Result) -> Any:
+    def _store_answer(self, asked: _Asked, agent: Agent, result: Result) -> Any:
         """Put the answer where it was asked for."""
         answer = result.text if agent.output_type is None else result.output
         if asked.as_table:
@@ -183,7 +183,7 @@ class AgentMagics(Magics):
         return answer if asked.as_table else None
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(escaped(text))  # noqa: T201 - for the person who ran the cell
 
 
@@ -227,8 +227,8 @@ def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
     try:
         value = _read_in(ast.parse(code, mode="eval").body, names)
         if how:
-            return _cut(_formatted(value, how))
-        return told(value) if frame_of(value) is None else mention(value, code)
+            return _shortened(_formatted(value, how))
+        return prompt_value(value) if frame_of(value) is None else mention(value, code)
     except Exception as error:
         raise CellError(
             f"%%agent: {{{code}{how}}} in the prompt: {type(error).__name__}: {error}. To keep it as text, write "
@@ -283,12 +283,12 @@ def _formatted(value: Any, how: str) -> str:
     return format(value, spec)
 
 
-def told(value: Any) -> str | File:
+def prompt_value(value: Any) -> str | File:
     """A value as a prompt tells it: bounded text, or a picture."""
     if isinstance(value, str):
-        return _cut(value)
+        return _shortened(value)
     picture = _picture(value)
-    return picture if picture is not None else _cut(_short.repr(value))
+    return picture if picture is not None else _shortened(_short.repr(value))
 
 
 class _Short(reprlib.Repr):
@@ -311,7 +311,7 @@ _short.maxlist = _short.maxtuple = _short.maxset = _short.maxfrozenset = _short.
 _short.maxstring = _short.maxother = _short.maxlong = MAX_VALUE // 2
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     if len(text) <= MAX_VALUE:
         return text
     half = MAX_VALUE // 2
@@ -342,7 +342,7 @@ def table_of(answer: Any) -> Any:
         import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
     except ImportError as error:
         raise CellError("%%agent --df needs pandas: pip install pandas") from error
-    rows = _rows(_read(answer) if isinstance(answer, str) else _plain(answer))
+    rows = _rows(_json_in(answer) if isinstance(answer, str) else _plain(answer))
     if rows is None:
         raise CellError(
             "%%agent --df: the answer has no rows. Use an agent with output_type=list[Row], where Row is a pydantic "
@@ -351,7 +351,7 @@ def table_of(answer: Any) -> Any:
     return pd.DataFrame(rows)
 
 
-def _read(text: str) -> Any:
+def _json_in(text: str) -> Any:
     """The JSON that a text is, or that stands in its one block of code; None where there is none."""
     blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
     try:

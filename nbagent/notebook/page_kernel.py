@@ -100,20 +100,20 @@ def show(parent: Mapping[str, Any], bundle: dict[str, Any]) -> None:
         kernel._parent_header = now  # noqa: SLF001
 
 
-def create_comm(**told: Any) -> Any:
+def create_comm(**options: Any) -> Any:
     """A comm of ours, which is heard beside those of others."""
     import comm  # noqa: PLC0415 - a kernel has it
 
     usual: Any = comm.create_comm
     if found() is None:
-        return usual(**told)
-    return _made(usual)(**told)
+        return usual(**options)
+    return _page_comm_class(usual)(**options)
 
 
 _classes: dict[type, type] = {}
 
 
-def _made(usual: type[Any]) -> type[Any]:
+def _page_comm_class(usual: type[Any]) -> type[Any]:
     if usual not in _classes:
         _classes[usual] = type("PageComm", (_PageComm, usual), {})
     return _classes[usual]
@@ -123,7 +123,7 @@ class _PageComm:
     """What a comm of ours has before those of the kernel."""
 
     _channel: Any = None
-    _hears: Any = None
+    _receiver: Any = None
 
     def publish_msg(
         self: Any,
@@ -157,18 +157,18 @@ class _PageComm:
             from pyodide.ffi import create_proxy  # noqa: PLC0415
 
             self._channel = BroadcastChannel.new(f"nbagent-{secrets.token_hex(16)}")
-            self._hears = create_proxy(self._heard)
-            self._channel.onmessage = self._hears
+            self._receiver = create_proxy(self._on_channel_message)
+            self._channel.onmessage = self._receiver
         name: str = self._channel.name
         return name
 
     def _close_channel(self: Any) -> None:
         if self._channel is not None:
             self._channel.close()
-            self._hears.destroy()
-            self._channel = self._hears = None
+            self._receiver.destroy()
+            self._channel = self._receiver = None
 
-    def _heard(self: Any, event: Any) -> None:
+    def _on_channel_message(self: Any, event: Any) -> None:
         """Take a message of the channel as one of the page's, which it is."""
         text = event.data
         if not isinstance(text, str) or len(text) > MAX_TEXT:  # no page of ours

@@ -45,7 +45,7 @@ def _plain(lines: Iterable[str]) -> list[str]:
     return ["".join(p if n % 2 else escaped(p) for n, p in enumerate(each)) for each in parts]
 
 
-def tell(error: BaseException, line: str) -> None:
+def show_line(error: BaseException, line: str) -> None:
     """Have the shell show this line in the place of the error, whose type and way up stay as they are."""
     shown = [line]
     error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]

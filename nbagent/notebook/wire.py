@@ -590,7 +590,7 @@ def check_size(content: Any) -> None:
     counted_value(content, characters=MAX_TEXT)
 
 
-def heard(content: Any) -> FromFrontEnd:
+def parse_message(content: Any) -> FromFrontEnd:
     """A page's message, of what the kernel has made of its JSON and ``check_size`` has let pass.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from nbagent.forms.texts import say, say_counted
+from nbagent.forms.texts import counted_text, text_for
 from nbagent.forms.values import Json
 
 from .parts import Part, Problem
@@ -61,7 +61,7 @@ class PydanticChecker:
             return Checked(problems=place(part, complaints, labelled=True))
         except Exception as error:  # a validator of the user's own may raise anything
             problem = f"{type(error).__name__}: {error}"
-            return Checked(problems=[Problem(None, (), say("not_checked", problem=problem))])
+            return Checked(problems=[Problem(None, (), text_for("not_checked", problem=problem))])
 
     def _validate(self, text: str) -> Any:
         if not self._by_name:
@@ -125,17 +125,17 @@ def _sentence(error: Any) -> str:
     """An error of pydantic's in plain words; a validator's own words stay as they are."""
     kind, told = error["type"], error.get("ctx", {})
     if kind in _MISSING:
-        return say("answer")
+        return text_for("answer")
     if kind in _PLAIN:
-        return say(_PLAIN[kind])
+        return text_for(_PLAIN[kind])
     key, name = _LIMITED.get(kind) or _COUNTED.get(kind) or ("", "")
     if key and name in told:
         limit = told[name]
         if told.get("field_type") in ("Dictionary", "Mapping"):
             key = key.replace("Items", "Properties")
-        return say_counted(key, limit, limit=limit) if kind in _COUNTED else say(key, limit=limit)
+        return counted_text(key, limit, limit=limit) if kind in _COUNTED else text_for(key, limit=limit)
     message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return message or say("wrong")
+    return message or text_for("wrong")
 
 
 @cache
@@ -155,7 +155,7 @@ _PANIC = "PanicException"
 
 def _describe(error: BaseException) -> str:
     if isinstance(error, RecursionError) or type(error).__name__ == _PANIC:
-        return say("too_deep").rstrip(".")
+        return text_for("too_deep").rstrip(".")
     return f"{type(error).__name__}: {error}"
 
 
@@ -180,6 +180,6 @@ class SchemaChecker:
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
             return Checked(
-                problems=[Problem(None, (), say("not_checked", problem=_describe(error)))]
+                problems=[Problem(None, (), text_for("not_checked", problem=_describe(error)))]
             )
         return Checked(document, place(part, complaints, labelled=False))

@@ -25,7 +25,7 @@ from referencing.jsonschema import EMPTY_REGISTRY
 
 from nbagent.forms.schema.patterns import MAX_TOTAL, is_balanced, matches, weight_of
 from nbagent.forms.schema.refs import DATA, Refs
-from nbagent.forms.texts import say, say_counted
+from nbagent.forms.texts import counted_text, text_for
 from nbagent.forms.values import Json, as_text, children, equality_key
 
 from .parts import Part
@@ -243,18 +243,18 @@ def errors_of(schema: Json, document: Json, *, formats: bool = False) -> list[di
     ``formats``: whether a date must be one, as where the schema was made of a type.
     """
     errors = validator_for(schema, formats=formats).iter_errors(document)
-    return [told for error in errors for told in _told(error)]
+    return [each for error in errors for each in _error_dicts(error)]
 
 
-def _told(error: ValidationError) -> Iterator[dict[str, Any]]:
+def _error_dicts(error: ValidationError) -> Iterator[dict[str, Any]]:
     path, missing = tuple(error.absolute_path), _missing(error)
     nearest = best_match([error]) if error.validator in ("anyOf", "oneOf") else error
     if missing:
-        yield from ({"loc": (*path, *name), "msg": say("required")} for name in missing)
+        yield from ({"loc": (*path, *name), "msg": text_for("required")} for name in missing)
     elif nearest is None or nearest is error:
         yield {"loc": path, "msg": _sentence(error)}
     else:
-        yield from _told(nearest)
+        yield from _error_dicts(nearest)
 
 
 def misfit(schema: Json, *, as_input: bool = False) -> str:
@@ -312,13 +312,13 @@ def _complaints(error: ValidationError, part: Part) -> Iterator[Complaint]:
     if error.validator in ("anyOf", "oneOf") and error.context:
         yield from _of_branches(error, part)
     elif missing:
-        yield from (Complaint((*path, *name), say("answer")) for name in missing)
+        yield from (Complaint((*path, *name), text_for("answer")) for name in missing)
     elif error.validator == "additionalProperties":
-        yield Complaint(path, say("extra", name=path[-1]))
+        yield Complaint(path, text_for("extra", name=path[-1]))
     elif "propertyNames" in list(error.absolute_schema_path)[:-1] and isinstance(
         error.instance, str
     ):
-        yield Complaint((*path, error.instance), say("wrong_name", problem=_sentence(error)))
+        yield Complaint((*path, error.instance), text_for("wrong_name", problem=_sentence(error)))
     else:
         yield Complaint(path, _sentence(error))
 
@@ -395,16 +395,16 @@ def _sentence(error: ValidationError) -> str:
     """What is wrong, by the schema's keyword and limit; the input is never repeated."""
     word, limit = str(error.validator), cast("Json", error.validator_value)
     if word == "type":
-        return say("wrong_type", types=_types(limit))
+        return text_for("wrong_type", types=_types(limit))
     listed = ", ".join(map(as_text, limit[:12])) if isinstance(limit, list) else as_text(limit)
     bounded = listed if len(listed) < 300 else listed[:299] + "…"
     if word in _COUNTED:
-        return say_counted(f"wrong_{word}", limit, limit=bounded)
+        return counted_text(f"wrong_{word}", limit, limit=bounded)
     known = f"wrong_{word}" if word in _WITH_LIMIT and limit != {} else "wrong"
-    return say(_SAME_SENTENCE.get(word, known), limit=bounded)
+    return text_for(_SAME_SENTENCE.get(word, known), limit=bounded)
 
 
 def _types(limit: Json) -> str:
     names = limit if isinstance(limit, list) else [limit]
-    named = [say(f"type_{name}") if name in _KNOWN_TYPES else as_text(name) for name in names]
-    return say("or").join(named)
+    named = [text_for(f"type_{name}") if name in _KNOWN_TYPES else as_text(name) for name in names]
+    return text_for("or").join(named)

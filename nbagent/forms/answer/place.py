@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from nbagent.forms.nodes import Leaf, Object, Union
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 
 from .parts import Part, Path, Problem, Segment
 
@@ -80,7 +80,7 @@ def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Pro
         picked = runs[part.index]
     else:
         messages = "; ".join(dict.fromkeys(each.message for run in runs for each in run))
-        return [*problems, Problem(part.id, part.path, say("no_shape", problems=messages))]
+        return [*problems, Problem(part.id, part.path, text_for("no_shape", problems=messages))]
     found = _place(branch, [each.inside for each in picked], labelled=True)
     pairs = [pair for pair in zip(branches, runs, strict=False) if pair[1] is not picked]
     why = join_reasons({shape.label: (each.message for each in run) for shape, run in pairs})

@@ -42,7 +42,7 @@ from nbagent.forms.schema.refs import SHAPE_TITLE, Keywords, Refs
 from nbagent.forms.schema.shape import SchemaInfo, hint_of, notes, schema_info, text_of
 from nbagent.forms.secrets import MASK, SecretSearch, conceal, has_mask, is_secret, without_masks
 from nbagent.forms.spec import spec
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import (
     ABSENT,
     Json,
@@ -192,7 +192,7 @@ class Builder:
 
     def _choose(self, schema: Json, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
         if self._max_fields == 0 or at.depth > MAX_DEPTH or self._too_many(args):
-            return self._box(info.words, args, say("too_large"))
+            return self._box(info.words, args, text_for("too_large"))
         if not fits_control(info, args["value"]):
             return self._box(info.words, args)
         if not fits_control(info, args["default"]):
@@ -305,7 +305,7 @@ class Builder:
         for key in document:
             schemas.setdefault(key, field_schema(words, key))
         if not self._has_room(len(schemas), at):
-            return self._box(words, args, say("too_large"))
+            return self._box(words, args, text_for("too_large"))
         needed = required_names(words)
         fields = [
             self.build(
@@ -342,7 +342,7 @@ class Builder:
         value, inner = self._enter(args, at)
         given = dict_or_empty(value)
         if not self._has_room(1 + len(given), at):
-            return self._box(words, args, say("too_large"))
+            return self._box(words, args, text_for("too_large"))
         item = self.build(rest_schema(words), replace(inner, id=f"{at.id}/*", origin=""))
         entries = {
             key: self._row(field_schema(words, key), replace(inner, value=part, label=key), at, i)
@@ -362,10 +362,10 @@ class Builder:
             return picked
         given = list_or_empty(value)
         if not self._has_room(1 + len(given), at):
-            return self._box(words, args, say("too_large"))
+            return self._box(words, args, text_for("too_large"))
         item = self.build(schema, replace(inner, id=f"{at.id}/*", origin=""))
         rows = tuple(
-            self._row(schema, replace(inner, value=part, label=say("item", number=i + 1)), at, i)
+            self._row(schema, replace(inner, value=part, label=text_for("item", number=i + 1)), at, i)
             for i, part in enumerate(given)
         )
         table = _flat_row(item, TABLE_COLUMNS) and all(row.kind == "object" for row in rows)
@@ -393,7 +393,7 @@ class Builder:
                 replace(
                     inner,
                     value=given[i] if i < len(given) else ABSENT,
-                    label=text_of(self._info(schema).words, "title") or say("part", number=i + 1),
+                    label=text_of(self._info(schema).words, "title") or text_for("part", number=i + 1),
                 ),
                 at,
                 i,
@@ -413,7 +413,7 @@ class Builder:
             if taken is None and args["value"] is not ABSENT:
                 return self._box(info.words, args)
         if not self._has_room(len(schemas), at):
-            return self._box(info.words, args, say("too_large"))
+            return self._box(info.words, args, text_for("too_large"))
         tag = tag_of(self._refs, info.words, schemas)
         branches = []
         for index, (raw, schema) in enumerate(info.branches):
@@ -436,7 +436,7 @@ def _examples(words: Keywords) -> tuple[str, ...]:
 def _default_text(words: Keywords, default: Json) -> str:
     if default is not ABSENT:
         return default_text(default)
-    return say("made_when_sent") if "hidden_default" in notes(words) else ""
+    return text_for("made_when_sent") if "hidden_default" in notes(words) else ""
 
 
 def _order_of(node: Node) -> float:
@@ -450,7 +450,7 @@ def _branch_label(refs: Refs, schema: Json, node: Node, tag: str) -> str:
     words = refs.flatten(schema).words
     name = text_of(words, "title") or text_of(words, SHAPE_TITLE)
     consts = consts_of(refs, schema) if tag and not name else {}
-    return name or consts.get(tag) or say(f"kind_{node.kind}")
+    return name or consts.get(tag) or text_for(f"kind_{node.kind}")
 
 
 def _flat_row(node: Node, limit: int) -> bool:

@@ -10,7 +10,7 @@ from nbagent.forms.answer.check import AnyChecker, Checker
 from nbagent.forms.nodes import Choice, Lazy, Leaf, Node, Rows
 from nbagent.forms.schema.shape import Option, label_of
 from nbagent.forms.spec import initial
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, as_document, same
 
 from .builder import Builder, FormSetup
@@ -33,7 +33,7 @@ class ChoiceBuilder:
         )  # fmt: skip
         if value is ABSENT or value is None or initial(node) is not None:
             return node
-        stranger = Option(value, label_of(value), say("not_an_option"))
+        stranger = Option(value, label_of(value), text_for("not_an_option"))
         return replace(node, options=(*node.options, stranger))
 
     def expand(self, node: Lazy) -> Node:

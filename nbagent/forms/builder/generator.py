@@ -83,10 +83,10 @@ class FormSchema(GenerateJsonSchema):
             words = {key: value for key, value in words.items() if key != "default"}
             return _marked(words, hidden_default=True)
         if "default_factory" in schema:
-            return _marked(words, **self._made(schema))
+            return _marked(words, **self._factory_default(schema))
         return words
 
-    def _made(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+    def _factory_default(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
         """What a factory makes, if it makes the same each time; a clock or a random id does not."""
         if schema.get("default_factory_takes_data"):
             return {"hidden_default": True}

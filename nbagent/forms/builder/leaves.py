@@ -7,7 +7,7 @@ from typing import Any, cast
 from nbagent.forms.nodes import Choice, Const, Kind, Leaf, Node
 from nbagent.forms.schema.refs import Keywords
 from nbagent.forms.schema.shape import Option, SchemaInfo, hint_of, label_of, notes, suits
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, as_text, equality_key, same
 
 LONG_TEXT = 80
@@ -33,7 +33,7 @@ class NodeArgs(dict[str, Any]):
 
 def json_box(args: NodeArgs, reason: str = "") -> Leaf:
     """A text area for any JSON."""
-    note = say("cannot_edit", reason=reason) if reason else ""
+    note = text_for("cannot_edit", reason=reason) if reason else ""
     text = " ".join(filter(None, (args["help"], note)))
     return Leaf(**args.evolve(kind="json", help=text, multiline=True, limits={}))
 
@@ -70,7 +70,7 @@ def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
         other = Leaf(**args.evolve(kind="text", value=ABSENT, default=ABSENT))
     known = value is ABSENT or any(same(value, option.value) for option in options)
     if not known and other is None and not (value is None and args["nullable"]):
-        options = (*options, Option(value, label_of(value), say("not_an_option")))
+        options = (*options, Option(value, label_of(value), text_for("not_an_option")))
     return Choice(**args.evolve(kind="choice", options=options, other=other))
 
 
@@ -89,7 +89,7 @@ def _text(words: Keywords, args: NodeArgs) -> Leaf:
     widget = str(hint_of(words).get("widget", ""))
     encoding = words.get("contentEncoding")
     if format_ == "duration":
-        how = say("timedelta_help" if notes(words).get("timedelta") else "duration_help")
+        how = text_for("timedelta_help" if notes(words).get("timedelta") else "duration_help")
         text = " ".join(filter(None, (args["help"], how)))
         return Leaf(**args.evolve(kind="duration", format=format_, help=text))
     language = _LANGUAGES.get(str(words.get("contentMediaType", "")), "")

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 from nbagent.forms.answer.check import AnyChecker, Checker, PydanticChecker, SchemaChecker
 from nbagent.forms.hints import making_form
 from nbagent.forms.schema.refs import NOTES
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import Json, as_schema
 
 from .generator import FormSchema
@@ -47,7 +47,7 @@ def _missing(error: Exception) -> str:
     """Which package to install, where pydantic lacks one, such as email-validator for EmailStr."""
     lacks = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     name = lacks.name if isinstance(lacks, ImportError) else None
-    return say("install", package=name.replace("_", "-")) if name else ""
+    return text_for("install", package=name.replace("_", "-")) if name else ""
 
 
 def _adapter(target: Any) -> TypeAdapter[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nbagent.forms.texts import say, say_counted
+from nbagent.forms.texts import counted_text, text_for
 from nbagent.forms.values import Json, as_text, dict_or_empty, list_or_empty
 
 from .patterns import matches
@@ -130,22 +130,22 @@ def describe_limits(limits: Mapping[str, Json]) -> str:
     for low, high, above, under, unit in _BOUNDS:
         least, most = limits.get(low), limits.get(high)
         if least is not None and most is not None:
-            both = say("between", least=as_text(least), most=as_text(most))
+            both = text_for("between", least=as_text(least), most=as_text(most))
             phrases.append(_amount(as_text(least) if least == most else both, most, unit))
             continue
         for key, value in (("least", least), ("most", most)):
             if value is not None:
-                phrases.append(say(key, limit=_amount(as_text(value), value, unit)))
+                phrases.append(text_for(key, limit=_amount(as_text(value), value, unit)))
         for key, name in (("above", above), ("under", under)):
-            phrases += [say(key, limit=as_text(limits[name]))] if name in limits else []
+            phrases += [text_for(key, limit=as_text(limits[name]))] if name in limits else []
     if "multipleOf" in limits:
-        phrases.append(say("multiple", limit=as_text(limits["multipleOf"])))
+        phrases.append(text_for("multiple", limit=as_text(limits["multipleOf"])))
     return ", ".join(phrases)
 
 
 def _amount(amount: str, number: Json, unit: str) -> str:
     """A number with what it counts, such as ``1 item``."""
-    return say_counted(unit, number, amount=amount) if unit else amount
+    return counted_text(unit, number, amount=amount) if unit else amount
 
 
 def _is_limit(value: Json) -> bool:

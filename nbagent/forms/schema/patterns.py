@@ -45,11 +45,11 @@ def matches(pattern: str, text: str) -> bool | None:
 
 
 def _ready(pattern: str) -> _Pattern | None:
-    return _made(pattern) if len(pattern) <= MAX_LENGTH else None
+    return _compiled(pattern) if len(pattern) <= MAX_LENGTH else None
 
 
 @lru_cache(maxsize=256)
-def _made(pattern: str) -> _Pattern | None:
+def _compiled(pattern: str) -> _Pattern | None:
     weight = _weight_of(pattern)
     if weight > MAX_WEIGHT:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import Json, children, same
 
 Keywords = dict[str, Any]
@@ -84,7 +84,7 @@ class Refs:
     def _follow(self, ref: str, seen: frozenset[str]) -> tuple[Keywords, frozenset[str]]:
         target = self.target(ref)
         if target is None:
-            return {NOTES: {"reason": say("not_loaded", ref=ref)}}, seen
+            return {NOTES: {"reason": text_for("not_loaded", ref=ref)}}, seen
         words, seen = self._fold(target, seen | {ref})
         words = dict(words)
         title = words.pop("title", None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nbagent.forms.hints import HINT_KEY
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import Json, as_text, dict_or_empty, equality_key, is_number
 
 from .refs import NOTES, SHAPE_TITLE, Keywords, Refs, merge
@@ -230,9 +230,9 @@ def _distinct(options: list[Option]) -> tuple[Option, ...]:
 def label_of(value: Json, *, limit: int | None = 120) -> str:
     """A value as a person reads it where it has no title."""
     if value is None or value == "":
-        return say("no_value") if value is None else say("empty")
+        return text_for("no_value") if value is None else text_for("empty")
     if isinstance(value, bool):
-        return say("yes") if value else say("no")
+        return text_for("yes") if value else text_for("no")
     return as_text(value, limit=limit)
 
 

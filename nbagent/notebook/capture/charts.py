@@ -190,7 +190,7 @@ def _plotly(figure: Mapping[str, Any]) -> str:
         if (title := _title(_dict(layout.get(name)).get("title")))
     )
     head = f"Plotly figure{_quoted(_title(layout.get('title')))}"
-    return _told(head, [_listed(parts), *axes])
+    return _description(head, [_listed(parts), *axes])
 
 
 def _kind(trace: Mapping[str, Any]) -> str:
@@ -226,7 +226,7 @@ def _vega(spec: Mapping[str, Any]) -> str:
         rows += _size(_dict(part.get("data")).get("values"))
     rows += sum(_size(each) for each in _dict(spec.get("datasets")).values())
     head = f"Vega chart{_quoted(_title(spec.get('title')))}"
-    return _told(head, [_listed([*marks]), _listed([*channels]), f"{rows:,} rows" if rows else ""])
+    return _description(head, [_listed([*marks]), _listed([*channels]), f"{rows:,} rows" if rows else ""])
 
 
 def _walked(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -248,10 +248,10 @@ def _geo(data: Mapping[str, Any]) -> str:
         _short(name) for each in features[:MAX_WALKED] for name in _dict(each.get("properties"))
     )
     number = f"{len(features):,} features" if features else ""
-    return _told(f"GeoJSON {_short(data.get('type') or '')}".strip(), [number, _listed([*names])])
+    return _description(f"GeoJSON {_short(data.get('type') or '')}".strip(), [number, _listed([*names])])
 
 
-def _told(head: str, parts: list[str]) -> str:
+def _description(head: str, parts: list[str]) -> str:
     said = "; ".join(part for part in parts if part)
     return f"{head}: {said}" if said else head
 

@@ -37,7 +37,7 @@ from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, View
 
 from . import front_end
 from .card import Card
-from .list_bar import Looking, say_failed
+from .list_bar import Looking, log_failure
 from .run_card import RunCard
 
 MAX_TEXT = 500
@@ -82,11 +82,11 @@ class BatchCard(Card):
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Lock()
         self._version = -1
-        self._looking = Looking(self._loop, self._read, self._looked)
+        self._looking = Looking(self._loop, self._read_rows, self._looked)
         self.view.look()
         self.table = BatchTable(state=self.view.state, window=self.view.window)
         self.table.on_msg(
-            lambda _widget, content, _buffers: self._later(lambda: self._hear(content))
+            lambda _widget, content, _buffers: self._later(lambda: self._handle_table_message(content))
         )
         super().__init__()
         self.add_class("nba-reads").add_class("nba-frame")
@@ -107,7 +107,7 @@ class BatchCard(Card):
 
     # --- looking
 
-    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+    def _read_rows(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         work = work_of(self.batch)
         goes_on = self.batch.status in ("starting", "running")
         asks = bool(self.view.asked) and self.view.waiting.has_changed
@@ -131,7 +131,7 @@ class BatchCard(Card):
 
     # --- what a person does
 
-    def _hear(self, content: Any) -> None:  # noqa: C901 - one line for each message
+    def _handle_table_message(self, content: Any) -> None:  # noqa: C901 - one line for each message
         view, batch = self.view, self.batch
         match content:
             case {"type": "shown"}:
@@ -161,10 +161,10 @@ class BatchCard(Card):
                 "action": str(action),
                 "reason": str(reason),
             }:
-                self._begin(self._decide(number, action, reason[:MAX_REASON]))
+                self._start_task(self._decide(number, action, reason[:MAX_REASON]))
                 return
             case {"type": "open", "key": str(key)} if len(key) <= 2 * MAX_TEXT:
-                self._begin(self._open("" if key == view.opened else key))
+                self._start_task(self._open("" if key == view.opened else key))
                 return
             case {"type": "pause"}:
                 batch.pause()
@@ -178,11 +178,11 @@ class BatchCard(Card):
                 return  # no page of ours
         self._looking.soon()
 
-    def _begin(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(say_failed)
+        task.add_done_callback(log_failure)
 
     async def _decide(self, number: int, action: str, reason: str) -> None:
         """Answer the questions that the page was shown, and no others."""
@@ -198,7 +198,7 @@ class BatchCard(Card):
             await view.waiting.answer_each(
                 shown,
                 means,
-                by=f"form, rule: {rule.said()}",
+                by=f"form, rule: {rule.in_words()}",
                 into=answered,
             )
             view.told = reveal(BATCH_TEXTS["batch_answered"].format(n=f"{answered.count:,}"))

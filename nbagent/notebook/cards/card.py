@@ -50,7 +50,7 @@ from nbagent.notebook.wire import (
     TextItem,
     View,
     check_size,
-    heard,
+    parse_message,
 )
 
 from . import front_end
@@ -121,7 +121,7 @@ class Card(front_end.Own):
         layout = ipywidgets.Layout() if shared is None else shared.layout
         super().__init__(front_end=shared, layout=layout)
         if self.loop is not kernel.kernel_loop():
-            kernel.hear_off_main(self.comm)
+            kernel.receive_off_main(self.comm)
         open_cards.add(self)
 
     def _repr_keys(self) -> Any:
@@ -141,12 +141,12 @@ class Card(front_end.Own):
         """Follow nothing any more; the widget is about to close."""
 
     @property
-    def kept(self) -> bool:
+    def is_kept(self) -> bool:
         """Whether some page writes what is kept of the card into its notebook."""
         return self.keepers > 0
 
     @property
-    def kept_by_all(self) -> bool:
+    def is_kept_by_all(self) -> bool:
         """Whether every page does so."""
         return 0 < self.greetings == self.keepers
 
@@ -230,7 +230,7 @@ class Card(front_end.Own):
     def _pressed(self, message: Press) -> None:
         """A notice's button was pressed; a card that has no notices has nothing to do."""
 
-    def _said(self, message: Say) -> None:
+    def _take_message(self, message: Say) -> None:
         """Take a message; a card without a box for it has none."""
         self._receipt(message.submission, "", [FieldError(field=None, message=TEXTS["no_chat"])])
 
@@ -317,9 +317,9 @@ class Card(front_end.Own):
             self._incoming.append(content)
             if not self._is_hearing:
                 self._is_hearing = True
-                self._later(self._hear_messages)
+                self._later(self._handle_messages)
 
-    def _hear_messages(self) -> None:
+    def _handle_messages(self) -> None:
         """Handle what came, for a moment; a flood leaves time for all else on the loop."""
         until = time.monotonic() + SLICE
         try:
@@ -333,11 +333,11 @@ class Card(front_end.Own):
                 self._incoming
             ):  # looked at last: what comes on another thread from here on calls anew
                 self._is_hearing = True
-                self._later(self._hear_messages)
+                self._later(self._handle_messages)
 
     def _handle(self, content: Any) -> None:
         try:
-            message = heard(content)
+            message = parse_message(content)
         except ValueError as error:
             self._malformed(content, error)
             return
@@ -352,7 +352,7 @@ class Card(front_end.Own):
             case Hello():
                 self._greeted(message)
             case Answer():
-                self._taken(message, self._take_answer(message))
+                self._send_receipt(message, self._take_answer(message))
             case Drafts():
                 self._keep_drafts(message)
             case Press():
@@ -369,7 +369,7 @@ class Card(front_end.Own):
             case Attach():
                 self._attach(message)
             case Say():
-                self._said(message)
+                self._take_message(message)
             case Complete():
                 self._complete(message)
             case never:
@@ -391,18 +391,18 @@ class Card(front_end.Own):
         if hello.keeps:
             self._take(Keeps())
 
-    def _taken(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
+    def _send_receipt(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
         """Tell the page what its answer came to, once that is known."""
         if isinstance(taken, list):
             errors = self._with_labels(message.interrupt, taken)
             self._receipt(message.submission, message.interrupt, errors)
             return
         if not taken.done():
-            taken.add_done_callback(lambda done: self._later(partial(self._taken, message, done)))
+            taken.add_done_callback(lambda done: self._later(partial(self._send_receipt, message, done)))
             return
         error = taken.exception()
         wrong = [] if error is None else [FieldError(field=None, message=reveal(str(error)))]
-        self._taken(message, wrong)
+        self._send_receipt(message, wrong)
 
     def _malformed(self, content: Any, error: ValueError) -> None:
         why: Any = error

@@ -33,7 +33,7 @@ class Charts:
         self._shown: dict[_Key, Bundle] = {}
         self._areas: dict[_Key, ipywidgets.Box] = {}
 
-    def heard(self, event: RunEvent) -> bool:
+    def add_event(self, event: RunEvent) -> bool:
         """Take an event of the run; whether there are other charts now."""
         if isinstance(event, Displayed):
             call = (tuple(event.scope), event.call_id)

@@ -29,7 +29,7 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.files import File
 from nbagent.notebook import kernel, variables
-from nbagent.notebook.export import say_where_kept, traceback_of_call
+from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
@@ -50,7 +50,7 @@ from .card import Card
 from .charts import Charts
 from .driver_line import DriverLine
 from .preview import Preview
-from .run_card import RunCard, gone_of, types_of
+from .run_card import RunCard, gone_text, types_of
 
 MAX_SAID = 100_000
 """Characters of one message."""
@@ -102,7 +102,7 @@ class ChatCard(RunCard):
         """What stands in the box; on the loop only."""
         self._attached: dict[str, SaidFile] = {}
         """The files in the box, by their ids; on the loop only."""
-        self._heard_says: deque[str] = deque(maxlen=MAX_HEARD)
+        self._submissions: deque[str] = deque(maxlen=MAX_HEARD)
         """The submissions of messages that came."""
         self._follow_runs()
         self.threads.flush(time.monotonic())
@@ -141,7 +141,7 @@ class ChatCard(RunCard):
             for run, heard in self._followed[alike:]:
                 run.unsubscribe(heard)
             del self._followed[alike:]
-            self.threads.cut(alike)
+            self.threads.keep_first(alike)
             if runs[alike:] != runs:
                 self._later(self._draw_charts)
             was_chat = self.threads.chat
@@ -161,21 +161,21 @@ class ChatCard(RunCard):
             traceback_of=partial(traceback_of_call, run),
             in_thread=self.threads.chat or bool(self._followed),
         )
-        say_where_kept(view, run)
-        heard = partial(self._hear_and_tell, session, view)
+        add_store_notice(view, run)
+        heard = partial(self._follow_and_report, session, view)
         events = run.subscribe(heard)
         for event in events:
             view.apply(event)
-            self._charts.heard(event)
-        self.threads.begin(view)
+            self._charts.add_event(event)
+        self.threads.add_run(view)
         self._followed.append((run, heard))
         for event in events if goes_on(run) else ():
             self._follow_question(session, event)
         if goes_on(run):
             self._later(partial(self._follow_driver, session, view))
 
-    def _hear_and_tell(self, session: Session, view: RunView, heard: RunEvent) -> None:
-        self._hear(session, view, heard)
+    def _follow_and_report(self, session: Session, view: RunView, heard: RunEvent) -> None:
+        self._follow_event(session, view, heard)
         if isinstance(heard, Event):
             self.moved(heard)
 
@@ -185,12 +185,12 @@ class ChatCard(RunCard):
         self._charts = Charts()
         for run, _ in self._followed:
             for event in run.journal:
-                self._charts.heard(event)
+                self._charts.add_event(event)
         self.rows_changed(self.rows)
 
     def _texts(self) -> dict[str, str]:
         texts = Card._texts(self)  # noqa: SLF001 - what any card shows
-        gone = texts["chat_gone"] if self._begun is None else gone_of(self._begun)
+        gone = texts["chat_gone"] if self._begun is None else gone_text(self._begun)
         named = texts["chat_card"] if self.threads.chat else texts["card"]
         return texts | {"card": named, "gone": gone}
 
@@ -255,16 +255,16 @@ class ChatCard(RunCard):
         ]
         return {"written": self._unsent, "attached": attached}
 
-    def _said(self, message: Say) -> None:
-        if message.submission in self._heard_says:
+    def _take_message(self, message: Say) -> None:
+        if message.submission in self._submissions:
             return  # its receipt goes to every page
-        self._heard_says.append(message.submission)
+        self._submissions.append(message.submission)
         self._unsent = ""
-        task = self._loop.create_task(self._say(message))
+        task = self._loop.create_task(self._send_message(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _say(self, message: Say) -> None:
+    async def _send_message(self, message: Say) -> None:
         errors: list[FieldError] = []
         try:
             replaced = self._replaced(message)

@@ -155,7 +155,7 @@ class Live:
 
     def keep(self, *, soon: bool) -> None:
         """Have saved notebooks show the card as it stands: soon, or a little later; safe from any thread."""
-        if self.card.kept:
+        if self.card.is_kept:
             self._later(0, partial(self._plan_keep, 0 if soon else KEPT_AT_LEAST))
 
     def _plan_keep(self, delay: float) -> None:
@@ -173,9 +173,9 @@ class Live:
         self._keeping = None
         kept = self.bundle(), self in _staying
         if kept != self._kept:
-            self._tell_kept(*kept)
+            self._send_kept(*kept)
 
-    def _tell_kept(self, bundle: dict[str, str], over: bool, *, whole: bool = False) -> None:  # noqa: FBT001 -- a fact, not a mode
+    def _send_kept(self, bundle: dict[str, str], over: bool, *, whole: bool = False) -> None:  # noqa: FBT001 -- a fact, not a mode
         """Tell the pages; of what they were told before no more than its number, if not as a ``whole``."""
         known = bundle == self._kept[0]
         self._number += not known
@@ -198,7 +198,7 @@ class Live:
         if ended:
             self._close()
         else:
-            self._tell_kept(self.bundle(), self in _staying, whole=True)
+            self._send_kept(self.bundle(), self in _staying, whole=True)
 
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
         """Give way to the card as it stands, once nobody is looking into it any more.
@@ -249,7 +249,7 @@ class Live:
     @property
     def _may_stay(self) -> bool:
         """Whether it is of use once its run has ended: a page keeps it in its notebook, or one may still come."""
-        return not self.card.greetings or (self.card.kept and self.card.lasts)
+        return not self.card.greetings or (self.card.is_kept and self.card.lasts)
 
     def _greeted(self) -> None:
         """A page shows it now: where it was live for that alone, it gives way."""
@@ -264,9 +264,9 @@ class Live:
         if self in _staying:
             return  # another run has ended in it since
         shown = self.bundle()
-        for display_id in () if self.card.kept_by_all else self._places:
+        for display_id in () if self.card.is_kept_by_all else self._places:
             update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
-        if self.card.greetings > 1 and not self.card.kept:
+        if self.card.greetings > 1 and not self.card.is_kept:
             return
         self._ended, self.bundle = True, lambda: shown
         if self._keeping is not None:
@@ -276,8 +276,8 @@ class Live:
             card.detach()
         if settled is not None:
             settled()
-        if self.card.kept:
-            self._tell_kept(shown, over=False)
+        if self.card.is_kept:
+            self._send_kept(shown, over=False)
         else:
             self._close()
 
@@ -353,13 +353,13 @@ class Shown:
         self._failed_at = float("-inf")
         """When it failed last, by the monotonic clock."""
 
-    def stands_in(self, execution: str | None) -> bool:
+    def is_shown_in(self, execution: str | None) -> bool:
         """Whether this execution's output shows the run already."""
         return execution in self._executions
 
     def show(self, execution: str | None) -> None:
         """Show it in the output of the code that runs now."""
-        live = self._made()
+        live = self._live_card()
         self._executions.append(execution)
         live.show()
 
@@ -368,18 +368,18 @@ class Shown:
         if self.live is not None and isinstance(self.live.card, RunCard):
             self.live.card.stopping()
 
-    def _made(self) -> Live:
+    def _live_card(self) -> Live:
         if self.live is None:
             self._chat = Chat(thread_after(self._run))
             card = ChatCard(self._chat, self._run)
             self.live = Live(card, self.bundle)
-            self._tell_earlier(card, self.live)
-            card.moved = self._heard
+            self._add_earlier_notices(card, self.live)
+            card.moved = self._on_event
             for event in self._run.journal[-1:]:
-                self._heard(event)
+                self._on_event(event)
         return self.live
 
-    def _heard(self, event: Event | None) -> None:
+    def _on_event(self, event: Event | None) -> None:
         """One of its runs has moved, or (None) there is another one."""
         live = self.live
         if live is None:
@@ -417,7 +417,7 @@ class Shown:
 
     # --- what the same cell started before
 
-    def _tell_earlier(self, card: RunCard, live: Live) -> None:
+    def _add_earlier_notices(self, card: RunCard, live: Live) -> None:
         """A notice for each earlier run that goes on; the live card stays until all have ended."""
         show = partial(self._show_below, live)
         notices = {
@@ -458,8 +458,8 @@ class Earlier:
         self._stopping = False
         self._shown: RunCard | None = None
         self._notice: NoticeItem | None = None
-        run.subscribe(self._heard)
-        self._tell()
+        run.subscribe(self._on_event)
+        self._update_notice()
 
     def pressed(self, action: str) -> None:
         """A button of the notice was pressed."""
@@ -470,17 +470,17 @@ class Earlier:
             self._shown = self._show(self.run)
         if self._stopping and self._shown is not None:
             self._shown.stopping()
-        self._tell()
+        self._update_notice()
 
-    def _heard(self, heard: RunEvent) -> None:
+    def _on_event(self, heard: RunEvent) -> None:
         loop = self._card.loop
         if isinstance(heard, Event) and not loop.is_closed():
-            loop.call_soon_threadsafe(self._tell)
+            loop.call_soon_threadsafe(self._update_notice)
 
-    def _tell(self) -> None:
+    def _update_notice(self) -> None:
         item = self._item() if goes_on(self.run) else None
         if item is None:
-            self.run.unsubscribe(self._heard)
+            self.run.unsubscribe(self._on_event)
         if item != self._notice:
             self._notice = item
             self._card.notice(self.key, item)
@@ -679,6 +679,6 @@ def publish_static(run: Run) -> None:
     display(static_bundle(run), raw=True)  # type: ignore[no-untyped-call]
     charts = Charts()
     for event in run.journal:
-        charts.heard(event)
+        charts.add_event(event)
     for chart in charts.bundles:
         display(chart, raw=True)  # type: ignore[no-untyped-call]

@@ -109,7 +109,7 @@ class FormCard(Card):
     def withdraw(self, why: str = TEXTS["unanswered"]) -> None:
         """Nobody waits for the answer any more."""
         self._end(self._line(why), "cancelled")
-        self._tell()
+        self._push_now()
 
     # --- what every card has
 
@@ -131,13 +131,13 @@ class FormCard(Card):
 
     def _stop(self) -> None:
         self._cancelled()
-        self._tell()
+        self._push_now()
 
-    def _taken(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
-        super()._taken(message, taken)
-        self._tell()  # the page hears first that its answer is taken: what is typed in it is not lost
+    def _send_receipt(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
+        super()._send_receipt(message, taken)
+        self._push_now()  # the page hears first that its answer is taken: what is typed in it is not lost
 
-    def _tell(self) -> None:
+    def _push_now(self) -> None:
         with self._lock:
             self._push()
 

@@ -22,7 +22,7 @@ from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import Answer, FieldError, Op, Press, View
 
 from .asking import AskingCard, Asks
-from .list_bar import ListBar, Looking, say_failed
+from .list_bar import ListBar, Looking, log_failure
 from .preview import Preview
 
 REDRAWN = 5.0
@@ -44,13 +44,13 @@ class InboxCard(AskingCard):
         self._drafts: dict[str, Any] = {}
         self._beside: dict[str, Question] = {}
         """The questions that have what stands beside their forms, as they were drawn."""
-        self._telling: asyncio.TimerHandle | None = None
+        self._update_timer: asyncio.TimerHandle | None = None
         """When pages are told what stands there now."""
         self.moved: Callable[[], None] = lambda: None
         """Told that something else is shown."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._drawn_at = float("-inf")
-        self._looking = Looking(self._loop, self._read, self._looked)
+        self._looking = Looking(self._loop, self._read_questions, self._looked)
         self.bar = ListBar(chosen={"agent": "", "tool": "", "age": ""})
         self.bar.choices = self._choices()
         self.bar.observe(lambda _change: self._later(self._chosen), names="chosen")
@@ -73,7 +73,7 @@ class InboxCard(AskingCard):
 
     # --- looking
 
-    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+    def _read_questions(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         now = time.monotonic()
         if self.waiting.has_changed:
             self.waiting.look()
@@ -85,10 +85,10 @@ class InboxCard(AskingCard):
 
     def _looked(self, trouble: str) -> None:
         self.view.trouble(trouble)
-        self._tell()
+        self._update_page()
 
-    def _tell(self) -> None:
-        self._telling = None
+    def _update_page(self) -> None:
+        self._update_timer = None
         with self._lock:
             before = self._seq
             self._push()
@@ -118,8 +118,8 @@ class InboxCard(AskingCard):
         return self.view
 
     def _changed_soon(self) -> None:
-        if self._telling is None:
-            self._telling = self._loop.call_later(PACE, self._tell)
+        if self._update_timer is None:
+            self._update_timer = self._loop.call_later(PACE, self._update_page)
 
     def _chosen(self) -> None:
         """Something else is looked for."""
@@ -173,9 +173,9 @@ class InboxCard(AskingCard):
             self.view.show_more()
             self._looking.soon()
         elif message.notice == STRANDED:
-            self._loop.create_task(self._go_on()).add_done_callback(say_failed)
+            self._loop.create_task(self._continue_stranded()).add_done_callback(log_failure)
 
-    async def _go_on(self) -> None:
+    async def _continue_stranded(self) -> None:
         """Go on here with the runs that nobody goes on with."""
         refused: list[str] = []
         for stranded in self.view.stranded:

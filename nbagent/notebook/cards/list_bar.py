@@ -51,18 +51,18 @@ class Looking:
         loop: the kernel's.
         read: reads what is new, also where nobody has written if it is given True, and tells whether there is more
             to read at once; called in a thread, one at a time.
-        told: told on the loop when that is done, with what is wrong with the store; empty where nothing is.
+        report: called on the loop when that is done, with what is wrong with the store; empty where nothing is.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         read: Callable[[bool], bool],
-        told: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._read = read
-        self._told = told
+        self._report = report
         self._seen_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
         self._again = False
@@ -81,7 +81,7 @@ class Looking:
             self.seen()
         else:
             task = self._loop.create_task(self._look_once())
-            task.add_done_callback(say_failed)
+            task.add_done_callback(log_failure)
 
     async def _look(self) -> None:
         while time.monotonic() - self._seen_at < LOOKING:
@@ -97,13 +97,13 @@ class Looking:
             try:
                 more = await run_in_thread(lambda: self._read(again))
             except StoreError as error:
-                self._told(reveal(str(error)))
+                self._report(reveal(str(error)))
                 return False
-            self._told("")
+            self._report("")
             return more
 
 
-def say_failed(task: asyncio.Task[Any]) -> None:
+def log_failure(task: asyncio.Task[Any]) -> None:
     """Log why something about a list failed."""
     if not task.cancelled() and task.exception() is not None:
         log.error("an action of a list failed", exc_info=task.exception())

@@ -53,7 +53,7 @@ class Preview:
 
     def typed(self, drafts: Any) -> None:
         """The person changed something: show what approving this would do."""
-        read = self._question.input if drafts is None else self._read(drafts)
+        read = self._question.input if drafts is None else self._document_of(drafts)
         if read is None:
             self._wanted = self._shown = None
             self._show([], note=TEXTS["preview_waits"])
@@ -66,7 +66,7 @@ class Preview:
         """The question is settled."""
         self._task.cancel()
 
-    def _read(self, drafts: Any) -> dict[str, Any] | None:
+    def _document_of(self, drafts: Any) -> dict[str, Any] | None:
         submission = self._question.submitted(drafts)
         if not isinstance(submission, Submission):
             return None
@@ -76,7 +76,7 @@ class Preview:
     async def _follow(self, pause: float) -> None:
         await asyncio.sleep(pause)
         while (made_for := self._take()) is not None:
-            pieces, error = await self._made(made_for)
+            pieces, error = await self._run_preview(made_for)
             if self._shown is made_for and self._wanted is None:
                 self._show(pieces, error=error)
             else:
@@ -89,7 +89,7 @@ class Preview:
             self._shown = wanted
         return wanted
 
-    async def _made(self, input_: dict[str, Any]) -> tuple[list[Rich], str | None]:
+    async def _run_preview(self, input_: dict[str, Any]) -> tuple[list[Rich], str | None]:
         preview = self._tool.options.preview
         assert preview is not None  # else there is no Preview
         try:

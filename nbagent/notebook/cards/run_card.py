@@ -34,7 +34,7 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.output import Bundle, Displayed
-from nbagent.notebook.export import say_where_kept, traceback_of_call
+from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
@@ -124,7 +124,7 @@ class RunCard(AskingCard):
             traceback_of=partial(traceback_of_call, run),
         )
         self.view: RunView | ThreadView = view
-        self._heard: Callable[[RunEvent], None] = partial(self._hear, self._session, view)
+        self._listener: Callable[[RunEvent], None] = partial(self._follow_event, self._session, view)
         self._flush_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the next patch; touched on the run's loop only."""
@@ -139,21 +139,21 @@ class RunCard(AskingCard):
         """By run: the line that says who else drives it; on the loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
-        say_where_kept(view, run)
+        add_store_notice(view, run)
         before = run.journal
         for event in before:
             view.apply(event)
-            self._charts.heard(event)
+            self._charts.add_event(event)
         self._typed_before: dict[str, Typed] = {}
         """What was typed before in questions whose widgets are not there yet; on the loop only."""
         self._fill_forms(typed or {})
         view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
-            events = run.subscribe(self._heard)
+            events = run.subscribe(self._listener)
             for event in events[len(before) :]:
                 view.apply(event)
-                self._charts.heard(event)
+                self._charts.add_event(event)
             self._push()
         for event in events:
             self._follow_question(self._session, event)
@@ -161,7 +161,7 @@ class RunCard(AskingCard):
 
     def detach(self) -> None:
         """Follow the run no more."""
-        self.run.unsubscribe(self._heard)
+        self.run.unsubscribe(self._listener)
         self._settle_all()
         self._charts.close()
         if self._timer is not None:
@@ -195,7 +195,7 @@ class RunCard(AskingCard):
             self._push()
 
     def _texts(self) -> dict[str, str]:
-        return super()._texts() | {"gone": gone_of(self._session)}
+        return super()._texts() | {"gone": gone_text(self._session)}
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -217,10 +217,10 @@ class RunCard(AskingCard):
         return given
 
     def _chart_shown(self, heard: RunEvent) -> None:
-        if self._charts.heard(heard):
+        if self._charts.add_event(heard):
             self.rows_changed(self.rows)
 
-    def _hear(self, session: Session, view: RunView, heard: RunEvent) -> None:
+    def _follow_event(self, session: Session, view: RunView, heard: RunEvent) -> None:
         with self._lock:
             view.apply(heard)
             self._follow_question(session, heard)
@@ -398,7 +398,7 @@ class RunCard(AskingCard):
         return [FieldError(field=None, message=reveal(text))]
 
 
-def gone_of(session: Session) -> str:
+def gone_text(session: Session) -> str:
     """What a page says of the run, or of the thread that begins with it, once its kernel is gone."""
     if not session.is_stored:
         return TEXTS["gone"]

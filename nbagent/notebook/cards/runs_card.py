@@ -57,10 +57,10 @@ class StoredCard(Card):
         self.journal = journal
         self.view = view
         self._loop = loop
-        self._tell()
+        self._update_notice()
         view.flush(time.monotonic())
         super().__init__()
-        journal.listeners = (self._hear,)
+        journal.listeners = (self._on_event,)
         self.add_class("nba-reads")
 
     @property
@@ -77,12 +77,12 @@ class StoredCard(Card):
         """The card of a run of a store, read off the loop."""
         journal, view = Journal(run_id, store), RunView(run_id)
 
-        def read() -> None:
+        def read_journal() -> None:
             journal.catch_up()
             for event in journal.read():
                 view.apply(event)
 
-        await run_in_thread(read)
+        await run_in_thread(read_journal)
         return cls(journal, view, loop)
 
     def bundle(self) -> dict[str, str]:
@@ -107,12 +107,12 @@ class StoredCard(Card):
         with self._lock:
             self._push()
 
-    def _hear(self, event: RunEvent) -> None:
+    def _on_event(self, event: RunEvent) -> None:
         with self._lock:
             self.view.apply(event)
-            self._tell()
+            self._update_notice()
 
-    def _tell(self) -> None:
+    def _update_notice(self) -> None:
         ended = self.journal.state.outcome is not None
         text = TEXTS["runs_unknown_ended" if ended else "runs_unknown"]
         said = text.format(agent=reveal(self.journal.state.agent))
@@ -169,12 +169,12 @@ class RunsCard(Card):
         """Held while a run is opened."""
         self._typed: dict[str, dict[str, Typed]] = {}
         """By run: what stood in its forms when it was closed."""
-        self._looking = Looking(self._loop, self._read, self._read_so_far)
+        self._looking = Looking(self._loop, self._read_runs, self._read_so_far)
         self.view.look(listing)
         chosen = {"text": "", "agent": "", "status": ""}
         self.table = RunsTable(choices=self.view.choices, chosen=chosen, table=self.view.table)
         self.table.observe(lambda _change: self._later(self._chosen), names="chosen")
-        self.table.on_msg(self._heard)
+        self.table.on_msg(self._on_table_message)
         super().__init__()
         self.add_class("nba-reads").add_class("nba-frame")
         self._later(self._looking.seen)
@@ -194,7 +194,7 @@ class RunsCard(Card):
 
     # --- looking
 
-    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+    def _read_runs(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         now = time.monotonic()
         if self.listing.has_changed:
             self.listing.look(AT_ONCE)
@@ -207,10 +207,10 @@ class RunsCard(Card):
         return self.listing.left > 0
 
     def _read_so_far(self, trouble: str) -> None:
-        self.view.tell("trouble", trouble)
-        self._tell()
+        self.view.set_notice("trouble", trouble)
+        self._update_page()
 
-    def _tell(self) -> None:
+    def _update_page(self) -> None:
         """Draw what has become of the list."""
         table = self.view.table
         changed = table != self.table.table
@@ -221,7 +221,7 @@ class RunsCard(Card):
         if isinstance(self.below, StoredCard):
             self.below.show_news()
             if self.below.can_go_on:
-                self._begin(self._open(self.view.opened))
+                self._start_task(self._open(self.view.opened))
         with self._lock:
             self._push()
         if changed:
@@ -229,25 +229,25 @@ class RunsCard(Card):
 
     async def _draw(self) -> None:
         await run_in_thread(lambda: self.view.look(self.listing))
-        self._tell()
+        self._update_page()
 
     # --- what a person does
 
-    def _heard(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        self._later(lambda: self._hear(content))
+    def _on_table_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        self._later(lambda: self._handle_table_message(content))
 
-    def _hear(self, content: Any) -> None:
+    def _handle_table_message(self, content: Any) -> None:
         match content:
             case {"type": "shown"}:
                 self._looking.seen()
             case {"type": "sort", "column": str(column)}:
                 self.view.sort(column)
-                self._begin(self._draw())
+                self._start_task(self._draw())
             case {"type": "more"}:
                 self.view.show_more()
-                self._begin(self._draw())
+                self._start_task(self._draw())
             case {"type": "open", "run": str(run_id)} if len(run_id) <= MAX_ID:
-                self._begin(self._pressed_open(run_id))
+                self._start_task(self._pressed_open(run_id))
             case _:
                 pass  # no page of ours
 
@@ -256,9 +256,9 @@ class RunsCard(Card):
         text, agent, status = (str(chosen.get(n, "")) for n in ("text", "agent", "status"))
         self.view.want(text[:200], agent, status)
         self._looking.seen()
-        self._begin(self._draw())
+        self._start_task(self._draw())
 
-    def _begin(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = self._loop.create_task(work)
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
@@ -280,10 +280,10 @@ class RunsCard(Card):
                         run=reveal(run_id), error=reveal(str(error))
                     )
             self._keep_typed()
-            self.view.tell("opening", wrong)
+            self.view.set_notice("opening", wrong)
             self.view.opened, self.below = "" if card is None else run_id, card
             self.opens(card)
-            self._tell()
+            self._update_page()
 
     def _keep_typed(self) -> None:
         """Keep what stands in the forms of the card below, which is about to go."""

@@ -22,7 +22,7 @@ VALUE = 25
 def drawn(value: Any, *, whole: bool) -> str:
     """A value as sanitized HTML, bounded visibly; with its JSON, folded, once it is ``whole``."""
     if not whole:
-        value = _begun(value)
+        value = _without_open_end(value)
         if value in ({}, []):
             return ""
     pruned = _Pruned()
@@ -36,12 +36,12 @@ def drawn(value: Any, *, whole: bool) -> str:
     return sanitize.clean_values(html)
 
 
-def _begun(value: Any) -> Any:
+def _without_open_end(value: Any) -> Any:
     """A value that grows at its end, without what is only begun there: a row of nothing is no row yet."""
     if not value or not isinstance(value, dict | list):
         return value
     last = next(reversed(value)) if isinstance(value, dict) else len(value) - 1
-    grown = _begun(value[last])
+    grown = _without_open_end(value[last])
     known: Any = value.copy()
     if grown in ({}, []):
         del known[last]

@@ -58,7 +58,7 @@ def colored(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
     pairs = zip(listed, drawn(listed, texts), strict=True)
     return [
-        new if new.html and _said(new.html) == fact.value.rstrip("\n") else fact
+        new if new.html and _text_of(new.html) == fact.value.rstrip("\n") else fact
         for fact, new in pairs
     ]
 
@@ -66,10 +66,10 @@ def colored(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
 def tint(text: str, language: str) -> str:
     """Code in its colors, where they change no character of it; else empty."""
     markup = sanitize.clean_values(highlighted(text, language))
-    return markup if _said(markup) == text.rstrip("\n") else ""
+    return markup if _text_of(markup) == text.rstrip("\n") else ""
 
 
-def _said(markup: str) -> str:
+def _text_of(markup: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", markup)).rstrip("\n")
 
 

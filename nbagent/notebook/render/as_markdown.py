@@ -183,7 +183,7 @@ _BEGINS = re.compile(r"(\s*)(?:([#>+\-=])|(\d{1,9})([.)]))")
 
 def escaped(text: str) -> str:
     """Text in one line, in which Markdown finds nothing to draw, also not at its beginning."""
-    return _prices(_begun(_signs(_SPACE.sub(" ", without_controls(text)).strip())))
+    return _prices(_escape_start(_signs(_SPACE.sub(" ", without_controls(text)).strip())))
 
 
 def _signs(text: str) -> str:
@@ -201,7 +201,7 @@ def _prices(line: str) -> str:
     return line.replace("&#36;", "<span>&#36;</span>") if several else line
 
 
-def _begun(line: str) -> str:
+def _escape_start(line: str) -> str:
     """A line that begins no heading, list, quotation or rule."""
     found = _BEGINS.match(line)
     if found is None:
@@ -394,11 +394,11 @@ def _each(node: _Node, tag: str) -> Iterator[_Node]:
 def _paragraph(inside: Sequence[_Node | str]) -> str:
     text = _prices(_inline(inside, breaks="\n").strip())
     lines = (line.strip() for line in text.split("\n"))
-    return "\\\n".join(map(_begun_unless_marked, filter(None, lines)))
+    return "\\\n".join(map(_escape_start_once, filter(None, lines)))
 
 
-def _begun_unless_marked(line: str) -> str:
-    return line if line.startswith("\\") else _begun(line)
+def _escape_start_once(line: str) -> str:
+    return line if line.startswith("\\") else _escape_start(line)
 
 
 def _line(inside: Sequence[_Node | str]) -> str:

@@ -58,7 +58,7 @@ class _Reader:
         self._open: list[str] = []
         self._formats = 0
 
-    def read(self, markup: str) -> None:
+    def feed(self, markup: str) -> None:
         """Read all of it."""
         at = 0
         while tag := _TAG.search(markup, at):
@@ -68,11 +68,11 @@ class _Reader:
             if name in DROPPED and not tag["close"] and name not in _VOID:
                 at = _after(markup, name, at)
             elif name in PROSE or name in MATH:
-                self._close(name) if tag["close"] else self._begin(name, tag["attributes"])
+                self._close(name) if tag["close"] else self._start(name, tag["attributes"])
         self.out.append(markup[at:].replace("<", "&lt;"))
         self._end(0)
 
-    def _begin(self, name: str, attributes: str) -> None:
+    def _start(self, name: str, attributes: str) -> None:
         if name in _CLOSING:
             self._imply(names("p"), PROSE - _FORMATS - names("p span"))
         if name in _IMPLIED:
@@ -134,5 +134,5 @@ def _after(markup: str, name: str, at: int) -> int:
 def tamed(markup: str) -> tuple[str, list[str]]:
     """The markup as it may be given to the sanitizer, and the addresses of images it would fetch."""
     reader = _Reader()
-    reader.read(markup)
+    reader.feed(markup)
     return "".join(reader.out), [*reader.remote]

@@ -56,7 +56,7 @@ def render(text: str) -> str:
 def blocks(text: str) -> list[str]:
     """The text as sanitized HTML, one string for each block at the top level."""
     text = without_controls(text)
-    cut = _cut(text)
+    cut = _markdown_end(text)
     return [*(piece.html for piece in _pieces(text[:cut], {})), *_plain(text[cut:])]
 
 
@@ -132,7 +132,7 @@ class Stream:
         if not (calm or self._shows) and now - self._open_since < HOLD:
             return None if finished else ""
         waited = not self._shows and len(self._open) > len(new)
-        if finished or waited or self._begins_code:
+        if finished or waited or self._is_new_code:
             self._leave_undrawn()
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
@@ -163,7 +163,7 @@ class Stream:
         return None
 
     @property
-    def _begins_code(self) -> bool:
+    def _is_new_code(self) -> bool:
         """Whether the open end is code whose block is not on the page yet."""
         code = _FENCE.match(self._open) is not None and "\n" in self._open
         return code and "\n" not in self._open[: self._drawn]
@@ -171,7 +171,7 @@ class Stream:
     def _leave_undrawn(self) -> None:
         """Show the open end as it was written: code in its block, all else as plain text."""
         self.tail, self.raw, self._drawn, self._held = "", self._open, 0, ""
-        if self._begins_code:
+        if self._is_new_code:
             self._drawn = self._open.index("\n") + 1
             self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
 
@@ -212,7 +212,7 @@ class Stream:
             return
         self._open += new
         if self._start + len(self._open) > MAX_MARKDOWN:
-            cut = _cut(self._open, self._start)
+            cut = _markdown_end(self._open, self._start)
             self._open, self._rest = self._open[:cut], self._open[cut:]
 
     def _finish_blocks(self, new: str) -> list[str]:
@@ -247,7 +247,7 @@ _BLANK = re.compile(r"\n[ \t]*(?=\n)")
 _MATH_OPEN = re.compile(r"\$\$|\\\[")
 
 
-def _cut(text: str, start: int = 0) -> int:
+def _markdown_end(text: str, start: int = 0) -> int:
     """Where Markdown ends in what begins here: after the last whole line that has room."""
     limit = MAX_MARKDOWN - start
     if len(text) <= limit:

@@ -134,7 +134,7 @@ _END = re.compile(r"</(?:blockquote|d[dt]|div|h[1-6]|li|p|pre|t[dhr])>|<br>")
 """What ends a line or a word."""
 
 
-def _made(tags: frozenset[str], **kept: Any) -> _Cleaner:
+def _new_cleaner(tags: frozenset[str], **kept: Any) -> _Cleaner:
     try:
         import nh3  # noqa: PLC0415 - it may not be there
     except ImportError:
@@ -148,7 +148,7 @@ def _made(tags: frozenset[str], **kept: Any) -> _Cleaner:
 
 
 def _cleaner(classes: dict[str, set[str]]) -> _Cleaner:
-    return _made(
+    return _new_cleaner(
         PROSE | MATH,
         attributes={k: set(v) for k, v in (_ATTRIBUTES | _MATH_ATTRIBUTES).items()},
         tag_attribute_values={
@@ -165,7 +165,7 @@ def _cleaner(classes: dict[str, set[str]]) -> _Cleaner:
 
 _HTML = _cleaner(_CLASSES)
 _VALUES = _cleaner({**_CLASSES, "dl": {"nba-kv"}})
-_FORMULA = _made(MATH, attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()})
+_FORMULA = _new_cleaner(MATH, attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()})
 
 
 def clean(markup: str) -> str:

@@ -345,7 +345,7 @@ def _drawn(items: list[Item], how: _How) -> Html:
     )
     is_row = [n < ROWS or bool(c.outputs) or _is_open(c, how) for n, c in enumerate(calls)]
     rows = [c for n, c in enumerate(calls) if is_row[n]]
-    rest = [_told(c, how) for n, c in enumerate(calls) if not is_row[n]]
+    rest = [_call_text(c, how) for n, c in enumerate(calls) if not is_row[n]]
     body = _el(
         "div",
         {"class": "nba-body"},
@@ -356,7 +356,7 @@ def _drawn(items: list[Item], how: _How) -> Html:
     return _details("nba-call nba-stretch", summary, body, is_open=is_open, state="done")
 
 
-def _told(call: CallItem, how: _How) -> str:
+def _call_text(call: CallItem, how: _How) -> str:
     """A call that displays nothing, as text."""
     input_ = ", ".join(f"{fact.label}: {fact.value}" for fact in call.input)
     first = " · ".join(part for part in (input_, how.time(call.elapsed)) if part)

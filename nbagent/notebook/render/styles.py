@@ -105,11 +105,11 @@ def used_by(html: str) -> str:
     tags = set(_TAG.findall(html))
     if any(re.fullmatch("h[1-6]", tag) for tag in tags):
         tags.add("a")  # Jupyter gives each heading a link
-    return _kept(frozenset((classes | tags) & _names()))
+    return _css_for(frozenset((classes | tags) & _names()))
 
 
 @lru_cache(maxsize=64)
-def _kept(names: frozenset[str]) -> str:
+def _css_for(names: frozenset[str]) -> str:
     text = "".join(_filtered(_sheet(), names))
     text = "".join(
         f"{prelude}{{{body}}}"

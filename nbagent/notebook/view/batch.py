@@ -77,7 +77,7 @@ class Rule:
             return None
         return limit if limit == limit else None  # noqa: PLR0124 - NaN alone is not itself
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """It in words, as an answer's record has it."""
         parts = [f"tool={self.tool!r}"] if self.tool else []
         if self.field and self.value:
@@ -144,7 +144,7 @@ class BatchView:
                 if counts.get(name, 0) or name == "completed"
             ],
             "total": work.total if work.total is not None else len(work.rows),
-            "said": self._said(counts, status),
+            "said": self._rate_text(counts, status),
             "used": self._used(),
             "status": status,
             "retry": counts["failed"] + counts["cancelled"],
@@ -193,12 +193,12 @@ class BatchView:
             row.number,
             _status(row),
             BATCH_TEXTS[f"batch_{_status(row)}"],
-            reveal(facts.bounded(self._tells(row), facts.MAX_BRIEF)),
+            reveal(facts.bounded(self._row_text(row), facts.MAX_BRIEF)),
             "" if not cost else f"${cost:,.4f}",
             reveal(facts.bounded(row.key, facts.MAX_BRIEF)),
         ]
 
-    def _tells(self, row: Row) -> str:
+    def _row_text(self, row: Row) -> str:
         """What a row came to, asks, or failed with."""
         if row.error:
             return row.error
@@ -225,7 +225,7 @@ class BatchView:
 
     # --- how far it is
 
-    def _said(self, counts: Mapping[str, int], status: str) -> str:
+    def _rate_text(self, counts: Mapping[str, int], status: str) -> str:
         """The rate, and how long what is left takes at that."""
         ended = counts["completed"] + counts["failed"] + counts["cancelled"]
         now = time.monotonic()

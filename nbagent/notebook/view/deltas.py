@@ -92,7 +92,7 @@ class Deltas:
         if turn is not None:
             number = turn.hosted_ids.setdefault(delta.id, len(turn.hosted_ids))
             node = self._board.hosted(self._board.root, turn, number)
-            node.told(delta, over=False)
+            node.show_call(delta, over=False)
             self._board.touch(node)
 
     def _cited(self, delta: Citation) -> None:
@@ -109,7 +109,7 @@ class Deltas:
             self._board.forget(node)
         text = TEXTS["discarded"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
         item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
-        turn.notice = self._told(turn.notice, item)
+        turn.notice = self._put_notice(turn.notice, item)
 
     def _waiting(self, delta: Waiting) -> None:
         turn = self._live()
@@ -118,9 +118,9 @@ class Deltas:
         text = TEXTS["waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
         until = time.time() + delta.seconds if delta.seconds else None
         item = NoticeItem(key=f"{turn.key}.w", text=text, until=until)
-        turn.waiting = self._told(turn.waiting, item)
+        turn.waiting = self._put_notice(turn.waiting, item)
 
-    def _told(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:
+    def _put_notice(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:
         """The notice, in the place of the one before it."""
         if node is None:
             node = FixedNode(item)

@@ -47,7 +47,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
-from .frame import Frame, last_said
+from .frame import Frame, last_user_message
 from .groups import grouped
 from .items import AnswerNode, FixedNode, Node, ReasoningNode, TextNode
 from .question_kinds import Types
@@ -108,9 +108,9 @@ class Fold:
     def _draw(self, event: StoredEvent) -> None:  # noqa: C901, PLR0912 - a line for each kind
         match event:
             case RunQueued() | RunStarted():
-                self._begun(event)
+                self._draw_start(event)
             case ModelResponded() | OutputRefused():
-                self._model_said(event)
+                self._draw_response(event)
             case MessageQueued():
                 self._message_queued(event)
             case ToolStarted():
@@ -128,7 +128,7 @@ class Fold:
             case RunRetried():
                 self._retried(event)
             case RunTaken():
-                self._taken(event)
+                self._draw_takeover(event)
             case RunImported():
                 self._imported()
             case RunCompleted() | RunFailed() | RunCancelled():
@@ -165,7 +165,7 @@ class Fold:
 
     # --- the run
 
-    def _begun(self, event: RunQueued | RunStarted) -> None:
+    def _draw_start(self, event: RunQueued | RunStarted) -> None:
         if isinstance(event, RunQueued):
             self._run_queued(event)
         else:
@@ -187,7 +187,7 @@ class Fold:
         if not event.scope:
             self.frame.started(event.at, event.messages)
             if self._said is None:  # else it was drawn when the run was queued
-                self._draw_prompt(agent, last_said(event.messages))
+                self._draw_prompt(agent, last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
         if state is not None:
@@ -321,7 +321,7 @@ class Fold:
             self._board.drop_steps(call)
             self._touch(call)
 
-    def _taken(self, event: RunTaken) -> None:
+    def _draw_takeover(self, event: RunTaken) -> None:
         """Who drives the run from here on, where somebody did before; what it asks anew follows."""
         if event.by in ("vacancy", "release"):
             return
@@ -385,7 +385,7 @@ class Fold:
 
     # --- the model and the person's messages
 
-    def _model_said(self, event: ModelResponded | OutputRefused) -> None:
+    def _draw_response(self, event: ModelResponded | OutputRefused) -> None:
         agent = self._board.agent(event.scope)
         if isinstance(event, OutputRefused):
             self._output_refused(agent, event)
@@ -427,7 +427,7 @@ class Fold:
     def _settle_hosted(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
         for number, ran in enumerate(event.hosted):
             node = self._board.hosted(agent, turn, number)
-            node.told(ran, over=True)
+            node.show_call(ran, over=True)
             self._board.touch(node)
         if event.citations:
             self._board.touch(turn.cites(sources.cited(event.citations)))
@@ -517,9 +517,9 @@ class Fold:
             if event.error:
                 call.raised(partial(self._traceback_of, event.call_id))
             self._close_call(event)
-            self._tell_interim(call, event)
+            self._show_interim(call, event)
 
-    def _tell_interim(self, call: Call, event: ToolFinished) -> None:
+    def _show_interim(self, call: Call, event: ToolFinished) -> None:
         """Where the final result comes later, its line says what is known until then."""
         for drawn in self.questions.values():
             item = drawn.node.item

@@ -136,11 +136,11 @@ class Frame:
 
 def _prompt(messages: list[Any]) -> str:
     """The text of the last thing the person said."""
-    said = last_said(messages)
+    said = last_user_message(messages)
     return "" if said is None else without_controls(facts.bounded(text_of(said)))
 
 
-def last_said(messages: list[Any]) -> Mapping[str, Any] | None:
+def last_user_message(messages: list[Any]) -> Mapping[str, Any] | None:
     """The last message of the person, if there is one."""
     for message in reversed(messages):
         if isinstance(message, Mapping) and is_prompt(message):

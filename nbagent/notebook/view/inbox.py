@@ -143,7 +143,7 @@ class InboxView:
         room = self._room - sum(1 for drawn in made.values() if drawn.waits)
         stranded, is_new = source.stranded(), source.is_missing
         fresh = [key for key in wanted if key not in made][: max(0, room)]
-        made |= {key: _made(wanted[key], source) for key in fresh}
+        made |= {key: _new_drawn(wanted[key], source) for key in fresh}
         with self._lock:
             typed = {key: drawn.item for key, drawn in self._drawn.items()}
             for key, drawn in made.items():
@@ -352,10 +352,10 @@ def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Dr
         earlier = drawn.earlier if busy else _is_earlier(asked, source)
         if _where(goes_on) == _where(drawn.goes_on) and earlier == drawn.earlier:
             return replace(drawn, asked=asked)
-    return _made(asked, source)
+    return _new_drawn(asked, source)
 
 
-def _made(asked: Asked, source: Source) -> _Drawn:
+def _new_drawn(asked: Asked, source: Source) -> _Drawn:
     goes_on = source.goes_on(asked)
     tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
     key, names = _key(asked), asked.interrupt.path[:-1]
@@ -413,12 +413,12 @@ def _without_secrets(question: Question, asked: Asked) -> Question:
         question = replace(question, instead=None, actions=left)
     if not _is_secret(question):
         return question
-    note = " ".join(filter(None, (question.note, _said("inbox_secret", asked))))
+    note = " ".join(filter(None, (question.note, _with_run_id("inbox_secret", asked))))
     left = tuple(action for action in question.actions if action.name != "submit")
     return replace(question, form=None, named="", actions=left, note=note)
 
 
-def _said(key: str, asked: Asked) -> str:
+def _with_run_id(key: str, asked: Asked) -> str:
     return TEXTS[key].format(run=reveal(asked.run.id))
 
 

@@ -132,7 +132,7 @@ class TextNode(Node):
     def _block(self, finished: list[str], was_open: str) -> Block:
         """What is new, in the shorthand in which it travels."""
         drawn = "".join([*finished, self.stream.tail])
-        start, end = shorthand.kept(was_open, drawn)
+        start, end = shorthand.common_ends(was_open, drawn)
         return Block(
             key=self.key,
             start=shorthand.units(was_open[:start]),
@@ -194,7 +194,7 @@ class AnswerNode(TextNode):
 
     def ops(self, now: float, index: int) -> list[Op]:
         """What brings the page up to date."""
-        if self._html is None and not self._closed and self._begins():
+        if self._html is None and not self._closed and self._may_hold_value():
             self._html = ""
         if self._html is None:
             return super().ops(now, index)
@@ -202,7 +202,7 @@ class AnswerNode(TextNode):
             self._grow(now)
         return Node.ops(self, now, index)
 
-    def _begins(self) -> bool:
+    def _may_hold_value(self) -> bool:
         """Whether what has come so far begins a value, or a block of code that may hold one."""
         return self.stream.text.lstrip()[:1] in ("{", "[", "`")
 
@@ -475,7 +475,7 @@ class CallNode(Node):
             self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"
 
     @property
-    def says_more(self) -> bool:
+    def has_more(self) -> bool:
         """Whether there is more to see of it than its input."""
         return bool(self._printed.whole or self._outputs or self._result or self._decisions)
 
@@ -526,7 +526,7 @@ class CallNode(Node):
             key=self.key,
             name=self.name,
             path=self.path,
-            brief=self._told(),
+            brief=self._brief_line(),
             state=self.ended_as or self.state,
             input=self._facts,
             started_at=self.started_at,
@@ -534,12 +534,12 @@ class CallNode(Node):
             progress=self._progress,
             printed=self._printed.whole,
             outputs=[*(r for drawn in self._outputs.values() for r in drawn), *self._result_rich],
-            result=None if self._is_told else self._result,
+            result=None if self._is_result_in_decision else self._result,
             traceback=reveal(self._traceback()),
             decisions=list(self._decisions),
         )
 
-    def _told(self) -> str:
+    def _brief_line(self) -> str:
         """The one line of the row: why it failed, what was asked, or the input."""
         last = self._decisions[-1] if self._decisions else None
         if (
@@ -549,7 +549,7 @@ class CallNode(Node):
         return self._brief if last is None or last.title == self.name else last.title
 
     @property
-    def _is_told(self) -> bool:
+    def _is_result_in_decision(self) -> bool:
         """Whether the decision's details are the result."""
         return self.state == "done" and any(record.details for record in self._decisions[-1:])
 
@@ -573,7 +573,7 @@ class HostedNode(Node):
         self._path = path
         self._item = CallItem(key=key, name="", path=path, state="preparing")
 
-    def told(self, call: HostedCall | HostedRan, *, over: bool) -> None:
+    def show_call(self, call: HostedCall | HostedRan, *, over: bool) -> None:
         """What is known of it; once its response is ``over``, what still ran never ended."""
         running: CallState = "cancelled" if over else "running"
         item = CallItem(
@@ -583,7 +583,7 @@ class HostedNode(Node):
             brief=facts.brief(call.input),
             state=running if call.status == "running" else call.status,
             input=_facts(call.input),
-            outputs=[*_read(call.sources), *(r for f in call.files for r in _file(f))],
+            outputs=[*_links(call.sources), *(r for f in call.files for r in _file(f))],
             result=None if call.output is None else facts.result(call.output),
         )
         if item != self._item:
@@ -594,7 +594,7 @@ class HostedNode(Node):
         return self._item
 
 
-def _read(found: Sequence[Mapping[str, str]]) -> list[Rich]:
+def _links(found: Sequence[Mapping[str, str]]) -> list[Rich]:
     return [Rich(kind="links", data=sources.listed(found))] if found else []
 
 

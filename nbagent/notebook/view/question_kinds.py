@@ -69,7 +69,7 @@ def _instead(waiting: Waiting) -> Action:
     return Action(name="answer", label=TEXTS["answer_instead"], menu=not at_once, help=help_)
 
 
-def going_on(waiting: Waiting) -> tuple[Action, ...]:
+def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
     """The button that runs a body which asks for an answer in its place."""
     if waiting.kind != "tool":
         return ()
@@ -122,7 +122,7 @@ def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
         "form": form,
         "facts": long + _with_input(waiting, metadata, known, *_OFFER),
         "warning": _unseen(waiting),
-        "actions": (*answering_buttons(), *going_on(waiting)),
+        "actions": (*answering_buttons(), *run_anyway_button(waiting)),
         "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
     }
 
@@ -141,7 +141,7 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
         "facts": long + _with_input(waiting, metadata, known, *_OFFER[1:]),
         "actions": budget_buttons()
         if waiting.expects == "budget"
-        else (*answering_buttons(), *going_on(waiting)),
+        else (*answering_buttons(), *run_anyway_button(waiting)),
     }
 
 

@@ -302,7 +302,7 @@ class Question:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
         if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
-            return _said("ran_again" if self.approval else "let_run", by_you), "good", []
+            return _decision_text("ran_again" if self.approval else "let_run", by_you), "good", []
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []
@@ -325,14 +325,14 @@ class Question:
     def _answer_text(self, value: Any, *, by_you: bool) -> tuple[str, Literal["good"], list[Fact]]:
         if self.labels:
             what = facts.bounded(self._label(value), MAX_REASON)
-            return _said("chose", by_you).format(what=what), "good", []
+            return _decision_text("chose", by_you).format(what=what), "good", []
         value = self.public(value)
         text = facts.shown(value)
         if isinstance(value, dict):
-            return _said("answered_form", by_you), "good", facts.answer_facts(value)
+            return _decision_text("answered_form", by_you), "good", facts.answer_facts(value)
         if len(text) > 120 or "\n" in text:
-            return _said("answered_form", by_you), "good", [facts.nested("answer", value)]
-        return _said("answered", by_you).format(what=text), "good", []
+            return _decision_text("answered_form", by_you), "good", [facts.nested("answer", value)]
+        return _decision_text("answered", by_you).format(what=text), "good", []
 
     def _label(self, value: Any) -> str:
         for known, label in self.labels:
@@ -367,7 +367,7 @@ def _who(event: Resolved) -> str:
     return event.user if event.by in ("form", "") else named(event.by, event.user)
 
 
-def _said(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode
+def _decision_text(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode
     """How a decision is told: "you" is the person at the card, and nobody else."""
     return TEXTS.get(text if by_you else f"{text}_by_other", TEXTS[text])
 

@@ -82,7 +82,7 @@ class RunsView:
             with self._lock:
                 wanted, room = self.wanted, self._room
             chosen = listing.chosen(wanted)
-            said = _said(len(chosen), len(every), count, left)
+            said = _count_text(len(chosen), len(every), count, left)
             table = _drawn(wanted, chosen, room, said) if count else _drawn_empty()
             with self._lock:
                 if (wanted, room) == (
@@ -93,7 +93,7 @@ class RunsView:
                     self.choices, self._is_missing = choices, is_new
                     return
 
-    def tell(self, about: str, text: str) -> None:
+    def set_notice(self, about: str, text: str) -> None:
         """Say what is wrong with the store, or with opening a run; empty takes it away."""
         with self._lock:
             self._notices.pop(about, None)
@@ -209,7 +209,7 @@ def _counted(name: str, count: int) -> str:
     return TEXTS[f"{name}_one" if count == 1 else f"{name}_count"].format(n=f"{count:,}")
 
 
-def _said(chosen: int, read: int, count: int, left: int) -> str:
+def _count_text(chosen: int, read: int, count: int, left: int) -> str:
     """How many runs are shown of how many, and whether all are read."""
     said = (
         _counted("runs", count)

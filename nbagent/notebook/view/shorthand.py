@@ -94,7 +94,7 @@ def _end_of_text(text: str) -> int:
         size = start
 
 
-def kept(before: str, after: str) -> tuple[int, int]:
+def common_ends(before: str, after: str) -> tuple[int, int]:
     """How many characters at the start and at the end of ``before`` are those of ``after`` too."""
     room = min(len(before), len(after))
     start = _alike(before[:room], after[:room])

@@ -90,7 +90,7 @@ class ThreadView:
         self._gone: list[Op] = []
         self._sent: Head | None = None
 
-    def begin(self, view: RunView) -> None:
+    def add_run(self, view: RunView) -> None:
         """A run at the end."""
         if self._parts and not self.chat:
             self.chat = True
@@ -98,7 +98,7 @@ class ThreadView:
         number = next(self._numbers)
         self._parts.append(Part(f"t{number}:" if self.chat else "", view))
 
-    def cut(self, count: int) -> None:
+    def keep_first(self, count: int) -> None:
         """Only the first ``count`` runs stay."""
         for part in self._parts[count:]:
             self._gone += [Remove(key=part.prefix + key) for key in sorted(part.keys)]

@@ -116,7 +116,7 @@ class Call(CallNode):
         What an outside system answers shows no input.
         """
         form = None if self.question is None else self.question.item
-        if not isinstance(form, FormItem) or not form.actions or self.says_more:
+        if not isinstance(form, FormItem) or not form.actions or self.has_more:
             return False
         return self.inner is None and self.below == [self.question]
 

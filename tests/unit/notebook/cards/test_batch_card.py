@@ -24,7 +24,7 @@ class Played(BatchCard):
         self.opens = self.stood.append
 
     def press(self, **message: Any) -> None:
-        self._hear(message)
+        self._handle_table_message(message)
 
     @property
     def shown_keys(self) -> list[str]:
@@ -127,7 +127,7 @@ async def test_c463_what_no_page_of_ours_sends_changes_nothing(message):
     await batch
     card = Played(batch)
     await until(lambda: card.table.state["asks"] is not None)
-    card._hear(message)
+    card._handle_table_message(message)
     card.press(type="sort", column="status")
     await until(lambda: card.table.window["by"] == "status" or bool(card.view.text))
     assert (batch.counts["interrupted"], rows.bodies) == (3, {})

@@ -137,10 +137,10 @@ TEXTS: Final = {
 
 
 def text_for(key: str, **parts: object) -> str:
-    """The sentence for ``key``."""
+    """The text for ``key``."""
     return TEXTS[key].format(**parts)
 
 
 def counted_text(key: str, number: object, **parts: object) -> str:
-    """The sentence for ``key`` with a number, as it is for one where the number is 1."""
+    """The text for ``key`` with a number, in the singular if the number is 1."""
     return text_for(f"{key}_one" if number == 1 else key, **parts)

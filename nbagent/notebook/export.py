@@ -51,7 +51,7 @@ _TAG = re.compile(r"<[^>]*+>")
 
 
 def reopening(run: Run) -> str:
-    """The name of the sentence that tells how the run is taken up again; empty where it is kept nowhere."""
+    """The key of the text about reopening the run; empty if it is not stored."""
     session = session_of(run)
     if not session.is_stored:
         return ""
@@ -59,7 +59,7 @@ def reopening(run: Run) -> str:
 
 
 def add_store_notice(view: RunView, run: Run) -> None:
-    """In the card of the first run that is kept by default: where runs are kept, and what of them."""
+    """Note in the card of the first run that is stored by default where runs are stored, and what of them."""
     place = told_in(run.id, session_of(run).journal.store)
     if place is not None:
         text = TEXTS["kept_in"].format(place=reveal(place))
@@ -67,7 +67,7 @@ def add_store_notice(view: RunView, run: Run) -> None:
 
 
 def view_of(run: Run, *, shown: bool = False) -> View:
-    """The run as it stands; ``shown`` where it was made, and not sent to anybody."""
+    """The view of the run; ``shown`` if it was drawn here, and not sent to anybody."""
     view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
     if shown:
         add_store_notice(view, run)
@@ -77,7 +77,7 @@ def view_of(run: Run, *, shown: bool = False) -> View:
 
 
 def view_of_chat(chat: Chat, *, shown: bool = False) -> View:
-    """The thread as it stands; ``shown`` as in ``view_of``."""
+    """The view of the thread; ``shown`` as in ``view_of``."""
     thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
     for run in chat.runs:
         view = RunView(run.id, in_thread=True)
@@ -90,13 +90,13 @@ def view_of_chat(chat: Chat, *, shown: bool = False) -> View:
 
 
 def traceback_of_call(run: Run, call_id: str) -> str:
-    """Where the tool of this call raised; empty where this process does not know it."""
+    """The traceback of this call's tool; empty if this process does not know it."""
     value = session_of(run).values.get(call_id)
     return value.traceback if isinstance(value, Raised) else ""
 
 
 def exported(shown: Run | Chat, form: Format) -> str:
-    """The run or chat as it stands, as one whole document."""
+    """The run or chat as one whole document."""
     if isinstance(shown, Chat):
         view, reopen = view_of_chat(shown), ""
     else:
@@ -157,13 +157,13 @@ def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", 
 
 
 def _code(block: str) -> str | None:
-    """The text of a block that is nothing but code."""
+    """The text of a block that is only code."""
     found = _CODE.fullmatch(block.strip())
     return html.unescape(_TAG.sub("", found[1])).strip() if found else None
 
 
 def _notebook(pieces: list[tuple[Literal["markdown", "code"], str]]) -> dict[str, Any]:
-    """Pieces as cells; what is not code stands together."""
+    """Pieces as cells; pieces that are not code are joined."""
     cells: list[dict[str, Any]] = []
     for kind, text in pieces:
         if kind == "markdown" and cells and cells[-1]["cell_type"] == kind:

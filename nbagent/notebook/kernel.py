@@ -37,7 +37,7 @@ TICK = 0.2
 
 _COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
 _NATIVE = (7, 4)
-"""From this ipykernel on, comm messages pass a cell that awaits without help, if need be.
+"""The first ipykernel version in which comm messages pass a cell that awaits without help, if necessary.
 
 The gate is used there too: what passes natively publishes no busy and idle (7.4.0), so ipywidgets
 holds back every change after a person's first.
@@ -59,7 +59,7 @@ def attended() -> bool:
 
 
 def variables() -> dict[str, Any]:
-    """What the person has defined in the notebook, by name; empty outside of kernels."""
+    """The variables of the notebook, by name; empty outside of kernels."""
     if _kernel() is None:
         return {}
     shell = sys.modules["IPython"].get_ipython()
@@ -72,17 +72,17 @@ def variables() -> dict[str, Any]:
 
 
 def cell_id() -> str | None:
-    """The id of the cell that is executing, where the front end tells it."""
+    """The id of the cell that is executing, if the front end sends it."""
     found = _request().get("metadata", {}).get("cellId")
     return found if isinstance(found, str) else None
 
 
 begun_in: set[str] = set()
-"""The ids of the cells whose code has begun a run in this kernel."""
+"""The ids of the cells whose code has started a run in this kernel."""
 
 
 def execution_key() -> str | None:
-    """What tells one execution of a cell from any other, or None where no cell started this code.
+    """The key of one execution of a cell, or None if no cell started this code.
 
     Code that runs in a task or thread gets the key of the cell that started it, as far as
     ipykernel knows.
@@ -122,7 +122,7 @@ def kernel_loop() -> asyncio.AbstractEventLoop | None:
 
 
 loop_apart: Callable[[], asyncio.AbstractEventLoop | None] = private_loop
-"""The loop of runs that nobody is asked about, so that cells may block."""
+"""The loop of runs that are not attended, so that cells may block."""
 
 
 async def wait(
@@ -185,7 +185,7 @@ def pump(
 
 
 def create_comm(**told: Any) -> Any:
-    """A comm of a widget of ours."""
+    """A comm of one of nbagent's widgets."""
     import comm  # noqa: PLC0415 - a kernel has it
 
     return comm.create_comm(**told)
@@ -207,7 +207,7 @@ def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
 
 
 _errands: deque[tuple[concurrent.futures.Future[Any], Callable[[], Any]]] = deque()
-"""What is to be done on the main thread, in order."""
+"""Work for the main thread, in order."""
 
 
 def _run_errands() -> None:
@@ -265,7 +265,7 @@ def comms_pass() -> Iterator[None]:
 
 
 class _Gate:
-    """Stands in for the callback of the stream that brings shell messages to the main thread.
+    """The gate in the place of the callback of the stream that brings shell messages to the main thread.
 
     Used on that thread only, so it needs no lock.
     """
@@ -287,7 +287,7 @@ class _Gate:
         return cls._current
 
     def open(self, context: Context) -> None:
-        """Let comm messages through, to be handled in the context of who waits."""
+        """Let comm messages through, to be handled in the context of the waiting code."""
         self._contexts.append(context)
         if self._usual is None:
             usual = _need(self.stream, "_recv_callback")
@@ -298,7 +298,7 @@ class _Gate:
         self._take_queued()
 
     def close(self, context: Context) -> None:
-        """Stop, unless somebody else still waits."""
+        """Stop, unless other code still waits."""
         self._contexts.remove(context)
         if not self._contexts and _need(self.stream, "_recv_callback") == self._receive:
             self.stream.on_recv(self._usual, copy=False)
@@ -312,7 +312,7 @@ class _Gate:
         return self._usual(frames)
 
     def _take_queued(self) -> None:
-        """Handle what ipykernel 6 had already queued behind the cell when the gate opened."""
+        """Handle the messages that ipykernel 6 had already queued behind the cell when the gate opened."""
         queue = getattr(self._kernel, "msg_queue", None)
         if queue is None:
             return
@@ -457,18 +457,18 @@ def _patch_thread_sends(kernel: Any) -> None:
 
 
 class _LastKnown:
-    """A context variable that has a value where its context knows none: what was set last, by anybody."""
+    """A context variable that has a value if its context has none: the one that was set last, in any context."""
 
     def __init__(self, variable: ContextVar[Any], default: Any) -> None:
         self._variable = variable
         self._last = variable.get(default)
 
     def get(self) -> Any:
-        """This context's value, or what was set last."""
+        """This context's value, or the one that was set last."""
         return self._variable.get(self._last)
 
     def set(self, value: Any) -> Token[Any]:
-        """Set it for this context, and for those that know none."""
+        """Set it for this context, and for those without a value."""
         self._last = value
         return self._variable.set(value)
 
@@ -519,7 +519,7 @@ def _missing(name: str) -> UsageError:
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Look at the outcome, so that asyncio doesn't complain when nobody waits any more."""
+    """Retrieve the outcome, so that asyncio doesn't complain when no code waits any longer."""
     if not future.cancelled():
         future.exception()
 

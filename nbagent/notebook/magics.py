@@ -53,17 +53,17 @@ _BRACES = re.compile(
 
 
 class _Asked(NamedTuple):
-    """What a magic's line says."""
+    """The parsed line of a magic."""
 
     words: Sequence[str]
-    """What is no option: the agent's name, or the prompt."""
+    """The words that are not options: the agent's name, or the prompt."""
     into: str | None = None
     as_table: bool = False
     help: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
-    """Options of a line; what is wrong with them is an error of the cell."""
+    """Options of a line; an error in them is an error of the cell."""
 
     def error(self, message: str) -> NoReturn:
         raise CellError(f"%%agent: {message}. For help: %agent --help")
@@ -92,7 +92,7 @@ def _parsed(line: str) -> _Asked:
 
 
 _OPTIONS = re.compile(r"\s*(?:(?:-o\s+\S+|-\S+)(?:\s+|$))*")
-"""What a line begins with, before the prompt."""
+"""The part of a line before the prompt."""
 
 
 @magics_class
@@ -102,7 +102,7 @@ class AgentMagics(Magics):
     @no_var_expand
     @line_cell_magic
     def agent(self, line: str, cell: str | None = None) -> Any:
-        """Ask an agent of this notebook; %agent --help tells how."""
+        """Ask an agent of this notebook; see %agent --help."""
         if cell is None:
             options = _OPTIONS.match(line)
             end = 0 if options is None else options.end()
@@ -141,7 +141,7 @@ class AgentMagics(Magics):
         return {name: one for name, one in found.items() if first[id(one)] == name}
 
     def _named_first(self, prompt: str) -> tuple[str | None, str]:
-        """The name that a line begins with, where it is that of an agent, and the rest."""
+        """The name at the start of a line, if it is an agent's, and the rest."""
         first, _, rest = prompt.partition(" ")
         is_agent = isinstance(self._names.get(first), Agent)
         return (first, rest.strip()) if is_agent else (None, prompt)
@@ -188,7 +188,7 @@ def _print(text: str) -> None:
 
 
 def _waited(run: Run) -> Result:
-    """The result; where nobody is there to see a live card, the run as it stands at the end is shown."""
+    """The result; if nobody is there to see a live card, the run's final form is shown."""
     if not session_of(run).attended:
         session_of(run).host.display(run)
     return run.wait()
@@ -198,14 +198,14 @@ def _waited(run: Run) -> Result:
 
 
 def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
-    """The prompt with the variables that it names: texts and pictures in their order, then what is told of tables.
+    """The prompt with the variables that it names: texts and pictures in their order, then descriptions of tables.
 
     Raises:
         CellError: there is no such variable, or it has no such part.
     """
     parts: list[Any] = [""]
     named: dict[str, File] = {}
-    """What is told of tables, by the names that stand for them in the text."""
+    """Descriptions of tables, by the names that are in the text in their place."""
     end = 0
     for found in _BRACES.finditer(prompt):
         parts[-1] += prompt[end : found.start()]
@@ -222,7 +222,7 @@ def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
 
 
 def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
-    """What a place in braces stands for."""
+    """The value of a place in braces."""
     code, how = found["value"], found["how"]
     try:
         value = _read_in(ast.parse(code, mode="eval").body, names)
@@ -269,7 +269,7 @@ _AS: dict[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
 
 
 def _formatted(value: Any, how: str) -> str:
-    """A value as a conversion and a format spec say.
+    """A value with a conversion and a format spec applied.
 
     Raises:
         ValueError: the spec is none of the value's, or asks for more than fits.
@@ -284,7 +284,7 @@ def _formatted(value: Any, how: str) -> str:
 
 
 def prompt_value(value: Any) -> str | File:
-    """A value as a prompt tells it: bounded text, or a picture."""
+    """A value as it is in a prompt: bounded text, or a picture."""
     if isinstance(value, str):
         return _shortened(value)
     picture = _picture(value)
@@ -295,7 +295,7 @@ class _Short(reprlib.Repr):
     """Bounded reprs; dicts keep their order."""
 
     def repr_dict(self, x: Mapping[Any, Any], level: int) -> str:
-        """As many items as lists may have."""
+        """A dict with as many items as lists may have."""
         if level <= 0:
             return "{...}" if x else "{}"
         shown = [
@@ -333,7 +333,7 @@ def _picture(value: Any) -> File | None:
 
 
 def table_of(answer: Any) -> Any:
-    """An answer that is rows, as a DataFrame.
+    """An answer that consists of rows, as a DataFrame.
 
     Raises:
         CellError: it is no rows, or pandas is missing.
@@ -352,7 +352,7 @@ def table_of(answer: Any) -> Any:
 
 
 def _json_in(text: str) -> Any:
-    """The JSON that a text is, or that stands in its one block of code; None where there is none."""
+    """The JSON of a text, or of its one block of code; None if there is none."""
     blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
     try:
         return json.loads(blocks[0] if len(blocks) == 1 else text)
@@ -361,7 +361,7 @@ def _json_in(text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Models and dataclasses as what they hold."""
+    """Models and dataclasses as their fields."""
     if isinstance(value, BaseModel):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -372,7 +372,7 @@ def _plain(value: Any) -> Any:
 
 
 def _rows(value: Any) -> list[Any] | None:
-    """The rows that a value is, or that its one list is."""
+    """The rows of a value, or of its one list."""
     if isinstance(value, Mapping):
         lists = [each for each in value.values() if isinstance(each, list)]
         value = lists[0] if len(lists) == 1 else None
@@ -387,7 +387,7 @@ _QUESTION = re.compile(r"(\s*)%agent[ \t]+(\S.*\?)\s*")
 
 
 def _asked_with_a_question_mark(lines: list[str]) -> list[str]:
-    """The cell's lines, with what IPython would take for a request of help as the prompt that it is."""
+    """The cell's lines, with a line that IPython would take for a request of help as the prompt that it is."""
 
     def line_magic(found: re.Match[str]) -> str:
         return f"{found[1]}get_ipython().run_line_magic('agent', {found[2]!r})\n"

@@ -1,4 +1,4 @@
-"""The kernel of a web page (JupyterLite's, in Pyodide): what ``kernel`` has of it in the place of ipykernel's.
+"""The kernel of a web page (JupyterLite's, in Pyodide): its functions in the place of ipykernel's.
 
 It has one thread, whose loop cells await on. The page holds widget messages back while a cell runs, and
 Pyodide makes ``undefined`` of None and an object of its own of ``null``. So a card's comm sends JSON, and hears
@@ -69,7 +69,7 @@ def pump(
     *,
     on_kernel_interrupt: Callable[[], object] | None = None,  # noqa: ARG001 - as above
 ) -> T:
-    """What a future has come to.
+    """The result of a future.
 
     Raises:
         UsageError: it is not done, and the one thread would wait for itself.
@@ -84,7 +84,7 @@ def pump(
 
 @contextlib.contextmanager
 def comms_pass() -> Iterator[None]:
-    """Nothing to do: each card has its channel."""
+    """Do nothing: each card has its channel."""
     yield
 
 
@@ -101,7 +101,7 @@ def show(parent: Mapping[str, Any], bundle: dict[str, Any]) -> None:
 
 
 def create_comm(**options: Any) -> Any:
-    """A comm of ours, which is heard beside those of others."""
+    """A comm that also receives nbagent's own messages."""
     import comm  # noqa: PLC0415 - a kernel has it
 
     usual: Any = comm.create_comm
@@ -120,7 +120,7 @@ def _page_comm_class(usual: type[Any]) -> type[Any]:
 
 
 class _PageComm:
-    """What a comm of ours has before those of the kernel."""
+    """The methods of nbagent's comm that come before the kernel's."""
 
     _channel: Any = None
     _receiver: Any = None
@@ -151,7 +151,7 @@ class _PageComm:
         super().handle_msg(_with_none(msg))  # type: ignore[misc]
 
     def _opened(self: Any) -> str:
-        """The name of its channel, which is open from now on."""
+        """The name of its channel, which this opens if necessary."""
         if self._channel is None:
             from js import BroadcastChannel  # noqa: PLC0415 - Pyodide's
             from pyodide.ffi import create_proxy  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What IPython shows of an error of ours: the person's own lines, without those of nbagent and of Python."""
+"""IPython's display of an nbagent error: the person's own lines, without those of nbagent and of Python."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 from nbagent.core.base.controls import escaped
 
 _OURS = ("nbagent", "IPython", "ipykernel")
-"""Packages whose lines tell a person nothing of an error of ours."""
+"""Packages whose lines in an nbagent error do not help a person."""
 _COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
-"""What IPython colors a traceback with: the one control that it needs."""
+"""The colors of IPython's tracebacks: the only control sequence that they need."""
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 
 
@@ -46,7 +46,7 @@ def _plain(lines: Iterable[str]) -> list[str]:
 
 
 def show_line(error: BaseException, line: str) -> None:
-    """Have the shell show this line in the place of the error, whose type and way up stay as they are."""
+    """Have the shell show this line in the place of the error; its type and its stack stay the same."""
     shown = [line]
     error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]
 
@@ -81,7 +81,7 @@ def _is_library(path: str) -> bool:
 
 @contextmanager
 def _shortened(error: BaseException) -> Iterator[None]:
-    """Meanwhile the error, and what led to it, have the person's frames alone; what has none is left out."""
+    """Show only the person's frames of the error and of its causes; an error without any is left out."""
     chain: list[tuple[BaseException, Any]] = []
     one: BaseException | None = error
     while one is not None and all(one is not seen for seen, _ in chain):

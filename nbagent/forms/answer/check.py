@@ -20,7 +20,7 @@ from .place import Complaint, place
 
 @dataclass(frozen=True)
 class Checked:
-    """What a validator made of a document."""
+    """A validator's result for a document."""
 
     value: Any = None
     problems: list[Problem] = field(default_factory=list)
@@ -97,7 +97,7 @@ _PLAIN = {
     "timezone_naive": "has_zone",
     "extra_forbidden": "wrong",
 }
-"""pydantic's types of errors, and the key of the sentence that a person is told."""
+"""The types of pydantic's errors, and the key of the text for each."""
 _LIMITED = {
     "greater_than": ("wrong_exclusiveMinimum", "gt"),
     "greater_than_equal": ("wrong_minimum", "ge"),
@@ -111,7 +111,7 @@ _LIMITED = {
     "decimal_max_places": ("wrong_places", "decimal_places"),
     "url_scheme": ("wrong_scheme", "expected_schemes"),
 }
-"""The same with a limit, and where pydantic tells it."""
+"""The same for errors with a limit, and pydantic's key for it."""
 _COUNTED = {
     "string_too_short": ("wrong_minLength", "min_length"),
     "string_too_long": ("wrong_maxLength", "max_length"),
@@ -122,7 +122,7 @@ _COUNTED = {
 
 
 def _sentence(error: Any) -> str:
-    """An error of pydantic's in plain words; a validator's own words stay as they are."""
+    """An error of pydantic's in plain words; a validator's own words stay."""
     kind, told = error["type"], error.get("ctx", {})
     if kind in _MISSING:
         return text_for("answer")
@@ -140,7 +140,7 @@ def _sentence(error: Any) -> str:
 
 @cache
 def _warm_up() -> None:
-    """Load jsonschema while the person reads; no daemon: compiled code that is just loaded must not be cut off."""
+    """Load jsonschema while the person reads; not in a daemon thread: loading compiled code must not be interrupted."""
     name = f"{__package__}.json_schema"
     thread = threading.Thread(target=import_module, args=(name,), name="nbagent-forms")
     with suppress(
@@ -150,7 +150,7 @@ def _warm_up() -> None:
 
 
 _PANIC = "PanicException"
-"""What jsonschema's own dependency (rpds) raises where the stack is full; it is not an ``Exception``."""
+"""The error of jsonschema's own dependency (rpds) if the stack is full; it is not an ``Exception``."""
 
 
 def _describe(error: BaseException) -> str:

@@ -20,7 +20,7 @@ MAX_DIGITS = 1_000
 
 
 class NotANumber(ValueError):
-    """The text is not such a number; the argument is the key of the sentence to say."""
+    """The text is not such a number; the argument is the key of the text to show."""
 
 
 def as_int(text: str) -> int:
@@ -56,7 +56,7 @@ def as_decimal(text: str) -> str:
 
 
 def exact(text: str) -> int | float | None:
-    """The JSON number that is exactly this decimal, or None where there is none."""
+    """The JSON number that is exactly this decimal, or None if there is none."""
     try:
         number = as_num(text)
         return number if Decimal(repr(number)) == Decimal(text.strip()) else None

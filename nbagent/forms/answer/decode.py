@@ -34,7 +34,7 @@ from .parts import Part, Path, Problem, Segment
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where in the form and in the document."""
+    """The place of a value in the form and in the document."""
 
     id: str
     path: Path
@@ -45,7 +45,7 @@ class _Spot:
 
 
 class Decoder:
-    """Reads one submission; ``problems`` is what could not be read."""
+    """Reads one submission; ``problems`` are the drafts that could not be read."""
 
     def __init__(self, expand: Expand) -> None:
         self._expand = expand
@@ -57,7 +57,7 @@ class Decoder:
         return self._must(part)
 
     def _must(self, part: Part) -> Part:
-        """A place that cannot be left out."""
+        """The part, with a problem if it has no value."""
         if part.value is ABSENT and not part.failed:
             self._fail(part, text_for("answer"))
         return part
@@ -127,7 +127,7 @@ class Decoder:
         return part
 
     def _untouched(self, node: Node, spot: _Spot) -> Part:
-        """The prefill as it came; else what the form's rules send for a field nobody touched."""
+        """The unchanged prefill; otherwise the value that the form's rules send for an untouched field."""
         part = Part(node, spot.id, spot.path, value=node.value)
         if node.value is ABSENT:
             part.value = _default_answer(node)
@@ -220,7 +220,7 @@ class Decoder:
         return part
 
     def _check_key(self, part: Part, child: Part, key: str) -> None:
-        """Names are not empty (unless the prefill's was), not broken, and stand once."""
+        """Check a name: not empty (unless the prefill's was), not broken, and used once."""
         if key in part.children:
             self._fail(child, text_for("same_key", name=key))
         elif has_lone_surrogates(key):
@@ -282,7 +282,7 @@ def _read_control(node: Node, draft: dict[str, Any]) -> Json:
 
 
 def _default_answer(node: Node) -> Json:
-    """What an untouched field without a prefill answers: nothing, unless there is nothing to ask."""
+    """The answer of an untouched field without a prefill: none, unless there is nothing to ask."""
     if isinstance(node, Const) and (node.required or node.always):
         return node.const
     return node.default if node.sends_default else ABSENT
@@ -306,7 +306,7 @@ def _located_children(node: Node, value: Json) -> Iterator[tuple[Segment, str, N
 
 
 def _is_untouched(draft: Draft) -> bool:
-    """Whether a draft is null, or fields and more names of which none was touched."""
+    """Whether a draft is null, or fields and more names that are all untouched."""
     if isinstance(draft, dict) and set(draft) <= {"fields", "more"} and draft.get("more") is None:
         return _has_only_nulls(draft.get("fields", {}))
     return draft is None
@@ -327,12 +327,12 @@ def _has_only_nulls(fields: Draft) -> bool:
 
 
 def _is_emptied(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether a control's text is gone; an empty text that was there before is a text."""
+    """Whether a control's text was removed; an empty text that was there before is a text."""
     return isinstance(node, Leaf) and draft.get("text") == "" and node.shows != ""
 
 
 def _keeps_rows(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether rows were sent just as they are."""
+    """Whether rows were sent unchanged."""
     if isinstance(node, Rows) and isinstance(rows := draft.get("rows"), list):
         return rows == [{"from": index, "draft": None} for index in range(len(node.rows))]
     return False

@@ -23,7 +23,7 @@ class NodeArgs(dict[str, Any]):
 
     @property
     def shows(self) -> Json:
-        """What the node will show before it is touched."""
+        """The value that the node will show before it is touched."""
         return self["default"] if self["value"] is ABSENT else self["value"]
 
     def evolve(self, **changes: Any) -> NodeArgs:
@@ -75,13 +75,13 @@ def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
 
 
 def _asks_nothing(args: NodeArgs) -> bool:
-    """Whether one possible value leaves nothing to ask: not where it may be left out or be null."""
+    """Whether one possible value leaves nothing to ask: not if it may be left out or be null."""
     needed = args["required"] or args["has_default"] or args["hint"].get("tag")
     return bool(needed) and not args["nullable"]
 
 
 _LANGUAGES = {"text/x-python": "python", "application/sql": "sql"}
-"""Media types of code, as JSON Schema's ``contentMediaType`` tells them."""
+"""Languages by the media types of code, which JSON Schema's ``contentMediaType`` has."""
 
 
 def _text(words: Keywords, args: NodeArgs) -> Leaf:
@@ -111,7 +111,7 @@ def _is_long(words: Keywords, args: NodeArgs) -> bool:
 
 
 def multi(item: SchemaInfo, args: NodeArgs, write_in: Node | None) -> Choice | None:
-    """A list of options as one multi-select; None where the prefill repeats or has strangers."""
+    """A list of options as one multi-select; None if the prefill repeats values or has unknown ones."""
     for values in (args["value"], args["default"]):
         if isinstance(values, list) and not _pickable(values, item.options, write_in is not None):
             return None
@@ -132,7 +132,7 @@ def default_text(value: Json) -> str:
 
 
 def fits_control(info: SchemaInfo, value: Json) -> bool:
-    """Whether the control can show this value; null shows wherever it is allowed or prefilled."""
+    """Whether the control can show this value; null shows if it is allowed or prefilled."""
     if value is ABSENT or value is None:
         return True
     if info.shape == "const":

@@ -1,4 +1,4 @@
-"""What a form is made of: the schema to draw and the validator to ask, for every kind of target."""
+"""The source of a form: the schema to draw and the validator to ask, for every kind of target."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def source_of(target: Any) -> Source:
 
 
 def _missing(error: Exception) -> str:
-    """Which package to install, where pydantic lacks one, such as email-validator for EmailStr."""
+    """The package to install, if pydantic lacks one, such as email-validator for EmailStr."""
     lacks = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     name = lacks.name if isinstance(lacks, ImportError) else None
     return text_for("install", package=name.replace("_", "-")) if name else ""

@@ -27,7 +27,7 @@ def escaped(key: str) -> str:
 
 
 def object_fields(refs: Refs, words: Keywords) -> dict[str, Json]:
-    """Every named field: an object's own, then those that conditions and branches speak of."""
+    """Every named field: an object's own, then those of conditions and branches."""
     fields = dict(dict_or_empty(words.get("properties")))
     variants: dict[str, list[Json]] = {}
     for part in _conditional_parts(words):
@@ -59,7 +59,7 @@ def _conditional_parts(words: Keywords) -> list[Json]:
 
 
 def required_names(words: Keywords) -> frozenset[str]:
-    """The names that must be there."""
+    """The required names."""
     return frozenset(_texts(words.get("required")))
 
 
@@ -72,7 +72,7 @@ def rest_schema(words: Keywords) -> Json:
 
 
 def field_schema(words: Keywords, key: str) -> Json:
-    """The schema of a name that is there although it is not listed."""
+    """The schema of a name that exists although it is not listed."""
     for pattern, schema in dict_or_empty(words.get("patternProperties")).items():
         if matches(pattern, key):
             return schema
@@ -81,14 +81,14 @@ def field_schema(words: Keywords, key: str) -> Json:
 
 
 def invites_more(words: Keywords) -> bool:
-    """Whether an object with fields says by itself that there may be others."""
+    """Whether an object with fields states itself that there may be others."""
     rest = words.get("additionalProperties")
     invites = rest is True or isinstance(rest, dict) or "patternProperties" in words
     return invites and has_fields(words)
 
 
 def key_options(words: Keywords) -> tuple[str, ...]:
-    """The names that a map may have, where they are listed."""
+    """The names that a map may have, if they are listed."""
     return tuple(_texts(dict_or_empty(words.get("propertyNames")).get("enum")))
 
 

@@ -33,7 +33,7 @@ class _Pattern(NamedTuple):
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Whether a pattern is in a text; None where that is not searched for."""
+    """Whether a pattern is in a text; None if that is not searched."""
     ready = _ready(pattern)
     if ready is None or ready.weight * len(text) > MAX_STEPS:
         return None
@@ -168,7 +168,7 @@ def _class(pattern: str, start: int) -> tuple[int, int]:
 
 
 def _escape(pattern: str, start: int) -> tuple[int, int]:
-    """The length and the weight of what begins with a backslash."""
+    """The length and the weight of an escape, which starts with a backslash."""
     name = pattern[start + 1 : start + 2]
     if name not in _WIDE:
         return 2, 1
@@ -179,7 +179,7 @@ def _escape(pattern: str, start: int) -> tuple[int, int]:
 
 
 def _times(pattern: str, start: int) -> tuple[int, int]:
-    """The length of ``{…}``, and how often at most it repeats what is before it; once where it is no number."""
+    """The length of ``{…}``, and the maximum number of repetitions; 1 if it is not a number."""
     end = pattern.find("}", start, start + 24)
     numbers = pattern[start + 1 : end].split(",") if end > 0 else []
     counts = [int(each) for each in numbers if each.strip().isdecimal()]

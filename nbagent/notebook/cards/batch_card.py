@@ -41,11 +41,11 @@ from .list_bar import Looking, log_failure
 from .run_card import RunCard
 
 MAX_TEXT = 500
-"""Characters of what a page looks for, of a value of a rule, and of a key."""
+"""Characters of a page's search, of a value of a rule, and of a key."""
 FAILURES = 20
-"""Failed rows that are told where nothing is live."""
+"""Failed rows that are listed without a live card."""
 FIRST = 10
-"""Rows that are."""
+"""Rows that are listed without a live card."""
 MAX_REASON = 5_000
 """Characters of a reason."""
 
@@ -55,9 +55,9 @@ class BatchTable(anywidget.AnyWidget):
 
     _esm = (front_end.STATIC / "batch.js").read_text(encoding="utf-8")
     state = traitlets.Dict().tag(sync=True)
-    """As ``BatchView.state`` says."""
+    """The value of ``BatchView.state``."""
     window = traitlets.Dict().tag(sync=True)
-    """As ``BatchView.window`` says."""
+    """The value of ``BatchView.window``."""
 
     def __repr__(self) -> str:
         return "BatchTable()"
@@ -67,15 +67,15 @@ class BatchTable(anywidget.AnyWidget):
 
 
 class BatchCard(Card):
-    """The frame: which batch it is, how far, and what is wrong. Lives on the kernel's loop."""
+    """The frame: the batch, its progress, and its errors. Lives on the kernel's loop."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.view = BatchView(batch)
         self.moved: Callable[[], None] = lambda: None
-        """Told that something else is shown."""
+        """Called when the card shows something else."""
         self.opens: Callable[[Card | None], None] = lambda _card: None
-        """Told which card stands below from now on."""
+        """Called with the card that is shown below from now on."""
         self.below: Card | None = None
         """The card of the row that is opened."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
@@ -102,7 +102,7 @@ class BatchCard(Card):
 
     @property
     def rows(self) -> list[Any]:
-        """The table stands below its frame."""
+        """The table, which is below its frame."""
         return [self.table]
 
     # --- looking
@@ -185,7 +185,7 @@ class BatchCard(Card):
         task.add_done_callback(log_failure)
 
     async def _decide(self, number: int, action: str, reason: str) -> None:
-        """Answer the questions that the page was shown, and no others."""
+        """Answer the questions that the page showed, and no others."""
         view = self.view
         rule, shown = view.previews.get(number, (view.rule, None))
         means = None if shown is None else _meaning(action, reason, shown)
@@ -213,7 +213,7 @@ class BatchCard(Card):
         self._looking.soon()
 
     async def _open(self, key: str) -> None:
-        """Show the card of this row below from now on; of none where it is empty."""
+        """Show the card of this row below from now on; no card if it is empty."""
         async with self._turns:
             card, wrong = None, ""
             if key in self.batch:
@@ -249,16 +249,16 @@ class BatchCard(Card):
         return [FieldError(field=None, message=TEXTS["unknown_action"])]
 
     def _keep_drafts(self, message: Drafts) -> None:
-        """Nothing is typed in the frame."""
+        """Do nothing, as the frame has no fields."""
 
     def _stop(self) -> None:
-        """It is stopped in the table."""
+        """Do nothing, as the table has the stop button."""
 
 
 def _meaning(
     action: str, text: str, shown: Sequence[Asked]
 ) -> Callable[[PendingInterrupt], AnyResolution] | None:
-    """What a button means for a question; None where none of these questions takes it."""
+    """The resolution that a button stands for; None if none of these questions accepts it."""
     if action == "approve":
         return approval_of
     if action == "reject":
@@ -272,7 +272,7 @@ def _meaning(
 
 
 def bundle(batch: Batch) -> dict[str, str]:
-    """A batch as it stands, as HTML and text that need no kernel: counts, the first rows, failures."""
+    """A batch as HTML and text that need no kernel: counts, the first rows, failures."""
     view = BatchView(batch)
     view.count = FIRST
     view.look()

@@ -1,7 +1,7 @@
 """The live card of a chat: its runs one below the other, and a box to write in.
 
-A run's own card is one too, of a thread that begins with that run: once it has ended, the page offers the box, and
-what is written there makes it a chat.
+A run's own card is one too, of a thread that starts with that run: once it has ended, the page offers the box, and
+a message there makes it a chat.
 
 What is written comes with a message of its own and goes into a run; what is not sent yet, files too, is kept for a reload. It is in no trait.
 """
@@ -56,19 +56,19 @@ MAX_SAID = 100_000
 """Characters of one message."""
 MAX_FILES = 10
 MAX_BYTES = 6 * 2**20
-"""Of all files of one message: a server closes the channel on messages of 10 MiB, and base64 takes a third more."""
+"""Bytes of all files of one message: a server closes the channel on messages of 10 MiB, and base64 takes a third more."""
 MAX_KEPT = 2 * MAX_BYTES
-"""Of all files that are not sent yet, which several pages may have attached; the oldest go."""
+"""Bytes of all files that are not sent yet, which several pages may have attached; the oldest are dropped."""
 MAX_NAME = 200
 MAX_PREFIX = 100
 
 
 MAX_HEARD = 100
-"""Messages that are known again where a page sends them twice."""
+"""Messages that are recognized if a page sends them twice."""
 
 
 class ChatCard(RunCard):
-    """A chat's card: that of its newest run, below those before it.
+    """A chat's card: the card of its newest run, below the earlier runs.
 
     Args:
         chat: whose card it is.
@@ -92,25 +92,25 @@ class ChatCard(RunCard):
         self._drivers: dict[str, DriverLine] = {}
         self.pressed = lambda _key, _action: None
         self.moved: Callable[[Event | None], None] = lambda _event: None
-        """Told of each stored event, and with None that other runs are shown."""
+        """Called with each stored event, and with None when other runs are shown."""
         self._lock = threading.RLock()
         self._charts = Charts()
         self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
-        """The runs that are shown, each with what hears it."""
+        """The runs that are shown, each with its listener."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent = ""
-        """What stands in the box; on the loop only."""
+        """The unsent text in the box; on the loop only."""
         self._attached: dict[str, SaidFile] = {}
         """The files in the box, by their ids; on the loop only."""
         self._submissions: deque[str] = deque(maxlen=MAX_HEARD)
-        """The submissions of messages that came."""
+        """The submissions of received messages."""
         self._follow_runs()
         self.threads.flush(time.monotonic())
         Card.__init__(self)
         self._thread.listen(self._follow_runs)
 
     def detach(self) -> None:
-        """Follow the runs no more."""
+        """Stop following the runs."""
         self._thread.unlisten(self._follow_runs)
         for run, heard in self._followed:
             run.unsubscribe(heard)
@@ -199,7 +199,7 @@ class ChatCard(RunCard):
         return self._followed[-1][0]
 
     def stays(self) -> None:
-        """The page may offer to ask on."""
+        """Whether the page may offer a follow-up."""
         with self._lock:
             self.threads.can_ask = _can_go_on(self._begun)
             self._push()
@@ -291,13 +291,13 @@ class ChatCard(RunCard):
             return self._followed[place][0]
 
     def _files(self, message: Say) -> list[SaidFile]:
-        """Those that were attached for the message."""
+        """The files that were attached for the message."""
         if any(each not in self._attached for each in message.files):
             raise UsageError(TEXTS["say_no_file"])
         return [self._attached[each] for each in message.files]
 
     def _prompt(self, message: Say, files: list[SaidFile], replaced: Run | None) -> list[Any]:
-        """What the message says: its text, its files, the variables it names.
+        """The content of the message: its text, its files, the variables it names.
 
         Raises:
             UsageError: it says nothing, or too much.
@@ -316,7 +316,7 @@ class ChatCard(RunCard):
         return [*([text] if text.strip() else []), *kept, *map(_file, files), *named]
 
     def _with_tool(self, text: str) -> str:
-        """With ``/name`` at the beginning, what that means in words that the model is told."""
+        """The text with ``/name`` at its start replaced by words for the model."""
         name = text[1:].split(maxsplit=1)[0] if text.startswith("/") and text[1:].strip() else ""
         told = TEXTS["use_tool"].format(tool=name)
         is_tool = any(name == known for known, _ in named_tools(self._thread))
@@ -328,12 +328,12 @@ def _own_loop() -> asyncio.AbstractEventLoop:
 
 
 def _can_go_on(session: Session | None) -> bool:
-    """Whether there is a conversation to go on with; a flow, or a run that never began, has none."""
+    """Whether there is a conversation to continue; a flow, or a run that never started, has none."""
     return session is not None and session.spec.model is not None and session.state.behind is None
 
 
 def _size(files: Iterable[SaidFile]) -> int:
-    """Their bytes, as far as they are base64."""
+    """The number of their bytes, as far as they are base64."""
     return sum(len(file.data) * 3 // 4 - file.data[-2:].count("=") for file in files)
 
 
@@ -347,7 +347,7 @@ def _file(said: SaidFile) -> File:
 
 
 def _kept_files(run: Run, chosen: list[int]) -> list[File]:
-    """The files of a run's prompt that stay when it is said anew."""
+    """The files of a run's prompt that stay when it is edited."""
     begun = next((event for event in run.journal if isinstance(event, RunStarted)), None)
     prompts = [] if begun is None else [one for one in begun.messages if is_prompt(one)]
     parts = list(files_of(prompts[-1])) if prompts else []

@@ -1,4 +1,4 @@
-"""What the live lists of a store have in common: the bar that chooses, and looking as long as a page shows it."""
+"""The common parts of the live lists of a store: the filter bar, and reading while a page shows the list."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ log = logging.getLogger("nbagent")
 EVERY = 1.0
 """Seconds between looks at the store."""
 SHARE = 0.2
-"""Of the time, how much may be spent looking: in a store of many runs one look takes longer."""
+"""Share of the time that may be spent reading: in a store of many runs one read takes longer."""
 LOOKING = 45.0
-"""Seconds after which a page that has said nothing does not show the list any more."""
+"""Seconds after which a page that has sent nothing no longer shows the list."""
 
 
 class ListBar(front_end.Own):
-    """What is looked for; it also tells whether a page shows the list."""
+    """The filters; it also receives whether a page shows the list."""
 
     _esm = front_end.LISTS
     choices = traitlets.Dict().tag(sync=True)
-    """By name: what may be chosen, as value and label."""
+    """The choices of each filter, by name, as value and label."""
     chosen = traitlets.Dict().tag(sync=True)
-    """By name: what is chosen; empty for all."""
+    """The choice of each filter, by name; empty for all."""
     said = traitlets.Unicode().tag(sync=True)
-    """How many are left of what was chosen, for who hears the page."""
+    """The number of chosen entries, for screen readers."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -45,7 +45,7 @@ class ListBar(front_end.Own):
 
 
 class Looking:
-    """Looks at a store again and again, in a thread, while a page shows what it has.
+    """Reads a store again and again, in a thread, while a page shows its entries.
 
     Args:
         loop: the kernel's.
@@ -69,13 +69,13 @@ class Looking:
         self._turn = asyncio.Lock()
 
     def seen(self) -> None:
-        """A page shows the list: look at the store for a while."""
+        """Note that a page shows the list: read the store for a while."""
         self._seen_at = time.monotonic()
         if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._look())
 
     def soon(self) -> None:
-        """Look now, however the store stands."""
+        """Read now, also if the store has not changed."""
         self._again = True
         if self._task is None or self._task.done():
             self.seen()
@@ -104,6 +104,6 @@ class Looking:
 
 
 def log_failure(task: asyncio.Task[Any]) -> None:
-    """Log why something about a list failed."""
+    """Log why an action of a list failed."""
     if not task.cancelled() and task.exception() is not None:
         log.error("an action of a list failed", exc_info=task.exception())

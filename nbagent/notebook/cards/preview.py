@@ -1,4 +1,4 @@
-"""Previews: what approving would do, made by the tool's own ``preview=`` and shown above the buttons."""
+"""Previews of an approval's effect, made by the tool's own ``preview=`` and shown above the buttons."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from nbagent.notebook.wire import Rich
 log = logging.getLogger("nbagent")
 
 PAUSE = 0.3
-"""Seconds without a further edit before a preview is made anew."""
+"""Seconds without a further edit before a new preview is made."""
 MAX_ERROR = 500
 
 
 class Show(Protocol):
-    """Takes what is to be shown, or what went wrong (``error``), or what it waits for (``note``)."""
+    """Takes the pieces to show, an error (``error``), or a note about missing input (``note``)."""
 
     def __call__(
         self, preview: list[Rich], *, error: str | None = None, note: str | None = None
@@ -52,7 +52,7 @@ class Preview:
         self._task = asyncio.get_running_loop().create_task(self._follow(0.0))
 
     def typed(self, drafts: Any) -> None:
-        """The person changed something: show what approving this would do."""
+        """Show the effect of approving the changed input."""
         read = self._question.input if drafts is None else self._document_of(drafts)
         if read is None:
             self._wanted = self._shown = None
@@ -63,7 +63,7 @@ class Preview:
                 self._task = asyncio.get_running_loop().create_task(self._follow(PAUSE))
 
     def end(self) -> None:
-        """The question is settled."""
+        """End, as the question is settled."""
         self._task.cancel()
 
     def _document_of(self, drafts: Any) -> dict[str, Any] | None:

@@ -31,15 +31,15 @@ _WORD = r"(?P<w>[^\W\d]\w*+)"
 
 class _Language(NamedTuple):
     pattern: re.Pattern[str]
-    """Its groups are named as the classes are, but for ``w``: a word, which the names below tell apart."""
+    """Its groups are named like the classes, except for ``w``: a word, which the names below distinguish."""
     keywords: frozenset[str] = frozenset()
     builtins: frozenset[str] = frozenset()
     naming: frozenset[str] = frozenset()
-    """Keywords that a name follows which is defined here."""
+    """Keywords that are followed by a name which is defined here."""
     key: str = ""
-    """What stands after a word, or a string, that is a key."""
+    """The text after a word, or a string, that is a key."""
     folded: bool = False
-    """Whether capitals count for nothing in its words."""
+    """Whether its words ignore case."""
 
 
 def _language(  # noqa: PLR0913 -- what languages differ in

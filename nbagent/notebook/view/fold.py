@@ -1,4 +1,4 @@
-"""What is stored: each event of the journal, folded into the run's state and drawn on the board.
+"""Stored events: each event of the journal, folded into the run's state and drawn on the board.
 
 What the engine knows of the run (status, turns, limits, usage, what is queued) is read off its state;
 here is only what is seen: items, their places, and how long things took.
@@ -62,7 +62,7 @@ TracebackOf: TypeAlias = Callable[[str], str]
 
 
 class Fold:
-    """Draws stored events on the board; what it shows in the end depends on them alone."""
+    """Draws stored events on the board; the final drawing depends only on them."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Fold:
                 assert_never(never)
 
     def _state_of(self, scope: Scope) -> RunState | None:
-        """The state of the run of this scope; None once its call is over."""
+        """The state of the run of this scope; None once its call has ended."""
         state: RunState | None = self.state
         for call_id in scope:
             call = None if state is None else state.calls.get(call_id)
@@ -147,12 +147,12 @@ class Fold:
         return state
 
     def _known(self, event: ToolStarted | Resolved) -> CallState | None:
-        """What the engine knows of this call; None once its turn is over."""
+        """The engine's state of this call; None once its turn has ended."""
         state = self._state_of(event.scope)
         return None if state is None else state.calls.get(event.call_id)
 
     def _follow(self, scope: Scope, at: float) -> None:
-        """Note whether the model is to answer, and whether it has what the person wrote."""
+        """Note whether the model is to answer, and whether it has the person's messages."""
         agent, state = self._board.agent(scope), self._state_of(scope)
         agent.thinking = state is not None and isinstance(next_step(state), CallModel)
         if agent.thinking:
@@ -194,7 +194,7 @@ class Fold:
             self._draw_open_turn(state, event.scope, event.at)
 
     def join_thread(self) -> None:
-        """The prompt becomes a message among others, above all that came of it."""
+        """Make the prompt a message among others, above everything that followed it."""
         self._in_thread = True
         before, self._prompted = self._prompted, None
         if before is not None:
@@ -206,7 +206,7 @@ class Fold:
         self._board.head_dirty = True
 
     def _draw_prompt(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
-        """Draw what the person gave with the prompt, below its text; in a thread the text too."""
+        """Draw the parts of the prompt beside its text; in a thread the text too."""
         self._said = said
         item = self._prompt_item()
         if item is not None:
@@ -224,7 +224,7 @@ class Fold:
         return MessageItem(key=key, text=text, files=files, editable=is_said)
 
     def _started_by_body(self, event: RunStarted) -> None:
-        """A run that a body started has no other start."""
+        """Draw a run that a body started, which has no other start."""
         call = self._board.call(event.scope[:-1], event.scope[-1])
         if call is not None:
             call.started(event.at)
@@ -232,7 +232,7 @@ class Fold:
             self._touch(call)
 
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
-        """Draw the last turn of the history that a run starts from: its calls and where each stands."""
+        """Draw the last turn of the history that a run starts from: its calls and the state of each."""
         if state.calls:
             self._draw(ModelResponded(at=at, scope=scope, text=state.text))
         for call in state.calls.values():
@@ -283,7 +283,7 @@ class Fold:
             self._board.add(root.entries, last)
 
     def _answer(self, agent: Agent, event: RunCompleted) -> None:
-        """The last text becomes the answer that was read in it; that of a final tool stands for itself."""
+        """Make the last text the answer that was parsed from it; a final tool's answer is in its own row."""
         turn = agent.last_turn
         text = None if turn is None else turn.text
         if isinstance(text, AnswerNode) and not self._is_by_tool(event.scope):
@@ -291,12 +291,12 @@ class Fold:
             self._board.touch(text)
 
     def _is_by_tool(self, scope: Scope) -> bool:
-        """Whether a final tool has the last word in this run."""
+        """Whether this run ends with a final tool."""
         state = self._state_of(scope)
         return state is not None and state.final is not None
 
     def _shown_end(self, event: RunEnd) -> RunEnd:
-        """The end, with what a flow returned in the place of its text: as code, or in its row where that is rich.
+        """The end, with a flow's return value in the place of its text: as code, or in its row if that is rich.
 
         A typed answer that the model said stands in its turn.
         """
@@ -322,7 +322,7 @@ class Fold:
             self._touch(call)
 
     def _draw_takeover(self, event: RunTaken) -> None:
-        """Who drives the run from here on, where somebody did before; what it asks anew follows."""
+        """Note who runs it from here on, if another process did before; its new questions follow."""
         if event.by in ("vacancy", "release"):
             return
         other = event.user if is_somebody_else(event.user) else ""
@@ -335,7 +335,7 @@ class Fold:
         self._board.add(self._board.root.entries, FixedNode(item))
 
     def _retried(self, event: RunRetried) -> None:
-        """Take the end back: what the run waited for is asked again."""
+        """Remove the end: the questions that the run waited for are asked again."""
         if event.scope:
             return
         entries = self._board.root.entries
@@ -352,7 +352,7 @@ class Fold:
             self._ask_again(self.questions[asked.id], asked)
 
     def _imported(self) -> None:
-        """No answer to what is open counts here, and what waits has no end; what is asked anew follows."""
+        """Note that no answer to open questions counts here, and that waiting calls have no end; new questions follow."""
         for call in self._open_calls():
             call.asked_anew()
         for asked in self.state.pending:
@@ -361,7 +361,7 @@ class Fold:
                 node.replace(node.item.model_copy(update={"expires_at": asked.expires_at}))
 
     def _ask_again(self, drawn: DrawnQuestion, event: Interrupted) -> None:
-        """Put the form back in its record's place; a question whose time ran out has more of it."""
+        """Put the form back in its record's place; a question that had expired has more time."""
         if drawn.record is not None and drawn.row is not None:
             drawn.row.undecided()
         elif drawn.record is not None:
@@ -450,7 +450,7 @@ class Fold:
             self._board.touch(call)
 
     def _output_refused(self, agent: Agent, event: OutputRefused) -> None:
-        """Below the answer, why it is none; whether the model is asked again is seen by what follows."""
+        """Show below the answer why it was not accepted; the next events show whether the model is asked again."""
         text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
         node = FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
         agent.refused = node, event.errors
@@ -483,7 +483,7 @@ class Fold:
     # --- calls
 
     def _body_called(self, event: BodyCalled) -> None:
-        """What a body starts is a row below its call's, among its steps and questions."""
+        """Draw a run or call that a body starts as a row below its call's, among its steps and questions."""
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = "" if state is None else reveal(state.agent)
         around = self._board.call(event.scope[:-1], event.scope[-1])
@@ -520,7 +520,7 @@ class Fold:
             self._show_interim(call, event)
 
     def _show_interim(self, call: Call, event: ToolFinished) -> None:
-        """Where the final result comes later, its line says what is known until then."""
+        """Show the interim text in the call's line, if the final result comes later."""
         for drawn in self.questions.values():
             item = drawn.node.item
             if drawn.call is call and drawn.event.kind == "later" and isinstance(item, FormItem):
@@ -529,7 +529,7 @@ class Fold:
                 self._board.touch(drawn.node)
 
     def _close_call(self, event: ToolFinished | Resolved) -> None:
-        """The call has its result."""
+        """End the call, which has its result."""
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
         self._board.drop_steps(call)
         self._touch(call)
@@ -537,7 +537,7 @@ class Fold:
         self._end_inside((*event.scope, event.call_id), event.at)
 
     def _end_inside(self, inside: Scope, at: float) -> None:
-        """A call is over, and so is what was open inside it: its runs were stopped, its questions are void."""
+        """End a call and everything open inside it: its runs were stopped, its questions are void."""
         depth = len(inside)
         for scope, agent in self._board.agents.items():
             if scope[:depth] != inside:
@@ -579,7 +579,7 @@ class Fold:
         self._asks(drawn)
 
     def _asks(self, drawn: DrawnQuestion) -> None:
-        """Show the form, below its call's row or in the place of it."""
+        """Show the form, below its call's row or in its place."""
         self._board.add(drawn.siblings, drawn.node)
         if drawn.row is not None:
             drawn.row.question = drawn.node
@@ -622,7 +622,7 @@ class Fold:
         self._record(drawn, unanswered)
 
     def _record(self, drawn: DrawnQuestion, item: RecordItem) -> None:
-        """Put the record into the call's row, or where the form stands."""
+        """Put the record into the call's row, or in the place of the form."""
         siblings, row = drawn.siblings, drawn.row
         drawn.record = FixedNode(item)
         at = siblings.index(drawn.node)
@@ -642,7 +642,7 @@ def _last_item(
     name_of: Callable[[str], str],
     answer: TextNode,
 ) -> Node | None:
-    """What stands below all else; None where the last response, ``said``, is the ``answer`` already."""
+    """The item below all others; None if the last response, ``said``, is the ``answer`` already."""
     match event:
         case RunFailed(error=error, message=message):
             text = TEXTS["failed"].format(
@@ -661,7 +661,7 @@ def _last_item(
 
 
 def _moment(at: float) -> str:
-    """A Unix time as the clock here has it."""
+    """A Unix time in the time zone of this machine."""
     return dt.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 

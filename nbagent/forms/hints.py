@@ -25,9 +25,9 @@ class FormHint:
 
     ``widget`` is one of ``textarea``, ``code:<language>``, ``slider``, ``radio``, ``select``,
     ``list`` (rows where a multi-select would be drawn), ``file``, ``json``, or a function without
-    parameters that makes an ipywidget with a ``value``: in a notebook that stands below the form in
+    parameters that makes an ipywidget with a ``value``: in a notebook it is below the form in
     the field's place (for fields of models, nested ones too, and not for secrets). ``option_titles``
-    maps an option's value, as text, to what is shown. ``order`` sorts fields, small first. The schema
+    maps an option's value, as text, to its shown title. ``order`` sorts fields, small first. The schema
     that a model reads does not change.
     """
 
@@ -60,7 +60,7 @@ class FormHint:
 
 _FACTORY = "ipywidget:"
 _factories: WeakValueDictionary[str, FormHint] = WeakValueDictionary()
-"""Hints with a factory by the name that stands for it in a schema, which can hold no function."""
+"""Hints with a factory, by the name in its place in a schema, which cannot have a function."""
 
 
 def factory_of(hint: Mapping[str, Any]) -> Callable[[], Any] | None:

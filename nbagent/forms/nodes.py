@@ -16,7 +16,7 @@ from nbagent.forms.values import ABSENT, Json
 Draft = Any
 """A person's input for a field, as the forms contract describes it; null is untouched."""
 MAX_LEVELS = 40
-"""Levels of drafts that are read or kept; shapes that repeat themselves have no last one."""
+"""Levels of drafts that are read or stored; shapes that repeat themselves have no last one."""
 Kind = Literal[
     "object", "bool", "choice", "multi", "text", "int", "num", "decimal", "duration", "const", "list",
     "table", "map", "tuple", "union", "lazy", "code", "file", "json", "widget",
@@ -144,7 +144,7 @@ class Union(Node):
     branches: tuple[Branch, ...] = ()
     branch: int | None = None
     exclusive: bool = False
-    """Whether a tag tells the branches apart, so that a validator complains of one only."""
+    """Whether a tag identifies the branches, so that a validator complains about only one."""
 
     def branch_at(self, index: Json) -> Branch | None:
         """The branch that a draft names by its index, or None if there is none."""

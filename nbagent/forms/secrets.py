@@ -1,7 +1,7 @@
 """The secrets of a form, and everything that prevents them from being shown or stored.
 
-A schema says what is secret (``is_secret``); the builder marks the field's node, and every node below
-it, with ``secret``. Whatever follows from that mark and is more than leaving the field's own value out
+A schema defines its secrets (``is_secret``); the builder marks the field's node, and every node below
+it, with ``secret``. Every effect of that mark beyond leaving the field's own value out
 is decided here: defaults, prefills, answers, drafts, messages, and the warning before a form that
 somebody else wrote.
 """
@@ -88,7 +88,7 @@ def conceal(node: Node) -> Node:
 
 
 def has_mask(value: Json) -> bool:
-    """Whether a mask stands anywhere inside."""
+    """Whether a mask is anywhere inside."""
     return value is not ABSENT and MASK in texts_in(value)
 
 

@@ -9,8 +9,8 @@ from .secrets import holds_secret
 from .values import ABSENT, Json, as_text, dumps, is_number, same
 
 MAX_SHOWN = 64_000
-"""Characters of a default that are sent to the page. A document's own values are sent whole, because an approved
-approved must have been seen."""
+"""Characters of a default that are sent to the page. A document's own values are sent whole, because
+approved values must have been seen."""
 
 
 def spec(node: Node) -> dict[str, Json]:

@@ -161,7 +161,9 @@ def _chosen(node: Choice, value: Json) -> str:
         return _text(_label(node, value), "nbagent-value")
     items = "".join(f"<li>{escape(_label(node, each))}</li>" for each in value)
     return (
-        f'<ul class="nbagent-rows">{items}</ul>' if items else _text(text_for("nothing"), "nbagent-none")
+        f'<ul class="nbagent-rows">{items}</ul>'
+        if items
+        else _text(text_for("nothing"), "nbagent-none")
     )
 
 

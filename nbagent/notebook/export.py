@@ -1,6 +1,6 @@
 """A run, or a chat, as one document to send: HTML, Markdown, or a notebook; also of one that waits.
 
-What a model or a tool said is sanitized as in the card, so that no document runs anything or loads anything.
+The output of models and tools is sanitized as in the card, so that no document runs or loads anything.
 """
 
 from __future__ import annotations

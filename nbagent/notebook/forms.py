@@ -33,7 +33,7 @@ class _Unset:
 
 
 UNSET: Final[Any] = _Unset()
-"""An argument that was not given; None is an answer like any other."""
+"""An argument that was not passed; None is an answer like any other."""
 
 
 @overload
@@ -71,15 +71,15 @@ def form(
     Args:
         target: a pydantic model or any type pydantic knows, a function (its parameters), or a JSON
             Schema. The answer is typed accordingly; for a JSON Schema it is the document.
-        value: what the form shows to begin with: an instance, or a JSON document that need not fit.
+        value: the prefill: an instance, or a JSON document that need not fit.
         title: the question; the model's title by default.
-        submit_label: what the main button says.
-        unattended: the answer where nobody is attached (nbclient, nbval, papermill, scripts): an
+        submit_label: the label of the main button.
+        unattended: the answer if nobody is attached (nbclient, nbval, papermill, scripts): an
             instance or a JSON document, validated as a person's answer is. Not used beside a form.
 
     Raises:
         Rejected: the person pressed Cancel.
-        HumanInputRequired: nobody is attached and ``unattended`` is not given.
+        HumanInputRequired: nobody is attached and ``unattended`` is not passed.
         InvalidAnswer: ``unattended`` does not fit.
         TypeError: at once, for a dict of names and Python types.
         UsageError: called inside a tool, whose questions are asked with ``ctx.ask``; or this

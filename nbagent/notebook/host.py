@@ -259,7 +259,9 @@ class _Started:
         return [run for k, runs in self._by_execution.items() if k != key for run in runs]
 
     def _tidy(self) -> None:
-        unfinished = {k: dict.fromkeys(filter(_is_unfinished, r)) for k, r in self._by_execution.items()}
+        unfinished = {
+            k: dict.fromkeys(filter(_is_unfinished, r)) for k, r in self._by_execution.items()
+        }
         self._by_execution = {k: runs for k, runs in unfinished.items() if runs}
         self._count = sum(map(len, self._by_execution.values()))
         self._tidy_at = max(8, 2 * self._count)

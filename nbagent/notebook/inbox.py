@@ -111,7 +111,7 @@ class Inbox:
 
         They are of the same tool, and have equal values in the inputs whose values repeat: an input counts if the tool
         has at least twice as many questions as the input has values. An input that differs from row to row, such as
-        ids, amounts and free text, does not count. ``repr`` says which inputs count.
+        ids, amounts and free text, does not count. ``repr`` names the inputs that count.
 
         Args:
             one: a question of this inbox.
@@ -130,7 +130,7 @@ class Inbox:
 
         Args:
             standing: whether later matching questions are approved too, as long as this process lives or
-                    until ``.end()`` of the returned object.
+                until ``.end()`` of the returned object.
 
         Raises:
             InvalidAnswer: none of them asks for approval; nothing was changed.
@@ -166,7 +166,9 @@ class Inbox:
             answered.standing = asyncio.create_task(self._keep_answering(give))
         return answered
 
-    async def _answer_and_report(self, give: Callable[..., Awaitable[None]], chosen: list[Asked]) -> None:
+    async def _answer_and_report(
+        self, give: Callable[..., Awaitable[None]], chosen: list[Asked]
+    ) -> None:
         await give(chosen)
         if chosen and self._report is not None:
             await self._report()
@@ -272,7 +274,7 @@ def inbox(
     when someone opens it. Each question says which. An inbox is also a list, with ``count`` and ``to_frame()``.
 
     Args:
-        store: whose runs; the default store by default.
+        store: the store of the runs; the default store by default.
         agent: only questions of runs of the agent of this name, or of one that it calls.
         tool: only questions of the tool of this name.
         older_than: only questions that are at least this old, in seconds or as a timedelta.

@@ -5,12 +5,12 @@ imports neither IPython nor ipykernel nor zmq.
 
 How a form is answered while its cell runs: shell messages reach the main thread through one
 ``ZMQStream`` (the shell stream on ipykernel 6, the pair behind the shell channel thread on 7).
-While somebody waits, a gate stands in for that stream's callback: comm messages are handled at
-once, in the context of the cell that waits, and everything else goes where it would have gone, in
-its order. ``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
+While a cell waits, a gate takes the place of that stream's callback: comm messages are handled at
+once, in the context of the waiting cell, and all others are passed on in their order.
+``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
 
-ipykernel 7.0 to 7.3 may stop hearing a front end for good, and 7.0 refuses what threads send; whoever
-finds the kernel here mends that (``_patch_lost_requests``, ``_patch_thread_sends``).
+ipykernel 7.0 to 7.3 may stop receiving a front end's messages for good, and 7.0 refuses messages of threads;
+the first access to the kernel here repairs that (``_patch_lost_requests``, ``_patch_thread_sends``).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def kernel_loop() -> asyncio.AbstractEventLoop | None:
     From any other thread (a subshell, a tool) use only its ``call_soon_threadsafe``.
 
     Raises:
-        UsageError: this ipykernel keeps its loop where nobody looked before.
+        UsageError: this ipykernel has its loop in an unknown place.
     """
     kernel = _kernel()
     if kernel is None:
@@ -133,8 +133,8 @@ async def wait(
     """Await a future in a cell, with widget messages handled meanwhile.
 
     The future itself is never cancelled. When the cell is (the Stop button of Jupyter),
-    ``on_kernel_interrupt`` is called, and the ``CancelledError`` goes on when the future that it may
-    give is done; None only stops waiting.
+    ``on_kernel_interrupt`` is called, and the ``CancelledError`` is raised again when the future that it may
+    return is done; None only stops waiting.
     An asyncio future must belong to the running loop; for one that doesn't, pass a concurrent one.
 
     Raises:
@@ -164,8 +164,8 @@ def pump(
     """Block until a future of another thread is done, with widget messages handled meanwhile.
 
     Off the kernel's main thread, and outside of kernels, this only blocks. On
-    ``KeyboardInterrupt``, ``on_kernel_interrupt`` is called and the exception goes on. The main
-    loop stands still meanwhile, so the future must not need it.
+    ``KeyboardInterrupt``, ``on_kernel_interrupt`` is called and the exception is raised again. The main
+    loop is blocked meanwhile, so the future must not need it.
 
     Raises:
         UsageError: this ipykernel can't be waited in; the message names what is missing.
@@ -195,7 +195,7 @@ def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
     """Do this on the thread of the kernel's loop, between cells, or while one waits there; from any thread.
 
     Raises:
-        UsageError: this is no kernel.
+        UsageError: this is not a kernel.
     """
     loop = kernel_loop()
     if loop is None:
@@ -226,7 +226,7 @@ def _run_errands() -> None:
 def receive_off_main(comm: Any) -> None:
     """Take a comm's messages on the thread that the page sends them to, however busy the main thread is.
 
-    From ipykernel 7.4 on they would go where the comm last spoke, which is the main thread.
+    From ipykernel 7.4 on they would go to the thread from which the comm last sent, which is the main thread.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = lambda _data, default: default  # noqa: SLF001 - where it is decided
@@ -240,10 +240,10 @@ def comms_pass() -> Iterator[None]:
     also gets through while a cell awaits something else; without that, on ipykernel 7.0 to 7.3 with a
     front end that has no subshells, it would stay behind that cell even if the cell waits later.
     May be nested and overlap. Does nothing outside of kernels and off the kernel's main thread,
-    where nothing stands in the way.
+    where nothing blocks messages.
 
     Raises:
-        UsageError: this ipykernel keeps its messages where nobody looked before.
+        UsageError: this ipykernel has its messages in an unknown place.
     """
     kernel = _kernel()
     if kernel is None or not _on_shell_thread(kernel):

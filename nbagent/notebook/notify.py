@@ -88,7 +88,7 @@ def notify() -> None:
     button. Nothing leaves the machine. If nobody is attached, the text is shown without the button.
 
     Raises:
-        UsageError: this is no notebook.
+        UsageError: this is not a notebook.
     """
     if not kernel.in_kernel():
         raise UsageError(

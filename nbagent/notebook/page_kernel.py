@@ -1,8 +1,8 @@
 """The kernel of a web page (JupyterLite's, in Pyodide): its functions in the place of ipykernel's.
 
 It has one thread, whose loop cells await on. The page holds widget messages back while a cell runs, and
-Pyodide makes ``undefined`` of None and an object of its own of ``null``. So a card's comm sends JSON, and hears
-its page by a ``BroadcastChannel`` of its own too, whose name nobody can guess.
+Pyodide makes ``undefined`` of None and an object of its own of ``null``. So a card's comm sends JSON, and receives
+its page's messages by a ``BroadcastChannel`` of its own too, whose name nobody can guess.
 """
 
 from __future__ import annotations

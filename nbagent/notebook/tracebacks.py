@@ -22,9 +22,9 @@ _STDLIB = sysconfig.get_path("stdlib") + os.sep
 
 
 def rendered(error: BaseException) -> list[str]:
-    """The error as IPython shows it, in lines; all of it where ``%xmode Verbose`` says so.
+    """The error as IPython shows it, in lines; all of it with ``%xmode Verbose``.
 
-    What a tool's own error says, as the cause of one of ours, has no control in it but for colors.
+    The message of a tool's own error, as the cause of an nbagent error, has no control sequences but colors.
     """
     from IPython.core.getipython import get_ipython  # noqa: PLC0415  not where nothing is shown
 

@@ -1,6 +1,6 @@
 """The notebook's variables in a chat: names at first, a bounded summary once one is chosen.
 
-Of a table it is the summary that any prompt has of one. numpy is never imported: an array is one only where somebody did.
+A table has the same summary as in any prompt. numpy is never imported: there are arrays only if other code imported it.
 """
 
 from __future__ import annotations

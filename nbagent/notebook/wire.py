@@ -6,7 +6,7 @@ The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over 
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
-What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
+The drawing is a list of items, each with a key that stays; an operation names the item it changes.
 HTML fields hold sanitized blocks made by ``render.markdown``, ``render.rich`` or ``render.arguments``;
 every other string is data and reaches the page by ``textContent``.
 """
@@ -150,7 +150,7 @@ class Instead(_Wire):
 
 
 class FormItem(_Wire):
-    """A question that waits. ``spec`` is what ``forms.Form.spec()`` gave, or None without fields."""
+    """A question that waits. ``spec`` is the value of ``forms.Form.spec()``, or None without fields."""
 
     type: Literal["form"] = "form"
     key: str
@@ -204,9 +204,9 @@ class RecordItem(_Wire):
 
 
 NoticeActionName = Literal["stop", "show", "go_on", "take", "leave", "notify", "quiet", "blocked"]
-"""``take`` drives the run here: pressed once it is asked whether to, pressed again it is done; ``leave`` doesn't.
-``notify`` and ``quiet`` turn the browser's notifications on and off, which the page does and then tells; ``blocked``
-tells that the browser allows none."""
+"""``take`` takes the run over: the first press asks for confirmation, the second does it; ``leave`` cancels.
+``notify`` and ``quiet`` turn the browser's notifications on and off, which the page does and then reports; ``blocked``
+reports that the browser allows none."""
 
 
 class NoticeAction(_Wire):
@@ -225,7 +225,7 @@ class NoticeItem(_Wire):
     text: str
     actions: list[NoticeAction] = Field(default_factory=list)
     until: float | None = None
-    """The end of the wait in Unix seconds, if it says that something waits: the page counts down to it."""
+    """The end of a wait in Unix seconds: the page counts down to it."""
 
 
 class MessageItem(_Wire):
@@ -334,7 +334,7 @@ class Raw(_Wire):
 class Block(_Wire):
     """Draw the open end of a text item again: ``start`` and ``end`` characters of it stay, ``html`` is between.
 
-    What was open counts as one piece of HTML, its raw text in the place where it goes on. The first
+    The previous open end is one piece of HTML, its raw text in the place where it continues. The first
     characters up to each of ``ends`` are finished blocks now, the rest is the tail; ``raw`` follows.
     Characters are UTF-16 units; ``html`` is written as ``view.shorthand`` has it.
     """
@@ -519,7 +519,7 @@ class Retry(_Wire):
 
 
 class Focus(_Wire):
-    """Focus: whether anything in the card has it or is selected, and the keys of the open items."""
+    """Whether anything in the card has focus or is selected, and the keys of the open items."""
 
     type: Literal["focus"] = "focus"
     busy: bool

@@ -133,7 +133,11 @@ def _sentence(error: Any) -> str:
         limit = told[name]
         if told.get("field_type") in ("Dictionary", "Mapping"):
             key = key.replace("Items", "Properties")
-        return counted_text(key, limit, limit=limit) if kind in _COUNTED else text_for(key, limit=limit)
+        return (
+            counted_text(key, limit, limit=limit)
+            if kind in _COUNTED
+            else text_for(key, limit=limit)
+        )
     message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return message or text_for("wrong")
 

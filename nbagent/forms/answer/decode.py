@@ -1,6 +1,6 @@
 """Drafts to a JSON document: untouched fields keep their prefill exactly, typed text becomes JSON.
 
-Any JSON is accepted as drafts; what cannot be read is a problem at its field.
+Any JSON is accepted as drafts; a draft that cannot be read is a problem at its field.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _Keyword = Callable[[Any, Any, Json, Json], _Errors]
 MAX_RULES = 5_000
 """Schemas that one place of a document may be checked against: small documents can unfold without end."""
 _OF_SCHEMAS = FormatChecker(formats=())
-"""The formats in a schema itself: jsonschema would give its patterns to Python's ``re``."""
+"""The formats in a schema itself: jsonschema would pass its patterns to Python's ``re``."""
 _OF_SCHEMAS.checks("regex")(is_balanced)
 _TYPES: dict[str, Any] = {
     "date": datetime.date,

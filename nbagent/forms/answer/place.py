@@ -1,6 +1,6 @@
 """A validator's errors, placed at fields: the answered tree is walked together with the location.
 
-pydantic puts one extra segment, a private label, where a union stands; it is consumed, never read. A
+pydantic puts one extra segment, a private label, in the place of a union; it is skipped, never parsed. A
 JSON Schema validator's locations are plain paths. Nothing is dropped: a location that leads nowhere
 stays at the deepest field that was reached.
 """

@@ -58,7 +58,7 @@ _WELL_FORMED: dict[str, Callable[[Json], bool]] = {
 def repaired(schema: Json) -> Json:
     """A schema that a validator of its draft can use.
 
-    It names no draft any more: jsonschema would change to a validator of its own where one is named.
+    It no longer names a draft: jsonschema would change to a validator of its own if one is named.
     """
     named = schema.get("$schema") if isinstance(schema, dict) else None
     draft = next((each for each in _OLD if isinstance(named, str) and each in named), "")

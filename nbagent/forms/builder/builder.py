@@ -365,7 +365,9 @@ class Builder:
             return self._box(words, args, text_for("too_large"))
         item = self.build(schema, replace(inner, id=f"{at.id}/*", origin=""))
         rows = tuple(
-            self._row(schema, replace(inner, value=part, label=text_for("item", number=i + 1)), at, i)
+            self._row(
+                schema, replace(inner, value=part, label=text_for("item", number=i + 1)), at, i
+            )
             for i, part in enumerate(given)
         )
         table = _flat_row(item, TABLE_COLUMNS) and all(row.kind == "object" for row in rows)
@@ -393,7 +395,8 @@ class Builder:
                 replace(
                     inner,
                     value=given[i] if i < len(given) else ABSENT,
-                    label=text_of(self._info(schema).words, "title") or text_for("part", number=i + 1),
+                    label=text_of(self._info(schema).words, "title")
+                    or text_for("part", number=i + 1),
                 ),
                 at,
                 i,

@@ -60,7 +60,7 @@ def _adapter(target: Any) -> TypeAdapter[Any]:
 
 
 def _arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    """A stand-in with the function's parameters that returns them by name; nothing is called."""
+    """A function with the same parameters that returns them by name; nothing is called."""
     signature = inspect.signature(function, eval_str=_evaluates(function))
 
     def arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _is_limit(value: Json) -> bool:
 
 
 def tag_of(refs: Refs, words: Keywords, schemas: list[Json]) -> str:
-    """The property that tells the branches of a union apart, or an empty text."""
+    """The property that identifies the branches of a union, or an empty text."""
     name = dict_or_empty(words.get("discriminator")).get("propertyName")
     if isinstance(name, str):
         return name

@@ -1,8 +1,8 @@
 """Regular expressions of schemas, searched by pydantic's engine, whose time is bounded by their weight.
 
-Python's own ``re`` can take exponential time, and no other thread runs meanwhile: no pattern of a schema
-is ever given to it, wherever the schema is from. What the engine here does not know (look-arounds, back
-references), or what is too heavy for it, is not checked.
+Python's own ``re`` can take exponential time, and no other thread runs meanwhile: it never gets a pattern
+of a schema, wherever the schema is from. Parts that the engine here does not support (look-arounds, back
+references), or patterns that are too heavy for it, are not checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nbagent.forms.values import Json, children
 MAX_LENGTH = 2_000
 """Characters of one pattern."""
 MAX_WEIGHT = 10_000
-"""Of one pattern, as ``_weight_of`` tells it; making it ready takes up to some 40 ms."""
+"""Weight of one pattern, by ``_weight_of``; compiling it takes up to some 40 ms."""
 MAX_TOTAL = 100_000
 """The weights of all patterns of one schema together."""
 MAX_STEPS = 10_000_000

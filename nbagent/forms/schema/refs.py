@@ -16,7 +16,7 @@ Keywords = dict[str, Any]
 NOTES = "x-nbagent"
 """The place of the notes of the form's own schema generator, and of ``Refs``, for the builder."""
 SHAPE_TITLE = "x-nbagent-name"
-"""The title of a ``$ref`` target: it names the shape and says nothing about the field."""
+"""The title of a ``$ref`` target: it names the shape, not the field."""
 MAX_STEPS = 200
 """Schemas folded into one; more is an attack or a mistake, and the rest is left to validation."""
 MAX_INDEXED = 200_000

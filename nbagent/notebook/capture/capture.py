@@ -2,7 +2,7 @@
 
 One ContextVar, ``current_call``, says which call the running code belongs to, in its thread or
 task. Code outside of a call, or of a call that has ended, shows its output where it always did. So does
-ContextVar reaches: threads that a tool starts by itself, subprocesses, and writes to the file
+output that no ContextVar reaches: threads that a tool starts by itself, subprocesses, and writes to the file
 descriptors.
 """
 
@@ -74,7 +74,7 @@ def _printing() -> CallOutput | None:
 
 
 class _Stream:
-    """Stands in for ``sys.stdout`` or ``sys.stderr``; everything but writing is the real one's."""
+    """Takes the place of ``sys.stdout`` or ``sys.stderr``; everything but writing is the real one's."""
 
     def __init__(self, name: Literal["stdout", "stderr"], real: TextIO) -> None:
         self._name: Literal["stdout", "stderr"] = name
@@ -160,7 +160,7 @@ def _install_displays() -> Callable[[], None]:
 
 
 class _Displays:
-    """Stands in for two methods of IPython's display publisher."""
+    """Takes the place of two methods of IPython's display publisher."""
 
     def __init__(self, publish: Callable[..., None], clear: Callable[[bool], None]) -> None:
         self._publish = publish
@@ -174,7 +174,7 @@ class _Displays:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Show a bundle in the running call; an update goes where its display is."""
+        """Show a bundle in the running call, or an update in the call of its display."""
         output = _call()
         display_id = (kwargs.get("transient") or {}).get("display_id")
         elsewhere = kwargs.get("update", False) and display_id not in self._shown(output)

@@ -1,9 +1,9 @@
 """Charts, maps and widgets: data that Jupyter draws with a renderer of its own.
 
-A bundle of one of these types is drawn by our sanitizer as far as its picture goes; all else of it is
-for Jupyter's renderer, or a library's. What it shows stands in it as words too, so that a row, a saved
-notebook and the model have something short to read. Only what this process made itself is given to
-such a renderer: what was read from a store, or came from elsewhere, is not.
+nbagent's sanitizer draws only the picture of such a bundle; Jupyter's or a library's renderer draws the
+rest. The bundle also describes the chart in words, so that a row, a saved notebook and the model have a
+short text. Such a renderer gets only charts that this process made, and none that were read from a store
+or came from elsewhere.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def chart_of(bundle: Mapping[str, Any]) -> Bundle | None:
 def with_words(bundle: Bundle) -> Bundle:
     """The bundle as it is stored: of a chart the data, its pictures, and a description in words.
 
-    Markup that draws itself by script goes, as the data says the same. Any other bundle is as it was.
+    Markup that draws itself by script is removed, as the data has the same. Other bundles stay unchanged.
     """
     found = {mime: data for mime, data in map(_drawable, bundle.items()) if _is_chart(mime)}
     if not found:
@@ -226,7 +226,9 @@ def _vega(spec: Mapping[str, Any]) -> str:
         rows += _size(_dict(part.get("data")).get("values"))
     rows += sum(_size(each) for each in _dict(spec.get("datasets")).values())
     head = f"Vega chart{_quoted(_title(spec.get('title')))}"
-    return _description(head, [_listed([*marks]), _listed([*channels]), f"{rows:,} rows" if rows else ""])
+    return _description(
+        head, [_listed([*marks]), _listed([*channels]), f"{rows:,} rows" if rows else ""]
+    )
 
 
 def _walked(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -248,7 +250,9 @@ def _geo(data: Mapping[str, Any]) -> str:
         _short(name) for each in features[:MAX_WALKED] for name in _dict(each.get("properties"))
     )
     number = f"{len(features):,} features" if features else ""
-    return _description(f"GeoJSON {_short(data.get('type') or '')}".strip(), [number, _listed([*names])])
+    return _description(
+        f"GeoJSON {_short(data.get('type') or '')}".strip(), [number, _listed([*names])]
+    )
 
 
 def _description(head: str, parts: list[str]) -> str:

@@ -20,7 +20,7 @@ class Asks(Protocol):
         """The open question of this id, as it is shown."""
 
     def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool) -> None:
-        """Keep what is typed for pages that are drawn later."""
+        """Store unsent input for pages that are drawn later."""
 
     def set_preview(
         self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None

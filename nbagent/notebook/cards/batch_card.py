@@ -86,7 +86,9 @@ class BatchCard(Card):
         self.view.look()
         self.table = BatchTable(state=self.view.state, window=self.view.window)
         self.table.on_msg(
-            lambda _widget, content, _buffers: self._later(lambda: self._handle_table_message(content))
+            lambda _widget, content, _buffers: self._later(
+                lambda: self._handle_table_message(content)
+            )
         )
         super().__init__()
         self.add_class("nba-reads").add_class("nba-frame")
@@ -258,7 +260,7 @@ class BatchCard(Card):
 def _meaning(
     action: str, text: str, shown: Sequence[Asked]
 ) -> Callable[[PendingInterrupt], AnyResolution] | None:
-    """The resolution that a button stands for; None if none of these questions accepts it."""
+    """The resolution for a button; None if none of these questions accepts it."""
     if action == "approve":
         return approval_of
     if action == "reject":

@@ -69,7 +69,7 @@ MAX_KEY = 500
 
 BEHIND = 0.1
 """Seconds that an answer waits if ipywidgets are in the place of fields: a kernel with subshells may deliver it
-over before the last change of a widget, which takes another way."""
+before the last change of a widget, which is sent another way."""
 MAX_ERRORS = 100
 """Errors of a message that are reported."""
 
@@ -77,8 +77,7 @@ MAX_ERRORS = 100
 class Card(front_end.Own):
     """One card; ``snapshot`` is up to date whenever a page asks for the widget's state.
 
-    A card of some kind says what its view is and what becomes of answers; the methods without a body
-    are its own.
+    Each kind of card defines its view and the handling of answers, in the methods without a body.
     """
 
     snapshot = traitlets.Dict().tag(sync=True)
@@ -292,7 +291,7 @@ class Card(front_end.Own):
     def _push(self) -> bool:
         """Send the changes that the page does not have yet, as much as goes at once, if there is a page.
 
-        A page's greeting brings all, so that nothing is sent before. False where it knows all.
+        A page that says hello gets everything, so nothing is sent before. False if it has all.
         """
         ops: Sequence[Op] | None = self._changes()
         if not ops:
@@ -398,7 +397,9 @@ class Card(front_end.Own):
             self._receipt(message.submission, message.interrupt, errors)
             return
         if not taken.done():
-            taken.add_done_callback(lambda done: self._later(partial(self._send_receipt, message, done)))
+            taken.add_done_callback(
+                lambda done: self._later(partial(self._send_receipt, message, done))
+            )
             return
         error = taken.exception()
         wrong = [] if error is None else [FieldError(field=None, message=reveal(str(error)))]

@@ -1,8 +1,8 @@
 """Charts and widgets of a run's calls: drawn by Jupyter itself, below the card.
 
-A row says in words what a chart shows, or has its picture, in every view alike. Below the card stands
-the chart as Jupyter draws it, while the card is live; once it has given way, the chart is an output of
-the cell, which a saved notebook keeps.
+A row describes a chart in words, or has its picture, in every view alike. While the card is live, Jupyter
+draws the chart below it; once the card is replaced, the chart is an output of the cell, which a saved
+notebook stores.
 """
 
 from __future__ import annotations

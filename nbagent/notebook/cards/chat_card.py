@@ -3,7 +3,7 @@
 A run's own card is one too, of a thread that starts with that run: once it has ended, the page offers the box, and
 a message there makes it a chat.
 
-What is written comes with a message of its own and goes into a run; what is not sent yet, files too, is kept for a reload. It is in no trait.
+A person's message has a wire message of its own and is sent to a run; unsent text and files are stored for a reload, in no trait.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ChatCard(RunCard):
 
     Args:
         chat: whose card it is.
-        run: the run whose own card it is, with which the chat begins; None for a chat that somebody made.
+        run: the run whose own card it is, with which the chat starts; None for a chat that code made.
     """
 
     def __init__(self, chat: Chat, run: Run | None = None) -> None:
@@ -300,7 +300,7 @@ class ChatCard(RunCard):
         """The content of the message: its text, its files, the variables it names.
 
         Raises:
-            UsageError: it says nothing, or too much.
+            UsageError: it is empty, or too long.
         """
         kept = [] if replaced is None else _kept_files(replaced, message.keep)
         if not message.text.strip() and not files and not kept:

@@ -63,7 +63,7 @@ RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
 STAY = 20
 """Cards of ended runs that stay live, the newest: where a page saves them in its notebook by itself, a person can
-ask on there, find, copy; where no page has greeted yet, one may. Older ones give way to static HTML, as all do elsewhere."""
+follow up there, find, copy; where no page has said hello yet, one may. Older ones, and all elsewhere, are replaced by static HTML."""
 LOOK_AGAIN = 4.0
 """Seconds, at most, between checks whether somebody is still at work in a card that could be replaced."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -81,7 +81,7 @@ class Live:
 
     Args:
         card: the first in the box.
-        bundle: makes it as it stands, by mime type, for where no kernel draws it.
+        bundle: returns its current form by mime type, for pages that no kernel draws.
     """
 
     def __init__(self, card: Card, bundle: Callable[[Live], dict[str, str]]) -> None:
@@ -203,10 +203,10 @@ class Live:
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
         """Replace the card by its current form, once nobody is looking into it.
 
-        Where a page keeps the card by itself it stays live instead, until ``STAY`` newer ones have ended.
-        Safe from any thread. ``settled`` is called when that is done. Pages that keep the card write its end
-        themselves, and the widgets close once one says so. Of pages that cannot, one has it with the display;
-        where another was there, after a reload or beside it, they do not close: it has no display to update.
+        Where a page saves the card by itself it stays live instead, until ``STAY`` newer ones have ended.
+        Safe from any thread. ``settled`` is called when that is done. Pages that save the card write its end
+        themselves, and the widgets close once one confirms it. Of pages that cannot, one gets it with the display;
+        if there was another, after a reload or beside it, they do not close: it has no display to update.
         """
         self.over_at = time.monotonic()
         self._later(QUIET, partial(self._settle, settled))
@@ -447,7 +447,7 @@ class Earlier:
         run: the earlier run.
         key: of the notice.
         card: the newer run's; the notice changes on its loop.
-        show: shows the earlier run's card, and gives it.
+        show: shows the earlier run's card, and returns it.
     """
 
     def __init__(self, run: Run, key: str, card: RunCard, show: Callable[[Run], RunCard]) -> None:
@@ -661,9 +661,9 @@ def static_bundle(
 ) -> dict[str, str]:
     """The run as HTML and text that need no kernel.
 
-    What differs each time is told (``measured``) where a person has seen it on the live card: a cell
-    that runs with nobody there shows the same each time, and can be compared. ``reopen`` names the sentence
-    that tells how to go on with a run that has not ended. ``card`` shows it live.
+    Values that differ each time are shown (``measured``) if a person has seen them on the live card: a cell
+    that runs unattended shows the same each time, and can be compared. ``reopen`` is the key of the text about
+    continuing a run that has not ended. ``card`` shows it live.
     """
     view = view_of(run, shown=True)
     if card is not None:

@@ -21,7 +21,7 @@ class DriverLine:
 
     Args:
         session: the run's.
-        view: where it stands, first of all items.
+        view: the view in which it is the first item.
         changed: called when the view has changed.
     """
 

@@ -1,7 +1,7 @@
 """The common code, styles and texts of all cards: a widget of its own, sent to a page once.
 
-Cards name it. So a page that opens, that is reloaded, or that finds the widgets' state in a saved
-notebook has it beside its cards, whichever of them are still there.
+Cards refer to it. So a page that opens, that is reloaded, or that finds the widgets' state in a saved
+notebook has it beside its cards, whichever of them still exist.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _open: list[FrontEnd] = []
 def shared() -> FrontEnd | None:
     """The one of this kernel, opened again if it was closed; None outside of kernels.
 
-    Other hosts need not give a widget the others of its page: there each card has its code itself.
+    Other hosts need not make the other widgets of a page available to a widget: there each card has its code itself.
     """
     if not kernel.in_kernel():
         return None

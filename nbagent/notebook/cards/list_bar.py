@@ -49,9 +49,9 @@ class Looking:
 
     Args:
         loop: the kernel's.
-        read: reads what is new, also where nobody has written if it is given True, and tells whether there is more
+        read: reads new entries (with True, also if the store has not changed), and returns whether there is more
             to read at once; called in a thread, one at a time.
-        report: called on the loop when that is done, with what is wrong with the store; empty where nothing is.
+        report: called on the loop when that is done, with the error of the store; empty for none.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class Show(Protocol):
 class Preview:
     """The preview of one open approval. All methods are called on one loop.
 
-    One is made at a time: edits that come meanwhile make it anew once, for the newest of them.
+    One is made at a time: edits that come meanwhile start it again once, for the newest of them.
     """
 
     def __init__(self, tool: Tool[..., Any], question: Question, show: Show) -> None:

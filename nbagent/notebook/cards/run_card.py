@@ -109,8 +109,8 @@ class RunCard(AskingCard):
     """One run's card.
 
     Args:
-        run: what it shows.
-        typed: what stood in the forms of an earlier card of the run, by interrupt id.
+        run: the run that it shows.
+        typed: the unsent input of an earlier card of the run, by interrupt id.
     """
 
     lasts = True
@@ -124,7 +124,9 @@ class RunCard(AskingCard):
             traceback_of=partial(traceback_of_call, run),
         )
         self.view: RunView | ThreadView = view
-        self._listener: Callable[[RunEvent], None] = partial(self._follow_event, self._session, view)
+        self._listener: Callable[[RunEvent], None] = partial(
+            self._follow_event, self._session, view
+        )
         self._flush_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         """The timer of the next patch; touched on the run's loop only."""

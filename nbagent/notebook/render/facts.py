@@ -42,11 +42,11 @@ def facts_of(
     prose: bool = False,
     approved: bool = False,
 ) -> list[Fact]:
-    """One fact for each named value; with ``before``, marked where a value differs from there.
+    """One fact for each named value; with ``before``, values that differ from there are marked.
 
-    ``room`` is how many characters all of them may take. In ``prose``, texts are no code. What is
-    ``approved`` cannot be taken for something else: a text that reads as another value of JSON stands
-    in quotes, and what looks like other characters is marked.
+    ``room`` is the number of characters that all of them may take. In ``prose``, texts are not code. An
+    ``approved`` value cannot be mistaken for another: a text that looks like another value of JSON is
+    in quotes, and characters that look like others are marked.
     """
     if not isinstance(values, Mapping):
         return [] if values is None else [Fact(label="value", value=shown(values, room))]

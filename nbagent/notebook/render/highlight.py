@@ -1,8 +1,8 @@
 """Colored code, in time proportional to its length whatever it holds.
 
-A language is one pattern that is looked for once, from left to right, in which nothing is tried a second
-time (every repetition is possessive, and no alternative fails far from where it began), and its words.
-Grammars as editors have them take minutes for some kilobytes that were written to be slow.
+A language is its words and one pattern, which is searched once, from left to right, without backtracking
+(every repetition is possessive, and no alternative fails far from its start).
+Editors' grammars take minutes for some kilobytes that were written to be slow.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ _BY_NAME = _LANGUAGES | {
 
 
 def highlighted(code: str, info: str) -> str:
-    """The code as a ``pre``; ``info`` begins with its language. To be sanitized like all markup."""
+    """The code as a ``pre``; ``info`` starts with its language. To be sanitized like all markup."""
     return f'<pre class="code"><code>{_colored(code, info)}</code></pre>'
 
 

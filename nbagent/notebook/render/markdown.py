@@ -63,7 +63,7 @@ def blocks(text: str) -> list[str]:
 class Stream:
     """Markdown that grows: ``blocks`` are finished, ``tail`` (HTML) and then ``raw`` are the open end.
 
-    ``raw`` goes on where ``tail`` ends, inside its last block, spaces and newlines included.
+    ``raw`` continues where ``tail`` ends, inside its last block, spaces and newlines included.
     ``pending`` takes pieces of text; ``advance`` works them in when the next message is due.
     """
 
@@ -238,7 +238,7 @@ _BOUNDARY = re.compile(
 )
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _PROSE = re.compile(r"[^\n\\`*_~$\[\]|#&<>]*")
-"""Text in which no Markdown begins or ends."""
+"""Text in which no Markdown starts or ends."""
 _NO_PROSE = ("</pre>", "</table>")
 """The ends of blocks whose text differs from its source."""
 _PLAIN_LINE = re.compile(r"[^\W\d_](?:[^\W_]|[ ,.;:?%/()'\"-])*\n*")

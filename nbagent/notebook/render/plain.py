@@ -34,9 +34,9 @@ _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "
 
 
 def render(view: View, *, reopen: str = "") -> str:
-    """The run as it stands: prompt, text, calls with input and result, questions and answers.
+    """The run as text: prompt, text, calls with input and result, questions and answers.
 
-    ``reopen`` names the sentence that tells how a run that has not ended is taken up again from its store.
+    ``reopen`` is the key of the text about reopening a run that has not ended from its store.
     """
     head = view.head
     title = " · ".join(part for part in (head.agent, status_text(head)) if part)

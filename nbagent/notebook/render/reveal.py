@@ -36,7 +36,7 @@ _COLORS = re.compile(r"\x1b\[[0-9;:]*m")
 def reveal(text: str) -> str:
     """The text with each invisible or direction-changing character as ``⟨U+202E⟩``.
 
-    Newline and tab stay, and so do the selector and the joiner inside an emoji. Of marks that stand on
+    Newline and tab stay, and so do the selector and the joiner inside an emoji. Of the marks on
     one letter three stay, and the others are counted.
     """
     if _STACKED.search(text):

@@ -53,7 +53,7 @@ def render(bundle: Mapping[str, Any]) -> list[Rich]:
 def files(parts: Iterable[Mapping[str, Any]], *, sized: bool) -> list[Rich]:
     """Files of a conversation: pictures, as far as there is room for them, and the others in words.
 
-    ``parts`` are parts of messages; ``sized`` says whether their sizes are told.
+    ``parts`` are parts of messages; ``sized`` is whether their sizes are shown.
     """
     drawn: list[Rich] = []
     room = MAX_PICTURES

@@ -1,7 +1,7 @@
 """The card as HTML that needs no kernel: the elements and classes of the live one, and no script.
 
-It is the same for the same run, whoever renders it and whenever: no ids, no times, no token counts.
-Where a person has seen those on the live card they stay (``measured``).
+It is always the same for the same run: no ids, no times, no token counts.
+If a person has seen those on the live card they stay (``measured``).
 """
 
 from __future__ import annotations
@@ -113,12 +113,12 @@ def render(
     """The run as HTML.
 
     Args:
-        view: what is drawn.
-        opened: keys of the items that stand open; by default those with a table or a picture.
-        style: whether the style sheet comes along.
-        frame: whether header and footer are drawn; a form that stands alone has none.
-        reopen: the sentence that tells how a run that has not ended is taken up again from its store, by its name.
-        measured: whether what differs from run to run is drawn: times, tokens, cost, tracebacks.
+        view: the view to draw.
+        opened: keys of the open items; by default those with a table or a picture.
+        style: whether the style sheet is included.
+        frame: whether header and footer are drawn; a form without a run has none.
+        reopen: the key of the text about reopening a run that has not ended from its store.
+        measured: whether values that differ from run to run are drawn: times, tokens, cost, tracebacks.
         whole: whether all turns of a long chat are open, as in a document of its own.
     """
     how = _How(opened, measured)
@@ -291,7 +291,7 @@ def _is_rich(item: CallItem) -> bool:
 def stretches(items: Iterable[Item]) -> list[list[Item]]:
     """The items in drawing order: calls of one tool in a row are one row.
 
-    None of what failed, was decided or shows a table or a picture, and of no turn in which a call of
+    Not calls that failed, were decided or show a table or a picture, and none of a turn in which a call of
     that tool still runs. ``frontend/items/stretch.js`` finds the same.
     """
     items = list(items)
@@ -705,7 +705,7 @@ def _record(item: RecordItem, how: _How) -> Html:
 def _form(item: FormItem) -> Html:
     """An unanswered question: its content, without buttons.
 
-    One without buttons waits for no person, and its title says for what.
+    One without buttons does not wait for a person; its title names what it waits for.
     """
     waits = _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]) if item.actions else None
     outside = {} if item.actions else {"data-outside": ""}

@@ -130,7 +130,7 @@ class Board:
     def ops(self, now: float) -> list[Op]:
         """The operations that bring a page up to date, without the head: all of them, or as many as go at once.
 
-        What has waited longest comes first, and what is new in its order.
+        The oldest changes come first, and new items in their order.
         """
         ops: list[Op] = [Remove(key=key) for key in self._removed]
         self._removed.clear()
@@ -153,7 +153,7 @@ class Board:
     def _order(self) -> dict[Node, int]:
         """The places of the items that are not fixed yet.
 
-        A turn before the last one gets no more items; so a long run costs no more per flush.
+        A turn before the last one gets no further items, so a flush of a long run does not cost more.
         """
         entries, last = self.root.entries, self.root.last_turn
         while self._fixed < len(entries) and entries[self._fixed] is not last:

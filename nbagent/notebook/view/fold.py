@@ -1,7 +1,7 @@
 """Stored events: each event of the journal, folded into the run's state and drawn on the board.
 
-What the engine knows of the run (status, turns, limits, usage, what is queued) is read off its state;
-here is only what is seen: items, their places, and how long things took.
+The engine's state has the status, turns, limits, usage and queue of the run;
+here are only the visible parts: items, their places, and durations.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ class Fold:
     def _shown_end(self, event: RunEnd) -> RunEnd:
         """The end, with a flow's return value in the place of its text: as code, or in its row if that is rich.
 
-        A typed answer that the model said stands in its turn.
+        A typed answer of the model is in its turn.
         """
         typed = self._board.root.answer != "text"
         if typed and isinstance(event, RunCompleted) and not self._is_by_tool(()):

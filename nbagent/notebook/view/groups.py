@@ -24,7 +24,7 @@ def grouped(item: FormItem, question: Question) -> FormItem:
     Questions of one turn are alike if they come from one tool and ask the same in the same form with
     the same buttons: only the values differ. A question about the run itself, one about a lost call, one
     that an outside system answers, one with ipywidgets beside the card and one too large for a row
-    stand alone.
+    are shown by themselves.
     """
     spec = None if question.form is None else question.form.spec()
     small = facts.is_whole(question.input, facts.MAX_TEXT)

@@ -41,7 +41,7 @@ from .question_kinds import Types
 from .questions import Question
 
 PAGE = 50
-"""Questions that are drawn to begin with, and that are added on demand."""
+"""Number of questions that are drawn at first, and added on demand."""
 MAX_RECORDS = 100
 """Answered questions that stay in view."""
 NAMED = 5
@@ -101,7 +101,7 @@ class InboxView:
     """The view of an inbox; safe to use from several threads.
 
     Args:
-        of: what it is the inbox of, as the header says it.
+        of: the inbox's store and filters, as in the header.
     """
 
     def __init__(self, of: str) -> None:
@@ -124,9 +124,9 @@ class InboxView:
         """Take the open questions; not for an event loop, as many forms may be made.
 
         Args:
-            chosen: what is looked for, oldest first.
-            source: of all that waits.
-            busy: whether somebody is at work in a form, so that none is drawn anew for what only tells more.
+            chosen: the matching questions, oldest first.
+            source: the source of all open questions.
+            busy: whether somebody is at work in a form, so that none is drawn again only for additional facts.
         """
         wanted = {_key(one): one for one in chosen}
         waits = {_key(one) for one in source.all}

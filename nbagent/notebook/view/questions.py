@@ -1,8 +1,8 @@
 """From an interrupt to the question a person sees, and from the person's press to its resolution.
 
-``Question.of`` decides, from the interrupt alone, what is shown and which buttons there are;
-``resolve`` turns a button, the drafts and a reason into exactly one resolution, or into errors. What
-it does not expect is an error: a press can approve only what this question offers to approve.
+``Question.of`` decides the shown facts and the buttons from the interrupt alone;
+``resolve`` turns a button, the drafts and a reason into exactly one resolution, or into errors.
+Unexpected input is an error: a press can approve only what this question offers to approve.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .question_kinds import Types
 
 MAX_REASON = 4_000
 MAX_DRAFTS = 1_000_000
-"""Characters of the drafts that are kept for other pages; more can still be submitted."""
+"""Characters of the drafts that are stored for other pages; more can still be submitted."""
 MAX_DRAFT_PARTS = 50_000
 """Keys and values of them."""
 

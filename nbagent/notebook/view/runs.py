@@ -16,14 +16,14 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
 
 PAGE = 50
-"""Runs that are shown to begin with, and that are added on demand."""
+"""Number of runs that are shown at first, and added on demand."""
 
 
 class RunsView:
     """The view of a list of runs; safe to use from several threads.
 
     Args:
-        of: whose runs they are, as the header says it.
+        of: the store of the runs, as in the header.
     """
 
     def __init__(self, of: str) -> None:
@@ -104,11 +104,11 @@ class RunsView:
     def table(self) -> dict[str, Any]:
         """The rows, and the texts around them, as the page draws it.
 
-        ``columns``: for each its name, its label, how it is sorted (``ascending``, ``descending`` or empty), and
-        whether any run has something there.
-        ``rows``: for each run its id, the texts of its cells, and its status. ``said``: how many there are.
+        ``columns``: for each its name, its label, its sorting (``ascending``, ``descending`` or empty), and
+        whether any run has a value there.
+        ``rows``: for each run its id, the texts of its cells, and its status. ``said``: their number.
         ``more``: the label of the button that shows more, empty for none. ``opened``: the run that is open.
-        ``none``: what stands there without rows; ``open``, ``close``, ``gone``: what the page says by itself.
+        ``none``: the text for an empty list; ``open``, ``close``, ``gone``: the page's own texts.
         """
         with self._lock:
             return {**self._table, "opened": self.opened}

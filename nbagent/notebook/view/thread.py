@@ -76,8 +76,8 @@ class ThreadView:
     """The view of a thread; code that uses it from several threads holds a lock.
 
     Args:
-        agent: whose thread it is.
-        chat: whether it is a chat from the beginning; else once there are two runs.
+        agent: the thread's agent.
+        chat: whether it is a chat from the start; else once there are two runs.
     """
 
     def __init__(self, agent: str, *, chat: bool = True) -> None:

@@ -99,7 +99,7 @@ class Call(CallNode):
         """Whether it is below all of its own items: a flow ends with its result."""
 
     def wire(self) -> CallItem:
-        """The item with all that is known of it; a flow's input stands in the header."""
+        """The item in its current form; a flow's input is in the header."""
         item = super().wire()
         return item.model_copy(update={"brief": ""}) if self.is_last else item
 

@@ -1,8 +1,8 @@
 """The view of a run: a fold over its events and deltas to the wire's view model.
 
-``RunView.apply`` takes every event and delta as the engine tells it and costs next to nothing;
-``flush`` makes the operations that bring a page up to date; ``snapshot`` is the whole. Where no
-deltas came (a journal is replayed) the end is the same: stored events hold the whole of everything.
+``RunView.apply`` takes every event and delta from the engine, at almost no cost;
+``flush`` makes the operations that bring a page up to date; ``snapshot`` is the whole. Without
+deltas (when a journal is replayed) the end is the same, as stored events have everything.
 """
 
 from __future__ import annotations

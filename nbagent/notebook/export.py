@@ -62,7 +62,7 @@ def add_store_notice(view: RunView, run: Run) -> None:
     """Note in the card of the first run that is stored by default where runs are stored, and what of them."""
     place = told_in(run.id, session_of(run).journal.store)
     if place is not None:
-        text = TEXTS["kept_in"].format(place=reveal(place))
+        text = TEXTS["stored_in"].format(place=reveal(place))
         view.notice("kept", NoticeItem(key="kept", text=text))
 
 

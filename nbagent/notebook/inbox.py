@@ -98,7 +98,7 @@ class Inbox:
         given = [partial(_has_input, name, wanted) for name, wanted in inputs.items()]
         waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
         named = _named(waiting.catalog.store, waiting.agent, waiting.tool, waiting.older_than)
-        some = f" · {TEXTS['inbox_some']}" if waiting.tests else ""
+        some = f" · {TEXTS['inbox_filtered']}" if waiting.tests else ""
         words = {"agent": agent, "tool": tool, "older_than": older_than}
         said = [f"{name}={value!r}" for name, value in words.items() if value is not None]
         said += [_worded(test) for test in tests]

@@ -49,7 +49,7 @@ export function drawComposer(card, said, leave) {
   const { store, signal } = card;
   const { t } = store;
   const box = h("textarea", { rows: 1, class: "nba-write", dir: "auto" });
-  const send = makeButton("nba-button nba-go", t("say_send"));
+  const send = makeButton("nba-button nba-go", t("message_send"));
   const attach = makeButton("nba-button nba-attach", "+");
   const pick = makeInput("file", { multiple: true, hidden: true, tabindex: -1 });
   const chipList = div({ class: "nba-chips", hidden: true });
@@ -57,15 +57,15 @@ export function drawComposer(card, said, leave) {
   const cancel = makeButton("nba-link", t("cancel"));
   const errors = div({ class: "nba-err", role: "alert", hidden: true });
   const status = div({ class: "nba-help nba-status", role: "status", hidden: true });
-  const hint = div("nba-help", t("say_hint"));
+  const hint = div("nba-help", t("message_hint"));
   const names = offerNames(card, box);
   const row = div("nba-box", attach, box, send);
   const below = div("nba-below", hint, status, errors);
   const el = div("nba-composer", editing, chipList, names.el, row, pick, below);
-  fill(editing, t("say_edits"), " ", cancel);
-  setLabel(box, t("say"));
-  setLabel(attach, t("say_attach"));
-  attach.title = t("say_attach");
+  fill(editing, t("message_editing"), " ", cancel);
+  setLabel(box, t("message_box"));
+  setLabel(attach, t("message_attach"));
+  attach.title = t("message_attach");
   const late = makeTimer(signal);
   const draftDue = makeTimer(signal);
   let chips = store.chips;
@@ -112,9 +112,9 @@ export function drawComposer(card, said, leave) {
     hint.hidden = !errors.hidden || !status.hidden || store.gone;
   };
   const placeholder = () => {
-    if (store.gone) return t("say_nobody");
-    if (!head || ENDED.has(head.status)) return t("say_here", { agent: head?.agent ?? "" });
-    return t(head.status === "running" ? "say_to_run" : "say_to_question");
+    if (store.gone) return t("message_no_kernel");
+    if (!head || ENDED.has(head.status)) return t("message_to_agent", { agent: head?.agent ?? "" });
+    return t(head.status === "running" ? "message_to_run" : "message_to_question");
   };
   const tell = (/** @type {string} */ problem) => {
     showText(errors, problem);
@@ -127,7 +127,7 @@ export function drawComposer(card, said, leave) {
   };
   const drawChip = (/** @type {Chip} */ chip) => {
     const drop = makeButton("nba-link", "×");
-    setLabel(drop, t("say_without", { name: chip.name }));
+    setLabel(drop, t("message_remove_file", { name: chip.name }));
     onClick(signal, drop, () => {
       leaveOut(chip);
       chips = chips.filter((other) => other !== chip);
@@ -150,8 +150,8 @@ export function drawComposer(card, said, leave) {
     if (store.gone) return;
     for (const file of files) {
       const bytes = chips.reduce((sum, chip) => sum + chip.size, file.size);
-      if (chips.length >= MAX_FILES) return tell(t("say_too_many", { n: MAX_FILES }));
-      if (bytes > MAX_FILE) return tell(t("say_too_big", { n: megabytes(MAX_FILE) }));
+      if (chips.length >= MAX_FILES) return tell(t("message_too_many_files", { n: MAX_FILES }));
+      if (bytes > MAX_FILE) return tell(t("message_files_too_large", { n: megabytes(MAX_FILE) }));
       /** @type {Chip} */
       const chip = { name: file.name, size: file.size };
       chips = [...chips, chip];

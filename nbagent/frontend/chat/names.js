@@ -15,7 +15,7 @@ const BEGUN = /(?:^|[\s(])(@[\p{L}\p{N}_]*)$|^(\/[\w.:-]*)$/u;
 export function offerNames({ store, signal, id }, box) {
   const listId = id();
   const el = h("ul", { class: "nba-names", role: "listbox", id: listId, hidden: true });
-  setLabel(el, store.t("say_hint"));
+  setLabel(el, store.t("message_hint"));
   // No combobox, which a text box of several lines may not be.
   attr(box, "aria-autocomplete", "list");
   attr(box, "aria-controls", listId);

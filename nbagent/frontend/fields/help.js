@@ -38,7 +38,7 @@ export function helpOf(ctx, node) {
   const line = withCode(present([start, ...limits]).join(" · "));
   if (cut <= 0) return line;
   const rest = div({}, ...withCode(said.slice(cut).trim()));
-  return [...line, h("details", {}, h("summary", {}, ctx.t("read_on")), rest)];
+  return [...line, h("details", {}, h("summary", {}, ctx.t("help_more")), rest)];
 }
 
 /**

@@ -146,8 +146,8 @@ export function actionBar(card, signal, { press, reset, asked }) {
     menu.update(next.busy || next.gone, next.changed, blocked);
     undo.hidden = !next.changed || !made.some((one) => one.action.changed_label);
     disable(panel.confirm, next.busy || next.gone);
-    if (next.unseen && isApproved()) setText(hint, say("see_all_first"));
-    else if (hint.textContent === say("see_all_first")) setText(hint, "");
+    if (next.unseen && isApproved()) setText(hint, say("show_all_first"));
+    else if (hint.textContent === say("show_all_first")) setText(hint, "");
     tick();
   };
   const tick = () => {

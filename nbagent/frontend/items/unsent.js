@@ -12,7 +12,7 @@ import { onClick } from "../lifetime.js";
  * @param {import("./item.js").CardContext} card
  */
 export function drawUnsent(title, typed, { store, signal }) {
-  const away = makeButton("nba-button", store.t("put_away"));
+  const away = makeButton("nba-button", store.t("dismiss"));
   const told = words("div", { class: "nba-text", role: "status" });
   const el = div(
     { class: "nba-notice nba-unsent", "data-tone": "warn" },

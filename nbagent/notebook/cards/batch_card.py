@@ -192,7 +192,7 @@ class BatchCard(Card):
         rule, shown = view.previews.get(number, (view.rule, None))
         means = None if shown is None else _meaning(action, reason, shown)
         if shown is None or means is None:
-            view.told = BATCH_TEXTS["batch_look_again"]
+            view.told = BATCH_TEXTS["batch_check_again"]
             self._looking.soon()
             return
         answered = Answered()
@@ -301,7 +301,7 @@ def _table(rows: Sequence[Sequence[Any]]) -> str:
         "#",
         BATCH_TEXTS["batch_key"],
         BATCH_TEXTS["batch_status"],
-        BATCH_TEXTS["batch_said"],
+        BATCH_TEXTS["batch_result"],
         BATCH_TEXTS["batch_cost"],
     )
     head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)

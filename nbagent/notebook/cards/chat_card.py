@@ -287,13 +287,13 @@ class ChatCard(RunCard):
         with self._lock:
             place = self.threads.place(message.instead)
             if place is None:
-                raise UsageError(TEXTS["say_other"])
+                raise UsageError(TEXTS["message_missing"])
             return self._followed[place][0]
 
     def _files(self, message: Say) -> list[SaidFile]:
         """The files that were attached for the message."""
         if any(each not in self._attached for each in message.files):
-            raise UsageError(TEXTS["say_no_file"])
+            raise UsageError(TEXTS["message_file_missing"])
         return [self._attached[each] for each in message.files]
 
     def _prompt(self, message: Say, files: list[SaidFile], replaced: Run | None) -> list[Any]:
@@ -304,13 +304,13 @@ class ChatCard(RunCard):
         """
         kept = [] if replaced is None else _kept_files(replaced, message.keep)
         if not message.text.strip() and not files and not kept:
-            raise UsageError(TEXTS["say_nothing"])
+            raise UsageError(TEXTS["message_empty"])
         if len(message.text) > MAX_SAID:
-            raise UsageError(TEXTS["say_too_long"].format(n=f"{MAX_SAID:,}"))
+            raise UsageError(TEXTS["message_too_long"].format(n=f"{MAX_SAID:,}"))
         if len(files) + len(kept) > MAX_FILES:
-            raise UsageError(TEXTS["say_too_many"].format(n=MAX_FILES))
+            raise UsageError(TEXTS["message_too_many_files"].format(n=MAX_FILES))
         if _size(files) > MAX_BYTES:
-            raise UsageError(TEXTS["say_too_big"].format(n=MAX_BYTES // 2**20))
+            raise UsageError(TEXTS["message_files_too_large"].format(n=MAX_BYTES // 2**20))
         text = self._with_tool(message.text)
         named = variables.mentioned(message.text)
         return [*([text] if text.strip() else []), *kept, *map(_file, files), *named]

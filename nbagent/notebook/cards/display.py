@@ -502,7 +502,7 @@ class Earlier:
         if self.run.status == "interrupted":
             return TEXTS["earlier_waits"]
         tools = ", ".join(reveal(name) for name in session_of(self.run).executing)
-        return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
+        return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_runs"]
 
 
 def _is_end(event: Event) -> bool:

@@ -49,7 +49,7 @@ class DriverLine:
         try:
             self._session.follower.take_over()
         except NbagentError as error:
-            text = TEXTS["not_taken"].format(error=reveal(str(error)))
+            text = TEXTS["take_over_failed"].format(error=reveal(str(error)))
             self._show(NoticeItem(key=KEY, tone="bad", text=text))
 
     def _item(self, process: str) -> NoticeItem:
@@ -60,7 +60,7 @@ class DriverLine:
             )
         actions = [
             NoticeAction(name="take", label=TEXTS["take_over_now"]),
-            NoticeAction(name="leave", label=TEXTS["leave_there"]),
+            NoticeAction(name="leave", label=TEXTS["take_over_cancel"]),
         ]
         text = TEXTS["take_over_from"].format(process=process)
         return NoticeItem(key=KEY, tone="warn", text=text, actions=actions)

@@ -190,7 +190,7 @@ class InboxCard(AskingCard):
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)
         if question is None or asked is None:
-            return [FieldError(field=None, message=TEXTS["inbox_over"])]
+            return [FieldError(field=None, message=TEXTS["inbox_closed"])]
         fills = question.fills(message.action)
         drafts = self._drafts_of(message) if fills else message.drafts
         resolution = question.resolve(message.action, drafts, message.reason, message.remember)

@@ -168,7 +168,7 @@ def _unmistakable(fact: Fact, value: Any) -> Fact:
         if len(value) <= MAX_SHORT and not value.strip().startswith(("{", "[")):
             text = reveal(_json(value))
         else:
-            remark = [TEXTS["odd_json"]]
+            remark = [TEXTS["remark_json"]]
     places = lookalikes.found(text)
     parts, at = [], 0
     for start, end, _ in places:
@@ -194,7 +194,7 @@ def _reads_as_json(text: str) -> bool:
 def _listed(found: list[str]) -> str:
     """Each one once, the first few of them."""
     different = [*dict.fromkeys(found)]
-    more = [TEXTS["odd_more"]] if len(different) > MAX_REMARKS else []
+    more = [TEXTS["remark_more"]] if len(different) > MAX_REMARKS else []
     return ", ".join([*different[:MAX_REMARKS], *more])
 
 

@@ -46,11 +46,11 @@ def found(text: str) -> list[Found]:
 def _found(text: str) -> Iterator[Found]:
     start, end = len(text) - len(text.lstrip(" \t")), len(text.rstrip(" \t"))
     if start and start < len(text):
-        yield Found(0, start, _blanks("odd_start", start))
+        yield Found(0, start, _blanks("remark_start", start))
     if max(start, end) < len(text):
-        yield Found(end, len(text), _blanks("odd_end", len(text) - end))
+        yield Found(end, len(text), _blanks("remark_end", len(text) - end))
     if text.endswith("\n") and text.find("\n") == len(text) - 1:
-        yield Found(len(text) - 1, len(text), TEXTS["odd_break"])
+        yield Found(len(text) - 1, len(text), TEXTS["remark_break"])
     if text.isascii():
         return
     for sign in chain(_SPACE.finditer(text), _SIGN.finditer(text)):

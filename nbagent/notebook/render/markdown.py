@@ -261,7 +261,7 @@ def _plain(text: str) -> list[str]:
         return []
     drawn = sanitize.clean(_CODE.format(escape(text[:MAX_PLAIN])))
     more = len(text) - MAX_PLAIN
-    note = f'<p class="note">{TEXTS["more_said"].format(n=f"{more:,}")}</p>'
+    note = f'<p class="note">{TEXTS["more_text"].format(n=f"{more:,}")}</p>'
     return [drawn, note] if more > 0 else [drawn]
 
 

@@ -284,7 +284,7 @@ class BatchView:
             "preview": next(reversed(self.previews)),
             "said": BATCH_TEXTS["batch_no_number"]
             if limit
-            else BATCH_TEXTS["batch_fit"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
+            else BATCH_TEXTS["batch_matches"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
             "example": reveal(facts.bounded(_question(fit[0]), facts.MAX_BRIEF)) if fit else "",
             "approvable": approvable,
             "choices": [[str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(fit))],

@@ -115,7 +115,7 @@ class Deltas:
         turn = self._live()
         if turn is None:
             return
-        text = TEXTS["waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
+        text = TEXTS["model_waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
         until = time.time() + delta.seconds if delta.seconds else None
         item = NoticeItem(key=f"{turn.key}.w", text=text, until=until)
         turn.waiting = self._put_notice(turn.waiting, item)

@@ -328,7 +328,7 @@ class Fold:
         other = event.user if is_somebody_else(event.user) else ""
         who = describe_process(event.owner) + (f" ({other})" if other else "")
         gone = describe_process(event.gone) if event.gone else ""
-        text = TEXTS["taken_from_gone" if gone else "taken_by"].format(
+        text = TEXTS["taken_over_from_ended" if gone else "taken_over_by"].format(
             who=reveal(who), gone=reveal(gone), moment=_moment(event.at)
         )
         item = NoticeItem(key=f"taken{self.state.position}", text=text[:1].upper() + text[1:])

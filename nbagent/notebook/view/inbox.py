@@ -195,7 +195,7 @@ class InboxView:
             items: list[Item] = [one.item for one in drawn if not one.earlier]
             apart: list[Item] = [one.item for one in drawn if one.earlier]
             if any(one.earlier and one.waits for one in drawn):
-                told = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_told"])
+                told = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_help"])
                 apart.insert(0, told)
             return View(head=self._head(), items=[*items, *apart, *self._notices()])
 
@@ -268,7 +268,7 @@ class InboxView:
 
     def _head(self) -> Head:
         if self._known is None:
-            said = TEXTS["inbox_reads"]
+            said = TEXTS["inbox_loading"]
         elif not self._waiting:
             said = TEXTS["inbox_empty"]
         else:
@@ -312,7 +312,7 @@ def _left(stranded: Sequence[Stranded]) -> NoticeItem:
     here = sum(1 for one in stranded if one.here)
     if not here:
         text = f"{text}\n{TEXTS['inbox_open'].format(run=ids[0])}"
-    actions = [NoticeAction(name="go_on", label=TEXTS["inbox_go_on_here"].format(n=here))]
+    actions = [NoticeAction(name="go_on", label=TEXTS["inbox_continue_here"].format(n=here))]
     return NoticeItem(key=STRANDED, tone="warn", text=text, actions=actions[: here > 0])
 
 
@@ -440,7 +440,7 @@ def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
         Fact(label=TEXTS["inbox_asked"], value=_moment(asked.at), code=False),
     ]
     if asked.by_person:
-        told.append(Fact(label=TEXTS["inbox_then"], value=_where(goes_on), code=False))
+        told.append(Fact(label=TEXTS["inbox_continues"], value=_where(goes_on), code=False))
     return told
 
 
@@ -471,7 +471,7 @@ def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
     if drawn.goes_on.place == "kept":
         said.append(TEXTS["inbox_is_kept"])
         code = f'await nb.open_run("{drawn.asked.run.id}", agent=agent, store=store)'
-        details.append(Fact(label=TEXTS["inbox_go_on"], value=reveal(code)))
+        details.append(Fact(label=TEXTS["inbox_to_continue"], value=reveal(code)))
     return record.model_copy(
         update={"title": title, "decision": " · ".join(said), "details": details}
     )

@@ -471,7 +471,7 @@ class CallNode(Node):
         """Show the tool's whole return value if the model received less, as far as it is stored."""
         size = len(whole if isinstance(whole, str) else facts.shown(whole))
         if not more and size > len(told):
-            note = TEXTS["told_part"].format(n=f"{len(told):,}", of=f"{size:,}")
+            note = TEXTS["result_shortened"].format(n=f"{len(told):,}", of=f"{size:,}")
             self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"
 
     @property

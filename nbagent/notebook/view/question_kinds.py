@@ -38,7 +38,7 @@ def answering_buttons() -> tuple[Action, ...]:
 def budget_buttons() -> tuple[Action, ...]:
     """The buttons for a run that has used up its turns."""
     return (
-        Action(name="submit", label=TEXTS["go_on"], primary=True),
+        Action(name="submit", label=TEXTS["continue_run"], primary=True),
         Action(name="reject", label=TEXTS["stop_here"]),
     )
 
@@ -224,12 +224,12 @@ def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
         "form": instead(waiting, known),
         "named": TEXTS["its_result"],
-        "warning": " ".join(filter(None, (metadata.title, TEXTS["took_effect_how"]))),
+        "warning": " ".join(filter(None, (metadata.title, TEXTS["took_effect_help"]))),
         "facts": metadata.facts() + facts.facts_of(waiting.input),
         "actions": (
             Action(name="submit", label=TEXTS["give_result"]),
             Action(name="approve", label=TEXTS["run_again"], danger=True),
-            Action(name="reject", label=TEXTS["let_fail"], reason=True),
+            Action(name="reject", label=TEXTS["mark_failed"], reason=True),
         ),
     }
 
@@ -245,7 +245,7 @@ def _odd(waiting: Waiting) -> str:
     """A warning about lookalikes in an input that a form shows, as no field can mark them."""
     said = ((name, facts.remarks(value)) for name, value in waiting.input.items())
     return " ".join(
-        TEXTS["odd_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=what)
+        TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=what)
         for name, what in said
         if what
     )

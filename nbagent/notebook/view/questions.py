@@ -302,7 +302,7 @@ class Question:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
         if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
-            return _decision_text("ran_again" if self.approval else "let_run", by_you), "good", []
+            return _decision_text("ran_again" if self.approval else "ran_anyway", by_you), "good", []
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []
@@ -386,4 +386,4 @@ def _errors(submission: Submission) -> list[FieldError]:
 
 def _with_why(message: str, why: str | None) -> str:
     """An error with the messages of the shapes that were not picked."""
-    return f"{message} {TEXTS['otherwise'].format(why=reveal(why))}" if why else message
+    return f"{message} {TEXTS['other_kinds'].format(why=reveal(why))}" if why else message

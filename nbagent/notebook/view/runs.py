@@ -35,7 +35,7 @@ class RunsView:
         """The run whose card is below."""
         self.choices: dict[str, Any] = {}
         """The choices by name, as value and label; see ``_choices``."""
-        self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_reads"])
+        self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_loading"])
         self._is_missing = False
         """Whether there is no file of them yet."""
         self._count: int | None = None
@@ -134,7 +134,7 @@ class RunsView:
 
     def _head(self) -> Head:
         if self._count is None:
-            said = TEXTS["inbox_reads"]
+            said = TEXTS["inbox_loading"]
         else:
             said = _counted("runs", self._count)
             if self._waiting:

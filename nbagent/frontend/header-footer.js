@@ -16,7 +16,7 @@ const LONG_PROMPT = 280;
 export const ENDED = new Set(["completed", "failed", "cancelled"]);
 
 /**
- * The header: who runs on what prompt, how it stands, and the time strip.
+ * The header: the agent and its prompt, the status, and the time strip.
  * @param {CardContext} card
  */
 export function drawHeader(card) {

@@ -34,13 +34,13 @@ import { offerNames } from "./names.js";
 
 /** Files of one message; the kernel has the same number. */
 const MAX_FILES = 10;
-/** Milliseconds after which the person is told that the kernel has not heard it yet. */
+/** Milliseconds after which the person sees that the kernel has not received it yet. */
 const LATE = 1000;
 /** Milliseconds after the last key until the draft goes up. */
 const DRAFT_AFTER = 400;
 
 /**
- * The box, and what stands around it.
+ * The box, and the elements around it.
  * @param {import("../items/item.js").CardContext} card
  * @param {() => void} said a message was sent
  * @param {() => void} leave Escape was pressed
@@ -75,7 +75,7 @@ export function drawComposer(card, said, leave) {
   let sent = null;
   /** @type {Head|null} */
   let head = null;
-  /** @type {number|null} Which of the earlier messages stands in the box. */
+  /** @type {number|null} The number of the earlier message that is in the box. */
   let recalled = null;
 
   const fetch = () => {
@@ -206,7 +206,7 @@ export function drawComposer(card, said, leave) {
     chips.forEach(leaveOut);
     reset();
   };
-  /** Puts back what the kernel did not take, unless something else stands there now. */
+  /** Puts back a message that the kernel did not take, unless the box has other text now. */
   const restore = () => {
     if (sent && !box.value && !chips.length) {
       ({ chips, edited } = sent);
@@ -222,7 +222,7 @@ export function drawComposer(card, said, leave) {
   };
 
   /**
-   * Goes through what was said before: one up, or one down to what is new.
+   * Goes through the earlier messages: one up, or one down to the new text.
    * @param {-1|1} by
    */
   const recall = (by) => {
@@ -309,7 +309,7 @@ export function drawComposer(card, said, leave) {
     edit(item) {
       chips.forEach(leaveOut);
       edited = item;
-      // Variables are looked at anew, as the text names them.
+      // Variables are checked again, as the text names them.
       chips = item.files.flatMap((file, kept) => {
         const about = file.kind === "image" ? file.alt : file.data;
         return /^\w+ @/.test(about) ? [] : [{ name: about, size: 0, kept }];

@@ -4,7 +4,7 @@
 import { announce, attr, fill, focused, h, prevent, setLabel, span, stepOf } from "../dom.js";
 import { on, onInput } from "../lifetime.js";
 
-/** What stands before the caret and may be completed. */
+/** The text before the caret that may be completed. */
 const BEGUN = /(?:^|[\s(])(@[\p{L}\p{N}_]*)$|^(\/[\w.:-]*)$/u;
 
 /**
@@ -73,7 +73,7 @@ export function offerNames({ store, signal, id }, box) {
     const { text, names: known } = event.names;
     if (text !== asked || asked !== begun()) return;
     at = 0;
-    // What is typed whole needs no completing.
+    // A complete name needs no completing.
     const whole = known.length === 1 && known[0]?.name === asked.slice(1);
     names = whole || focused() !== box ? [] : known;
     draw();

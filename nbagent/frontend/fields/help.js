@@ -12,7 +12,7 @@ import { div, h, present, showText } from "../dom.js";
 const SHORT = 240;
 
 /**
- * Text with what stands in backticks as code; nothing else of it is markup.
+ * Text with the parts in backticks as code; nothing else of it is markup.
  * @param {string} value
  * @returns {(string|HTMLElement)[]}
  */
@@ -42,7 +42,7 @@ export function helpOf(ctx, node) {
 }
 
 /**
- * Where errors of a field stand.
+ * The place of a field's errors.
  * @param {Context} ctx
  */
 export function errorLine(ctx) {

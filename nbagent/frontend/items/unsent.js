@@ -1,5 +1,5 @@
 // @ts-check
-// What was typed into a question that was settled elsewhere: shown to be copied, until it is put away.
+// The unsent text of a question that was settled elsewhere: shown to be copied, until it is dismissed.
 
 import { div, makeButton, setText, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
@@ -22,7 +22,7 @@ export function drawUnsent(title, typed, { store, signal }) {
   );
   setText(told, store.t("not_sent", { title }));
   onClick(signal, away, () => {
-    // The kernel is told that nobody works here any more.
+    // The kernel learns that nobody works here any longer.
     away.blur();
     el.remove();
   });

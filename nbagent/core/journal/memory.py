@@ -43,7 +43,8 @@ class MemoryStore(Travels):
                 raise moved_on(run_id, expected, length, winner)
             if not events:
                 return
-            self._check_there(run_id, events)
+            if any(isinstance(event, RunStarted | RunQueued) for event in events):
+                self._check_there(run_id, events)  # no other event refers to a run
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
         if kept.watchers:
@@ -136,8 +137,6 @@ class MemoryStore(Travels):
             kept.tell()
 
     def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
-        if not any(isinstance(event, RunStarted | RunQueued) for event in events):
-            return  # no other refers to a run
         lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)
         if lost is not None:
             raise LostReference(run_id, lost)

@@ -30,18 +30,6 @@ RunEnd: TypeAlias = RunCompleted | RunFailed | RunCancelled
 S = TypeVar("S")
 
 
-def _nothing() -> dict[Any, Any]:
-    return EMPTY
-
-
-def _no_calls() -> Calls:
-    return NO_CALLS
-
-
-def _no_usage() -> Usage:
-    return NO_USAGE
-
-
 class Answered(NamedTuple):
     """A pause, and the restart that answered it."""
 
@@ -69,7 +57,7 @@ class CallState:
     """What it waits for; after a restart, what that restart answered."""
     resumed: Resumed | None = None
     """The restart that answered ``pause``; None while that waits."""
-    earlier: dict[Asker, Answered] = field(default_factory=_nothing)
+    earlier: dict[Asker, Answered] = EMPTY
     """The pauses before ``pause`` that were restarted, the last of each who asked."""
     cleared: dict[str, Any] | None = None
     """The input that the gate let pass last: exactly that one passes again."""
@@ -84,13 +72,13 @@ class CallState:
     """Since when only an answer can make it go on."""
     waited: float = 0.0
     """Seconds it has waited for answers before."""
-    asked: dict[str, Interrupted] = field(default_factory=_nothing)
+    asked: dict[str, Interrupted] = EMPTY
     """The open questions of ``ctx.ask``, by interrupt id."""
-    answers: dict[int, dict[str, Any]] = field(default_factory=_nothing)
+    answers: dict[int, dict[str, Any]] = EMPTY
     """What ``ctx.ask`` gets, by the question's number: ``{"output": …}`` or ``{"rejected": reason}``."""
     lost: Interrupted | None = None
     """The question what a body came to whose process is gone, while it is open."""
-    steps: dict[str, Any] = field(default_factory=_nothing)
+    steps: dict[str, Any] = EMPTY
     """Values of ``ctx.step`` by name."""
     child: RunState | None = None
     """The run inside, where the tool is an agent; or what its body started, as the calls of a run."""
@@ -151,8 +139,16 @@ class CallState:
         """What waits in this call, or in the run inside it."""
         if self.status == "done":
             return []
-        inside = self.child.pending if self.child is not None else []
-        return [*inside, *self.own_pending]
+        found = (
+            [*self.asked.values()]
+            if self.child is None
+            else [*self.child.pending, *self.asked.values()]
+        )
+        if self.status == "waiting" and self.pause is not None and self.resumed is None:
+            found.append(self.pause)
+        if self.lost is not None:
+            found.append(self.lost)
+        return found
 
     @property
     def own_pending(self) -> list[Interrupted]:
@@ -206,6 +202,8 @@ class Calls(Mapping[str, CallState]):
 
     def __len__(self) -> int:
         return len(self.places)
+
+    __hash__ = object.__hash__  # for a default of a dataclass; states are compared and never hashed
 
     def values(self) -> Sequence[CallState]:  # type: ignore[override]
         """The calls, in order."""
@@ -279,12 +277,12 @@ class RunState:
     """Seconds it had run by then; waiting for answers does not count."""
     messages: tuple[Message, ...] = ()
     """The history; the last message's calls are those in ``calls`` while a turn is open."""
-    calls: Calls = field(default_factory=_no_calls)
+    calls: Calls = NO_CALLS
     turns: int = 0
     """Model responses since the last user message."""
     limit: int = 20
     """Turns allowed; grows when a person says to go on."""
-    granted: dict[str, float] = field(default_factory=_nothing)
+    granted: dict[str, float] = EMPTY
     """What a person added to other budgets, by name."""
     used_ids: tuple[str, ...] = ()
     """Every call id in the history."""
@@ -292,17 +290,17 @@ class RunState:
     """The question whether to go on past the limit, while it is open."""
     refused: bool = False
     """Whether a person said not to go on past the limit."""
-    settled: dict[str, Resolved] = field(default_factory=_nothing)
+    settled: dict[str, Resolved] = EMPTY
     """Answers by interrupt id."""
     remembered: tuple[Remembered, ...] = ()
     """Approvals that a person said to remember in this run; the outermost has those of all inside."""
     finish_reason: str = "stop"
     """Why the last model response ended."""
-    usage: Usage = field(default_factory=_no_usage)
+    usage: Usage = NO_USAGE
     """Tokens and cost of the model responses folded in."""
     queued: tuple[Said, ...] = ()
     """Messages of the person that wait for the open turn's results."""
-    later: dict[str, Interrupted] = field(default_factory=_nothing)
+    later: dict[str, Interrupted] = EMPTY
     """What an outside system is to give of calls that have an interim result, by interrupt id."""
     misfits: tuple[OutputRefused, ...] = ()
     """The answers in a row that did not fit, since a person or a tool had the last word."""

@@ -57,7 +57,7 @@ class NotebookHost:
         cell, key = kernel.cell_id(), kernel.execution_key()
         if cell is None:
             return
-        if not run.journal:  # one that is taken up from its store was begun elsewhere
+        if not run.journal:  # a run that is opened from its store was started elsewhere
             kernel.begun_in.add(cell)
         earlier = self._left_of(cell, key)
         if on_rerun == "cancel":
@@ -162,9 +162,7 @@ class NotebookHost:
         """Display a batch that is a cell's last line: live, or, if nobody is there, once it has paused or ended."""
         if kernel.attended():
             shown, key = self._batches.get(batch), kernel.execution_key()
-            if (
-                shown is None or key is None or shown.key != key
-            ):  # else it stands in this cell already
+            if shown is None or key is None or shown.key != key:  # else this cell shows it already
                 self.show_batch(batch)
             return
         from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
@@ -176,7 +174,7 @@ class NotebookHost:
         kernel.pump(work_of(batch).when(batch.is_over))
         display(bundle(batch), raw=True)  # type: ignore[no-untyped-call]
         if batch.status != "completed":
-            batch.wait()  # raises what it came to, so that the cell fails
+            batch.wait()  # raises its error, so that the cell fails
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""

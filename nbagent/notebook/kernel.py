@@ -217,7 +217,7 @@ def _run_errands() -> None:
             continue
         try:
             result = work()
-        except BaseException as error:  # the stop button, too, ends what it finds here and no more
+        except BaseException as error:  # the stop button, too, ends only this work
             future.set_exception(raisable(error))
         else:
             future.set_result(result)

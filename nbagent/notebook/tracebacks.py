@@ -35,7 +35,7 @@ def rendered(error: BaseException) -> list[str]:
     if show.mode == "Verbose":
         return _plain(show.structured_traceback(type(error), error, error.__traceback__))
     with _shortened(error):
-        # 0 is no frame that is left out: the shell's own are gone already
+        # 0 as no frame is left out here: the shell's own are already removed
         lines = show.structured_traceback(type(error), error, error.__traceback__, tb_offset=0)
         return _plain(lines)
 

@@ -69,7 +69,7 @@ def _file(name: str, value: Any) -> File:
         try:
             return File(value, name=f"@{name}")
         except UsageError:
-            pass  # such as axes: they are told in words
+            pass  # such as axes: they are described in words
     return mention(value, name, summary)
 
 

@@ -81,7 +81,7 @@ class Decoder:
             part.value = None
             return part if node.nullable else self._fail(part, text_for("not_null"))
         if draft.get("cleared") is True or _is_emptied(node, draft):
-            return part  # left out: the validator, or the container, says whether it may be
+            return part  # left out: the validator, or the container, decides whether it may be
         return self._touched(node, draft, spot)
 
     def _read_only(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:

@@ -71,7 +71,7 @@ def _unnamed(schema: Json) -> Json:
 
 def _repair(schema: Json, draft: str) -> Json:
     if isinstance(schema, bool):
-        return {} if schema else {"not": {}}  # jsonschema tells no place of a plain ``false``
+        return {} if schema else {"not": {}}  # jsonschema reports no place for a plain ``false``
     if not isinstance(schema, dict):
         return True
     words = {word: value for word, value in schema.items() if word != "$schema"}

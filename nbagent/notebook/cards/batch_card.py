@@ -244,7 +244,7 @@ class BatchCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": ""}  # the table says it
+        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows it
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         del message

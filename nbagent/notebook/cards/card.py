@@ -279,7 +279,7 @@ class Card(front_end.Own):
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            self._flush_all()  # a page that has all patches has what the snapshot says
+            self._flush_all()  # a page that has all patches equals the snapshot
             known = {} if self.front_end is None else self.front_end.texts
             texts = {key: text for key, text in self._texts().items() if known.get(key) != text}
             return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=texts)
@@ -330,7 +330,7 @@ class Card(front_end.Own):
             self._is_hearing = False
             if (
                 self._incoming
-            ):  # looked at last: what comes on another thread from here on calls anew
+            ):  # checked last: a later message on another thread schedules this again
                 self._is_hearing = True
                 self._later(self._handle_messages)
 

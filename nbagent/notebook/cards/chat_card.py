@@ -148,7 +148,7 @@ class ChatCard(RunCard):
             for run in runs[alike:]:
                 self._follow(run)
             if self.threads.chat != was_chat:
-                self._later(self.greet)  # a chat says other sentences
+                self._later(self.greet)  # a chat has other texts
             if self._flush_at is None:
                 self._plan()
         self.moved(None)

@@ -84,7 +84,7 @@ class Controls:
         """Set the widgets of these fields, if they take such a value."""
         for each in self._controls:
             if each.path in values:
-                with suppress(Exception):  # another widget now stands for that field
+                with suppress(Exception):  # another widget is now in that field's place
                     each.widget.value = values[each.path]
 
     def drafts(self, drafts: Any) -> Any:

@@ -135,7 +135,7 @@ class FormCard(Card):
 
     def _send_receipt(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
         super()._send_receipt(message, taken)
-        self._push_now()  # the page hears first that its answer is taken: what is typed in it is not lost
+        self._push_now()  # after the page's receipt, so that its unsent input is not lost
 
     def _push_now(self) -> None:
         with self._lock:

@@ -287,7 +287,7 @@ class RunCard(AskingCard):
         elif isinstance(heard, Resolved):
             self._later(partial(self._question_settled, heard.id))
         elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
-            self._later(self._settle_all)  # a run that failed may go on, and ask the same again
+            self._later(self._settle_all)  # a failed run may continue, and ask the same again
 
     @property
     def _asks(self) -> Asks:

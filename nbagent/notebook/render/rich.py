@@ -156,7 +156,7 @@ def _html(mime: str, data: Any) -> Rich | str:
     if len(text) > MAX_MARKUP or text.count("<") > MAX_TAGS:
         return _too_large(mime, len(text))
     cleaned = table(text)
-    # what draws itself by script leaves an empty frame: the next best type says more
+    # markup that draws itself by script leaves an empty frame: the next best type shows more
     empty = "<img" not in cleaned and not _TAGS.sub("", cleaned).strip()
     return "" if empty else Rich(kind="html", data=cleaned)
 

@@ -277,7 +277,7 @@ class Fold:
         last = _last_item(self._shown_end(event), self.state.text, self._name_of, answer)
         if isinstance(event, RunFailed) and root.refused is not None:
             line, errors = root.refused
-            if errors in event.message:  # it is told once
+            if errors in event.message:  # it is shown once
                 self._board.drop(root.entries, line)
         if last is not None:
             self._board.add(root.entries, last)
@@ -571,7 +571,7 @@ class Fold:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)
             self._strip.stop(call.key, event.at)
-            if event.ask is None:  # else the body goes on, with other steps maybe
+            if event.ask is None:  # else the body continues, with other steps maybe
                 self._board.drop_steps(call)
         drawn = DrawnQuestion(question, event, agent, call, FixedNode(grouped(item, question)))
         self.questions[event.id] = drawn
@@ -602,7 +602,7 @@ class Fold:
                 self._touch(call)
             return
         known = self._known(event)
-        if known is not None and known.status != "done":  # a body goes on with the answer
+        if known is not None and known.status != "done":  # a body continues with the answer
             call.state = "waiting" if known.status == "waiting" else "preparing"
             self._touch(call)
             return

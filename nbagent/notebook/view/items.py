@@ -544,7 +544,7 @@ class CallNode(Node):
         last = self._decisions[-1] if self._decisions else None
         if (
             self.state == "failed" and self._result
-        ):  # the model is told which tool, the row names it
+        ):  # the model's text names the tool, as the row does
             return first_line(self._result).removeprefix(f"The tool {self.name} failed: ")
         return self._brief if last is None or last.title == self.name else last.title
 

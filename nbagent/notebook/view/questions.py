@@ -137,7 +137,7 @@ class Question:
             return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
         if action in ("submit", "answer"):
             return self._answer_from(drafts, instead=action == "answer")
-        if not self.approval:  # it goes on as it was asked about
+        if not self.approval:  # it continues with the input of the question
             return Restart() if drafts is None and remember is None else _refused("not_editable")
         if self.expects == "outcome":  # what was typed is for the other button
             return Restart() if remember is None else _refused("not_memorable")
@@ -302,7 +302,11 @@ class Question:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
         if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
-            return _decision_text("ran_again" if self.approval else "ran_anyway", by_you), "good", []
+            return (
+                _decision_text("ran_again" if self.approval else "ran_anyway", by_you),
+                "good",
+                [],
+            )
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []

@@ -498,7 +498,7 @@ class Attempt:
             tool_name=tool.name,
             attempt=self._bodies,
             output=self._output,
-            carried=_told(self._carried("tool")),
+            carried=_with_secrets(self._carried("tool")),
             asker=questions,
             context=self._setup.spec.context,
             run_id=self._journal.run_id,
@@ -614,7 +614,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     raise ValueError(f"The input does not match the schema of {tool.name}: {why}")
 
 
-def _told(carried: Carried) -> Carried:
+def _with_secrets(carried: Carried) -> Carried:
     """The data of restarts for the body, with their secrets."""
     both = (carried.resumed, carried.approved)
     resumed, approved = (one and Resumed(revealed(one.data)) for one in both)

@@ -396,7 +396,7 @@ class Driver:
             BudgetExceeded: a budget is used up, and nobody is asked.
         """
         if self._exceeded is not None:
-            await self._let_siblings_end()
+            await self._wait_for_siblings()
             raise self._exceeded
         is_blocked = self._outer is not None and self._outer.is_blocked
         held = is_blocked or not self.journal.is_driven_here
@@ -490,11 +490,11 @@ class Driver:
         self._wake.clear()
         failures = self._take_done()
         if failures:
-            await self._let_siblings_end()
+            await self._wait_for_siblings()
             self._take_done()
             raise failures[0]
 
-    async def _let_siblings_end(self) -> None:
+    async def _wait_for_siblings(self) -> None:
         """Wait for the siblings of a failed call; those that ask a person are abandoned."""
         self._leave_questions()
         if self._tasks:

@@ -85,7 +85,7 @@ class Options:
         check_cost(spec)
         check_answers(self.answers, spec.tools)
 
-    def told(self, spec: RunSpec) -> RunSpec:
+    def applied_to(self, spec: RunSpec) -> RunSpec:
         """The spec of a run with its context."""
         return spec if self.context is None else replace(spec, context=self.context)
 
@@ -170,7 +170,7 @@ def _launched_inside(
         raise UsageError(
             "messages= needs a separate run. Inside a tool's body, continue with after=, or pass nested=False"
         )
-    spec, text = options.told(spec), said(prompt)
+    spec, text = options.applied_to(spec), said(prompt)
     history = _history(_checked_after(options.after))
     attended = current_host().attended() if options.attended is None else options.attended
     return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
@@ -181,7 +181,7 @@ def _prepared(
 ) -> tuple[Run, Callable[[], None]]:
     """A run and the function that starts it; with ``blocking`` the caller waits on this thread, so the run needs another loop."""
     options.check(spec)
-    spec = options.told(spec)
+    spec = options.applied_to(spec)
     after, messages = _checked_after(options.after), options.messages
     asked = _asked(spec, prompt, options)
     is_unknown = asked is not None and _must_wait(options)
@@ -332,7 +332,7 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
-    spec, host = options.told(spec), current_host()
+    spec, host = options.applied_to(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if options.background else host.loop(attended=attended)
     place = Place(host, attended, loop)

@@ -95,7 +95,7 @@ class Form:
         """A form whose root is one choice among ``options``, each a value, a label and a help text.
 
         The answer is the chosen option's value, with ``multiple`` a list of them; ``allow_other``
-        takes a write-in. ``output`` (a type, TypeAdapter or JSON Schema) is what it must also fit.
+        takes a write-in. The answer must also fit ``output`` (a type, TypeAdapter or JSON Schema).
         """
         return cls(
             choice_setup(
@@ -156,7 +156,7 @@ class Form:
         """The record, for pages without a kernel: title and answer, escaped, no script, no ids.
 
         ``answer`` is a document, a typed value or a ``Submission``; without one the questions are
-        listed with what they are prefilled with.
+        listed with their prefills.
         """
         document = _document_of(answer)
         if document is ABSENT:

@@ -113,7 +113,7 @@ def is_finite(value: Json) -> bool:
 def as_document(value: Any) -> Json:
     """A private copy of ``value`` as JSON; models, dates and the like are written as pydantic writes them.
 
-    What cannot be written at all is ``ABSENT``: a form without a prefill asks everything.
+    A value that cannot be written at all is ``ABSENT``: a form without a prefill asks everything.
     """
     try:
         return json.loads(dumps(value))

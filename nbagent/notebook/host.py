@@ -203,7 +203,7 @@ class NotebookHost:
         return capture.present(value)
 
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:
-        """Ask in a form below what the cell shows.
+        """Ask in a form below the cell's output.
 
         Raises:
             Rejected: the person cancels it.

@@ -313,7 +313,7 @@ def _worded(wanted: Any) -> str:
 
 
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
-    """A description of what it is the inbox of."""
+    """A description of the inbox's store and filters."""
     parts = [near(store)]
     parts += [f"{name} {what}" for name, what in (("agent", agent), ("tool", tool)) if what]
     parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []

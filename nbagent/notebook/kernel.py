@@ -39,7 +39,7 @@ _COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
 _NATIVE = (7, 4)
 """The first ipykernel version in which comm messages pass a cell that awaits without help, if necessary.
 
-The gate is used there too: what passes natively publishes no busy and idle (7.4.0), so ipywidgets
+The gate is used there too: messages that pass natively publish no busy and idle (7.4.0), so ipywidgets
 holds back every change after a person's first.
 """
 
@@ -336,7 +336,7 @@ class _Gate:
         return header.get("msg_type") in _COMMS
 
     def _handle(self, frames: list[Any]) -> None:
-        """Run one comm handler; the cell stays the parent, so what the handler prints shows."""
+        """Run one comm handler; the cell stays the parent, so the handler's prints are shown."""
         kernel = self._kernel
         idents, rest = kernel.session.feed_identities(frames, copy=False)
         message = kernel.session.deserialize(rest, content=True, copy=False)
@@ -441,9 +441,9 @@ def _patch_lost_requests(kernel: Any) -> None:
 def _patch_thread_sends(kernel: Any) -> None:
     """Let threads send widget messages and displays on ipykernel 7.0; done once, from any thread.
 
-    It keeps the request that is handled in context variables alone, so that whatever a thread sends
-    that was started without the context of a cell (which writes to a store, say) raises a
-    ``LookupError``. From 7.1 on such a thread gets the request of the last one who knew it.
+    It has the current request only in context variables, so that every send of a thread
+    that was started without the context of a cell (for example one that writes to a store) raises a
+    ``LookupError``. From 7.1 on such a thread gets the request that was set last.
     """
     shell = getattr(kernel, "shell", None)
     parts = ((kernel, "_shell_parent"), (kernel, "_shell_parent_ident"))

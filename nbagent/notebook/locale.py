@@ -40,14 +40,14 @@ open_cards: WeakSet[OpenCard] = WeakSet()
 def set_locale(mapping: Mapping[str, str]) -> None:
     """Show these texts from now on, in every card of this process, and English for the others.
 
-    ``nb.set_locale({})`` is English again. Cards that are open get the new sentences for what they
-    draw from then on. The keys, with their English sentences, are ``nbagent.notebook.locale.ENGLISH``.
+    ``nb.set_locale({})`` is English again. Open cards use the new texts for everything that they
+    draw from then on. The keys, with their English texts, are ``nbagent.notebook.locale.ENGLISH``.
 
     Args:
-        mapping: key to sentence; a sentence may fill in what the English one does, such as ``{n}``.
+        mapping: key to text; a text may use the names of the English one, such as ``{n}``.
 
     Raises:
-        UsageError: a key is not known, or a sentence fills in what there is not; nothing was changed.
+        UsageError: a key is not known, or a text uses an unknown name; nothing was changed.
     """
     if not isinstance(mapping, Mapping):
         raise UsageError(

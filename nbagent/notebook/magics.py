@@ -272,7 +272,7 @@ def _formatted(value: Any, how: str) -> str:
     """A value with a conversion and a format spec applied.
 
     Raises:
-        ValueError: the spec is none of the value's, or asks for more than fits.
+        ValueError: the spec is not valid for the value, or asks for more than fits.
     """
     if how.startswith("!"):
         value, how = _AS[how[1]](value), how[2:]
@@ -336,7 +336,7 @@ def table_of(answer: Any) -> Any:
     """An answer that consists of rows, as a DataFrame.
 
     Raises:
-        CellError: it is no rows, or pandas is missing.
+        CellError: it does not consist of rows, or pandas is missing.
     """
     try:
         import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it

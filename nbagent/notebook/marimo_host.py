@@ -16,7 +16,7 @@ from nbagent.core.run.run import Run, session_of
 class MarimoHost(ScriptHost):
     """Runs in a marimo notebook that a person has open.
 
-    Cells, and what a page sends, take turns on one loop: no answer comes while a cell runs.
+    Cells, and a page's messages, take turns on one loop: no answer comes while a cell runs.
     """
 
     def __init__(self) -> None:

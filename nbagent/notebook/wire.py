@@ -50,7 +50,7 @@ class Fact(_Wire):
 class Rich(_Wire):
     """A piece of rich output. ``html``: sanitized HTML. ``image``: a data: URL. ``text``: preformatted.
 
-    ``links``: sanitized HTML too, of what was read. It opens no row, as a table or a picture does.
+    ``links``: sanitized HTML too, of the read sources. Unlike a table or a picture it does not open its row.
     """
 
     kind: Literal["html", "image", "text", "links"]
@@ -277,7 +277,7 @@ class Head(_Wire):
     """0 if no model answers, as in a flow."""
     tokens: int = Field(default=0, exclude=True)
     cost: float | None = Field(default=None, exclude=True)
-    """In US dollars, if it is known for all responses."""
+    """US dollars, if the cost of all responses is known."""
     known_cost: float = Field(default=0, exclude=True)
     """The known part of the cost."""
     cached: int = Field(default=0, exclude=True)
@@ -434,7 +434,7 @@ class Keep(_Wire):
     number: int = 0
     """The number of the bundle; it is left out if it is that number's, which a page that missed it asks for."""
     bundle: dict[str, list[Piece]] = Field(default_factory=dict)
-    """By mime type: HTML and text that need no kernel."""
+    """HTML and text that need no kernel, by mime type."""
     seq: int | None = None
     """The number of the patch after which a page draws these items; a page at another number asks for it again."""
     ended: bool = False
@@ -594,6 +594,6 @@ def parse_message(content: Any) -> FromFrontEnd:
     """Return a page's message, from JSON that the kernel has parsed and ``check_size`` has accepted.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a valid message.
     """
     return _from_front_end.validate_python(content, strict=False)

@@ -134,7 +134,7 @@ def _follows(follow: _Keyword) -> _Keyword:
 
 
 def _items(validator: Any, items: Any, document: Json, schema: Json) -> _Errors:
-    """As in 2020-12; a list of items, as older drafts write tuples, as they have it."""
+    """The keyword of 2020-12; a list of items, as older drafts write tuples, as they define it."""
     kind: Any = Draft201909Validator if isinstance(items, list) else Draft202012Validator
     yield from kind.VALIDATORS["items"](validator, items, document, schema)
 

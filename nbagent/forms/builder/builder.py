@@ -1,6 +1,6 @@
 """The tree of field nodes for a JSON Schema, and for a document that need not fit it.
 
-Building never raises on any JSON: what has no control of its own becomes a JSON box, at that node only.
+Building never raises on any JSON: a node without a control of its own becomes a JSON box, at that node only.
 """
 
 from __future__ import annotations

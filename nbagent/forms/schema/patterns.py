@@ -24,7 +24,7 @@ MAX_STEPS = 10_000_000
 """The weight of a pattern times the characters of a text that it is searched in."""
 _CLASS = 10
 _UNICODE = 75
-"""Of a class of letters in all scripts."""
+"""The weight of a class of letters in all scripts."""
 
 
 class _Pattern(NamedTuple):
@@ -109,7 +109,7 @@ def _weight(pattern: str) -> int:
 
 @lru_cache(maxsize=256)
 def _weight_of(pattern: str) -> int:
-    """About how many states a pattern has, or more; what is repeated counts as often as it may be."""
+    """The approximate number of a pattern's states, or more; a repeated part counts as often as it may repeat."""
     outer: list[int] = []
     total = last = at = 0
     folds = 1

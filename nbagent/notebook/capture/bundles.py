@@ -24,10 +24,10 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
 def present(value: Any) -> Bundle | None:
     """The mime bundle of a value that has a richer form than text, or None.
 
-    Asks what IPython asks (registered formatters, ``_repr_mimebundle_``, ``_repr_html_`` …), each
-    by itself, so that one that fails neither hides the others nor prints a traceback in the cell.
+    Asks IPython's sources (registered formatters, ``_repr_mimebundle_``, ``_repr_html_`` …), each
+    separately, so that one that fails neither hides the others nor prints a traceback in the cell.
     ``_ipython_display_`` is not called, as it displays by itself. Binary data is base64 text. Never
-    raises: what fails is logged as a warning.
+    raises: failures are logged as warnings.
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
         return None

@@ -255,12 +255,12 @@ class _Loader(importlib.abc.Loader):
         self._change = change
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the usual loader does."""
+        """Create the module with the usual loader."""
         module: ModuleType | None = self._usual.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """As the usual loader does, then change the module; it never sees this loader again."""
+        """Execute the module with the usual loader, then change it; it never sees this loader again."""
         assert module.__spec__ is not None  # it was found by its spec
         module.__spec__.loader = module.__loader__ = self._usual
         self._usual.exec_module(module)

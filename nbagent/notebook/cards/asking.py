@@ -35,7 +35,7 @@ class AskingCard(Card):
     """The common part of the run card and the inbox. All but ``_previewed`` is called on the card's loop."""
 
     _previews: dict[str, Preview]
-    """By the question's id."""
+    """The previews, by the question's id."""
     _drafts: dict[str, Any]
     """Unsent input of questions that have a preview, by the question's id."""
 

@@ -1,7 +1,7 @@
 """The base of every card: a widget that shows a view, and receives a person's actions in it.
 
-Messages of the page are typed before anything looks at them, and are handled on the card's own
-loop. What the page does not know yet leaves as numbered patches.
+The page's messages are parsed into types first, and are handled on the card's own
+loop. Changes are sent to the page as numbered patches.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Card(front_end.Own):
         self.greeted: Callable[[], None] = lambda: None
         """Called on the loop when a page has said hello."""
         self._controls: dict[str, Controls] = {}
-        """By interrupt id; touched on the loop only."""
+        """The widgets, by interrupt id; touched on the loop only."""
         self._incoming: deque[Any] = deque()
         """Messages of pages that wait to be handled."""
         self._is_hearing = False

@@ -71,7 +71,7 @@ class ChatCard(RunCard):
     """A chat's card: the card of its newest run, below the earlier runs.
 
     Args:
-        chat: whose card it is.
+        chat: the chat of the card.
         run: the run whose own card it is, with which the chat starts; None for a chat that code made.
     """
 

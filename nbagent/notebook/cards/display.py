@@ -2,7 +2,7 @@
 
 The displayed root is a ``VBox`` whose first child is the card, so that rich outputs and the person's
 own widgets can join it later without redrawing the card. A saved notebook cannot draw a widget
-without its kernel, so at the end the display is replaced by HTML that reads anywhere.
+without its kernel, so at the end the display is replaced by HTML that is readable anywhere.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Live:
             self._send_kept(self.bundle(), self in _staying, whole=True)
 
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
-        """Replace the card by its current form, once nobody is looking into it.
+        """Replace the card by its current form, once no person is active in it.
 
         Where a page saves the card by itself it stays live instead, until ``STAY`` newer ones have ended.
         Safe from any thread. ``settled`` is called when that is done. Pages that save the card write its end

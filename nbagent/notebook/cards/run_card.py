@@ -132,7 +132,7 @@ class RunCard(AskingCard):
         """The timer of the next patch; touched on the run's loop only."""
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
-        """By interrupt id; touched on the run's loop only."""
+        """The previews, by interrupt id; touched on the run's loop only."""
         self._drafts: dict[str, Any] = {}
         """The page's last drafts of questions with a preview, by interrupt id; on the loop only."""
         self._charts = Charts()

@@ -1,6 +1,6 @@
 """The card as Markdown: its sanitized HTML as headings, lists, tables and code that any viewer draws.
 
-Text of others is data there too: only what is made here is markup. A formula is LaTeX, as the model wrote it.
+Text from elsewhere is data there too: only this module writes markup. A formula is LaTeX, as the model wrote it.
 """
 
 from __future__ import annotations

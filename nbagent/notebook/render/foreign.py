@@ -1,9 +1,9 @@
 """HTML from elsewhere, rewritten so that reading it takes time in proportion to its length.
 
 A browser's parser, and so the sanitizer's, walks all open elements at most tags, repeats formatting that
-was left open in each block that follows, and compares every attribute of a tag with all others. What
-comes out of here is nested a few levels deep, closes what it opens, and has few attributes a tag. It is
-no sanitizer: that comes after.
+was left open in each block that follows, and compares every attribute of a tag with all others. The
+result is nested a few levels deep, closes every tag, and has few attributes a tag. This is
+not a sanitizer, which comes after.
 """
 
 from __future__ import annotations

@@ -111,10 +111,10 @@ class Stream:
         return 0 < len(self._open) <= OPEN_LIMIT
 
     def advance(self, now: float) -> str | None:
-        """Work in what is pending, at this time in seconds.
+        """Work in the pending text, at this time in seconds.
 
-        Returns the text that was appended to ``raw`` where that is all that changed; None where
-        ``blocks`` may have grown and ``tail`` and ``raw`` are other ones.
+        Returns the text that was appended to ``raw`` if nothing else changed; None if
+        ``blocks`` may have grown and ``tail`` and ``raw`` are replaced.
         """
         new = self._take()
         if self._rest:
@@ -283,7 +283,7 @@ def _in_fence(text: str) -> bool:
 
 
 def _split(text: str, env: _Env) -> tuple[list[str], int]:
-    """The finished blocks of whole lines of text, and how many characters at its end are open."""
+    """The finished blocks of whole lines of text, and the number of open characters at its end."""
     pieces = _pieces(text, env)
     if not pieces:
         return [], len(text)
@@ -315,7 +315,7 @@ def _unseen(text: str) -> str:
 
 
 class _Piece(NamedTuple):
-    """A block at the top level: its first line's number, what its first token is, sanitized HTML."""
+    """A block at the top level: its first line's number, its first token's type, sanitized HTML."""
 
     line: int
     kind: str

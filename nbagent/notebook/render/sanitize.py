@@ -1,8 +1,8 @@
 """The last step of all HTML: only elements on these lists reach a page.
 
-Everything that is ever given to ``innerHTML`` or written into static HTML as markup has passed
-``clean``. Images load from ``data:`` URLs alone, links go to the web and to mail alone, and no
-attribute can carry script, style or an id.
+All markup for ``innerHTML`` and for static HTML has passed
+``clean``. Images load only from ``data:`` URLs, links lead only to the web and to mail, and no
+attribute can contain script, style or an id.
 """
 
 from __future__ import annotations

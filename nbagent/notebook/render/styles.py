@@ -1,7 +1,7 @@
 """The part of the style sheet that a static card needs: a saved notebook holds one for every card.
 
 A page may hold many cards, drawn by several versions, in any order. So no card's rules meet another's: those of a static
-card are for a class that is the hash of their own text, and the live sheet is for what is not static.
+card are for a class that is the hash of their own text, and the live sheet is for cards that are not static.
 """
 
 from __future__ import annotations

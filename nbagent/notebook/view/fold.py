@@ -89,7 +89,7 @@ class Fold:
         self._strip = self.frame.strip
 
     def apply(self, event: StoredEvent) -> None:
-        """Fold one event into the state, and draw what it changed."""
+        """Fold one event into the state, and draw its changes."""
         self.state = apply(self.state, event)
         if isinstance(event, ModelPartial):  # what streams is drawn as it comes
             return

@@ -109,7 +109,7 @@ class InboxView:
         self._lock = threading.RLock()
         self._room = PAGE
         self._drawn: dict[str, _Drawn] = {}
-        """By key: ``run/interrupt``."""
+        """The drawn questions, by key: ``run/interrupt``."""
         self._waiting = self._by_person = self._fresh = 0
         """Numbers of open questions, of those that a person is asked, and of new ones."""
         self._known: set[tuple[str, str]] | None = None

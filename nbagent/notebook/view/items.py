@@ -146,7 +146,7 @@ class TextNode(Node):
 class AnswerNode(TextNode):
     """Text of a model that is to end with JSON: drawn as its value, as far as it has arrived.
 
-    What turns out to be no JSON is drawn as any text.
+    Text that is not JSON is drawn as any text.
     """
 
     def __init__(self, key: str, form: AnswerForm) -> None:
@@ -514,7 +514,7 @@ class CallNode(Node):
         return not self.stale and self._printed.settled
 
     def due(self, now: float) -> bool:
-        """Progress alone is sent at most ten times a second, and once where the row is heavy."""
+        """Progress alone is sent at most ten times a second, and once a second if the row is heavy."""
         if not self._only_progress:
             return True
         weight = sum(len(r.data) for pieces in self._outputs.values() for r in pieces)

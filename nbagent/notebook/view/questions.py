@@ -46,7 +46,7 @@ class Question:
     input: dict[str, Any]
     """The exact input that approving runs."""
     digest: str = ""
-    """Digest of what is shown: an approval counts only for this."""
+    """Digest of the shown question: an approval counts only for this."""
     facts: list[Fact] = field(default_factory=list)
     form: Form | None = None
     named: str = ""
@@ -127,7 +127,7 @@ class Question:
     ) -> Respond | Restart | Reject | list[FieldError]:
         """The resolution for pressing a button with these drafts, or its errors.
 
-        Never raises and never approves what it does not understand: ``action`` must be the name of
+        Never raises and never approves unknown input: ``action`` must be the name of
         one of this question's buttons, ``drafts`` must fit its form.
         """
         refused = self.refusal(action, reason)

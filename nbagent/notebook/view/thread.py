@@ -1,7 +1,7 @@
 """The view of a thread: the views of its runs one below the other, as one.
 
 Keys of items get the number of their run in front, so that they stay when other runs come or go. A run by itself is
-a thread too, drawn as the run is; a second one makes it a chat, in which what was drawn stays.
+a thread too, drawn as the run is; a second one makes it a chat, and the drawn items stay.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Call(CallNode):
     def hidden(self) -> bool:
         """Whether its question is in its place, because that shows everything that its row would.
 
-        What an outside system answers shows no input.
+        A question for an outside system shows no input.
         """
         form = None if self.question is None else self.question.item
         if not isinstance(form, FormItem) or not form.actions or self.has_more:

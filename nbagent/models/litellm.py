@@ -99,13 +99,13 @@ class LiteLLMModel(OpenAIModel):
         return made_anew(LiteLLMModel, self.name, limits=self._limits, **given)
 
     @property
-    def tells_cost(self) -> bool:
+    def reports_cost(self) -> bool:
         """Whether each response will say what it cost: LiteLLM knows the price, or ``nb.set_prices`` said one."""
         try:
             info = loaded().get_model_info(self.name)
         except Exception:  # its own, of many kinds: no such model in its table
             info = {}
-        return info.get("input_cost_per_token") is not None or super().tells_cost
+        return info.get("input_cost_per_token") is not None or super().reports_cost
 
 
 class _Client:

@@ -93,10 +93,10 @@ def price_of(provider: str, *names: str | None) -> Price | None:
     return Price(0, 0) if provider in table["free"] else None
 
 
-def says_cost(provider: str) -> bool:
+def reports_cost(provider: str) -> bool:
     """Whether this provider's server tells with each response what it cost."""
     table = _table()
-    return table["hosts"].get(provider, provider) in table["tells_cost"]
+    return table["hosts"].get(provider, provider) in table["reports_cost"]
 
 
 def price_date() -> str:

@@ -97,7 +97,7 @@ class ScriptedModel:
                 f"ScriptedModel takes a list with one step for each request: ScriptedModel([{steps!r:.80}])"
             )
         self.name = name
-        self.tells_cost = usage.cost is not None
+        self.reports_cost = usage.cost is not None
         """Whether a run with ``Budget(cost=…)`` may ask it."""
         self.requests: list[Request] = []
         self._every = steps if callable(steps) else None

@@ -20,7 +20,7 @@ from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Hosted, ModelDelta, Request
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
 from nbagent.models.limits import RateLimit, limits_of
-from nbagent.models.prices import price_of, says_cost
+from nbagent.models.prices import price_of, reports_cost
 
 from .chat import ChatApi
 from .client import Clients, make_client
@@ -234,11 +234,11 @@ class OpenAIModel(Travels):
             return _ANYWHERE
 
     @property
-    def tells_cost(self) -> bool:
+    def reports_cost(self) -> bool:
         """Whether each response will say what it cost: its server tells, or its price is known."""
         host = self._asked_host
         known = self._has_known_prices and price_of(host, self._model) is not None
-        return known or says_cost(host)
+        return known or reports_cost(host)
 
     def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
         """Answer one request; a stream that breaks is repeated as often as the client retries.

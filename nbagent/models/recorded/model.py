@@ -136,11 +136,11 @@ class RecordedModel:
         check(tool)
 
     @property
-    def tells_cost(self) -> bool:
+    def reports_cost(self) -> bool:
         """Whether each answer says what it cost: the recorded model's do, or all in the recording."""
         if isinstance(self._tape, Replay):
-            return self._tape.tells_cost
-        return getattr(self._resolved(), "tells_cost", False) is True
+            return self._tape.reports_cost
+        return getattr(self._resolved(), "reports_cost", False) is True
 
     def check(self) -> None:
         """Complain about recorded exchanges that were never asked for; a recording has none.

@@ -67,7 +67,7 @@ class Replay:
         return str(self._exchanges[0]["model"]) if self._exchanges else "recorded"
 
     @property
-    def tells_cost(self) -> bool:
+    def reports_cost(self) -> bool:
         """Whether each whole answer says what it cost."""
         ends = (each["answer"].get("finished") for each in self._exchanges)
         return all("cost" in end.get("usage", {}) for end in ends if end is not None)

@@ -558,13 +558,13 @@ async def test_a_recording_that_cannot_be_written_fails_the_run_and_says_why(tmp
 
 
 @pytest.mark.parametrize("cost", [0.5, None])
-async def test_a_replay_tells_cost_where_the_recorded_model_did(tmp_path, cost):
+async def test_a_replay_reports_cost_where_the_recorded_model_did(tmp_path, cost):
     """So that a budget in dollars holds in it as it did."""
     path = tmp_path / "session.json"
     script = [TextDelta("hi"), Finished("stop", Usage(1, 1, cost))]
     await nb.Agent(nb.RecordedModel(path, Says(script))).run("go", attended=False)
     replay = nb.RecordedModel(path)
-    assert replay.tells_cost is (cost is not None)
+    assert replay.reports_cost is (cost is not None)
     assert (await nb.Agent(replay).run("go", attended=False)).usage.cost == cost
 
 

@@ -299,7 +299,10 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     """Without the agent somebody else goes on with it; with it, this command."""
     fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
     kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
-    assert (kept["continues"], kept["answer"]["input"]) == ("when_opened", {"amount": 4, "to": "Bob"})
+    assert (kept["continues"], kept["answer"]["input"]) == (
+        "when_opened",
+        {"amount": 4, "to": "Bob"},
+    )
     idle = folder.nbagent("runs", "--status", "idle").stdout
     assert fresh[:8] in idle
     assert "continues when opened" in idle

@@ -71,7 +71,7 @@ async def test_the_tools_tell_what_there_is_under_the_names_it_has(sales, shop):
     tools = nb.notebook_tools(sales, shop, totals=sales.groupby("month").sum(numeric_only=True))
     for wrong, said in (
         ({"aproval": True}, "no option 'aproval'. Did you mean 'approval'"),
-        ({"allow": True}, "no option 'allow', and does not read bool"),
+        ({"allow": True}, "no option 'allow', and cannot read a bool"),
     ):
         with pytest.raises(nb.errors.UsageError, match=said):
             nb.notebook_tools(sales, **wrong)
@@ -228,7 +228,7 @@ def test_c239_a_query_is_ended_wherever_it_is(sql, monkeypatch):
 
     monkeypatch.setattr(reading.subprocess, "Popen", Seen)
     threads = threading.active_count()
-    with pytest.raises(QueryError, match=r"its process was ended|of memory"):
+    with pytest.raises(QueryError, match=r"it was stopped|of memory"):
         read(Source(), sql, rows=5, seconds=0.2)
     assert [process.poll() is not None for process in begun] == [True]
     assert threading.active_count() <= threads  # one of an earlier test may end meanwhile
@@ -328,7 +328,7 @@ def test_what_cannot_be_read_safely_is_refused_when_the_tools_are_made(sales):
 
         commit = cursor
 
-    with pytest.raises(nb.errors.UsageError, match="cannot ensure that it is only read"):
+    with pytest.raises(nb.errors.UsageError, match="cannot guarantee that"):
         nb.notebook_tools(warehouse=Postgres())
 
 
@@ -398,7 +398,7 @@ async def test_c240_an_approval_shows_what_a_query_would_give_and_can_be_changed
     query = tools[-1]
     shown = query.options.preview(query.parse({"sql": "SELECT month FROM sales"}))
     assert "<td>jan</td>" in shown._repr_html_()
-    with pytest.raises(QueryError, match="only reading"):
+    with pytest.raises(QueryError, match="Only one SELECT"):
         query.options.preview(query.parse({"sql": "DELETE FROM sales"}))
     edited = {"sql": "SELECT count(*) AS n FROM sales", "database": ""}
     model = nb.ScriptedModel([nb.ScriptedModel.call("query_data", sql="SELECT 1"), "done"])

@@ -70,7 +70,10 @@ async def test_c430_approved_code_runs_among_the_variables_and_its_last_value_is
     )
     await run
     ended = [event for event in run.journal if event.type == "tool_finished"]
-    assert [event.printed.count("Made") + event.output.count("Made") for event in ended] == [1, 0]
+    assert [event.printed.count("Created") + event.output.count("Created") for event in ended] == [
+        1,
+        0,
+    ]
     long = await told("'x' * 10**6")
     assert len(long) < MAX_TOLD + 200
     assert "characters left out" in long

@@ -78,7 +78,7 @@ async def test_the_tools_tell_what_there_is_under_the_names_it_has(sales, shop):
     with pytest.raises(nb.errors.UsageError, match="without quotes: sales"):
         nb.notebook_tools("sales")
     [query] = [one for one in tools if one.name == "query_data"]
-    assert 'There is "sales" ("month", "amount", "day"), "totals"' in query.description
+    assert 'Available: "sales" ("month", "amount", "day"), "totals"' in query.description
     assert 'the database "shop".' in query.description
     listed = await told(tools, "list_data")
     assert "sales\ttable\tSQLite\t3 rows\tmonth, amount, day" in listed

@@ -655,7 +655,7 @@ async def test_c386_what_was_never_asked_for_is_told(tmp_path):
     await agent.run("two", attended=False)
     with (
         pytest.raises(
-            nb.errors.UsageError, match=r"Not used of 'session\.json': 1 of 2 exch"
+            nb.errors.UsageError, match=r"Unused entries of 'session\.json': 1 of 2 exch"
         ) as caught,
         nb.RecordedModel(path) as model,
     ):
@@ -681,7 +681,7 @@ async def test_c386_an_answer_that_nobody_asked_for_is_told(instead, tmp_path):
     if instead == "a person":
         model.check()
         return
-    with pytest.raises(nb.errors.UsageError, match="1 of 1 answers of people") as caught:
+    with pytest.raises(nb.errors.UsageError, match="1 of 1 human answers") as caught:
         model.check()
     assert 'answer 2 (approval of transfer {"to": "A1", "amount": 5}): approved' in str(
         caught.value

@@ -236,7 +236,7 @@ def _other(piece: Mapping[str, Any]) -> ModelDelta:
             and isinstance(given, Mapping)
             and set(given) <= set(_KINDS[name]._fields)
         ):
-            made: ModelDelta = _KINDS[name](**fields)
+            made: ModelDelta = _KINDS[name](**given)
             return made
     raise ModelError(f"The recording has an entry that no model sends: {piece!r:.80}")
 

@@ -238,7 +238,7 @@ class Connection:
         return SignIn(address, address.auth, f"the MCP server {self.name}", self._asked_to_sign_in)
 
     def _secrets(self) -> list[str]:
-        """What no text may tell."""
+        """The secrets that no text may contain."""
         tokens = [] if self._sign_in is None else self._sign_in.tokens.secrets
         return [*self._address.secrets, *tokens]
 

@@ -372,7 +372,7 @@ def test_c382_a_server_has_nothing_asked_for_in_the_clear_or_of_this_machine(
     if is_taken:
         sign_in._check(httpx2.URL(place))
     else:
-        with pytest.raises(Exception, match="follows only https"):
+        with pytest.raises(Exception, match="must use https"):
             sign_in._check(httpx2.URL(place))
 
 

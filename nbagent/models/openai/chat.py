@@ -249,7 +249,7 @@ class ChatEncoder:
 
 
 def encode_message(message: Message, way: Way) -> bytes:
-    """One message as chat messages joined by commas: several where a tool message has several results.
+    """One message as chat messages joined by commas: several if a tool message has several results.
 
     Raises:
         TypeError, ValueError: a part contains a value that is not JSON.

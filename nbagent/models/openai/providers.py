@@ -73,7 +73,7 @@ OWN_MODELS = (
     OwnModels("codex-*", "responses", reasons=True),
     OwnModels("*", "responses", reasons=False),
 )
-"""The first that matches counts. From ``gpt-5.4`` on, models refuse functions in Chat Completions unless they
+"""The first that matches counts. From ``gpt-5.4`` on, models reject functions in Chat Completions unless they
 do not reason; older ones that reason lose their reasoning from turn to turn there."""
 
 

@@ -73,7 +73,7 @@ from .state import (
 
 
 def started(call: CallState, event: ToolStarted) -> CallState:
-    """A body was started, or goes on."""
+    """Fold the start or continuation of a body."""
     passed = _kept(call, event.input)
     return evolve(
         call,
@@ -107,7 +107,7 @@ def _earlier(call: CallState) -> dict[Asker, Answered]:
 
 
 def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
-    """What the rules have judged by now: without a verdict of theirs it was not they who asked."""
+    """The input that the rules have judged; unchanged if the pause was not theirs."""
     is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
     if event.kind != "approval" and not is_changed:
         return call.judged
@@ -115,7 +115,7 @@ def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
 
 
 def resolved(call: CallState, event: Resolved) -> CallState:
-    """What it waited for has its answer."""
+    """Fold the answer to its interrupt."""
     lost = call.lost if call.lost is not None and call.lost.id == event.id else None
     pause = lost or call.asked.get(event.id, call.pause)
     call = evolve(call, record=(*call.record, _record(pause, event)))
@@ -159,7 +159,7 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
 
 
 def _told(call: CallState, event: Resolved) -> CallState:
-    """A question of ``ctx.ask`` has its answer; the body goes on once none is open."""
+    """Fold the answer to a question of ``ctx.ask``; the body continues once none is open."""
     asked_for = call.asked[event.id]
     number = asked_for.ask or 0
     answer: dict[str, Any] = (
@@ -205,13 +205,13 @@ def answered(
 
 
 def rejection_text(tool_name: str, reason: str | None) -> str:
-    """What the model is told of a refused call."""
+    """The text for the model about a rejected call."""
     why = f" Reason: {reason}" if reason else ""
     return f"A person rejected this call of {tool_name}. It was not run.{why}"
 
 
 def loss_text(tool_name: str, reason: str | None) -> str:
-    """What the model is told of a call that was let fail after its process had gone."""
+    """The text for the model about a call that a person marked as failed after its process ended."""
     why = f" A person says: {reason}" if reason else ""
     return (
         f"The process that ran this call of {tool_name} stopped during the call. It may or may not have taken "
@@ -220,7 +220,7 @@ def loss_text(tool_name: str, reason: str | None) -> str:
 
 
 def misfit_text(event: OutputRefused) -> str:
-    """What the model is told of an answer that does not fit."""
+    """The text for the model about an answer that does not match the type."""
     return (
         f"The answer didn't match the type that was asked for: {event.errors}. Answer again, with JSON that "
         "matches the schema and nothing else."
@@ -228,7 +228,7 @@ def misfit_text(event: OutputRefused) -> str:
 
 
 def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> str:
-    """What the model is told of a call whose result was an interim one."""
+    """The text for the model about the final result of a call with an interim result."""
     call = f"the call {asked.call_id} of {asked.tool_name}"
     match resolution:
         case Respond(error=str() as error):
@@ -244,7 +244,7 @@ def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> st
 
 
 def edit_note(input_: Json) -> str:
-    """The line that tells the model which arguments a person put in place of its own."""
+    """The line for the model about the arguments that a person edited."""
     return f"A person changed the arguments of this call to {dumps(input_)}."
 
 
@@ -282,7 +282,7 @@ def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
 
 
 def _remembering(state: RunState, answer: Resolved) -> RunState:
-    """The outermost run, with what a person said of it and of all that runs inside."""
+    """The outermost run with a newly remembered approval."""
     new = answer.for_this_run
     return state if new is None else evolve(state, remembered=with_memory(state.remembered, new))
 
@@ -401,7 +401,7 @@ _NO_PARTIAL = ("", "")
 
 
 def _output_refused(state: RunState, event: OutputRefused) -> RunState:
-    """The model is told in the history, so that whatever goes on from there asks it again."""
+    """Add the correction to the history, so that the model is asked again from there."""
     return evolve(
         state,
         position=state.position + 1,
@@ -411,7 +411,7 @@ def _output_refused(state: RunState, event: OutputRefused) -> RunState:
 
 
 def _queue_sent(state: RunState) -> dict[str, Any]:
-    """What changes where the person's queued messages find their place in the history."""
+    """The changes that add the person's queued messages to the history."""
     if not state.queued:
         return {}
     sent = tuple(user(said) for said in state.queued)
@@ -423,7 +423,7 @@ def _message_queued(state: RunState, event: MessageQueued) -> RunState:
 
 
 def _said(state: RunState, said: Said) -> RunState:
-    """A message from outside: after the open turn, or at once where the run has nothing else to do."""
+    """Add a message from outside: after the open turn, or at once if no turn is open."""
     queued = evolve(state, queued=(*state.queued, said))
     if not state.is_answered:
         return queued

@@ -327,7 +327,7 @@ def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:
 
 @tells("nb.mcp")
 def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
-    given: Given,
+    source: Given,
     *,
     name: str | None = None,
     server: str | None = None,
@@ -353,7 +353,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     Needs ``pip install "jupyter-nbagent[mcp]"``.
 
     Args:
-        given: a command that starts it (a string, or a list of words), its URL (streamable HTTP), a config
+        source: a command that starts it (a string, or a list of words), its URL (streamable HTTP), a config
             as a dict (``command``, ``args``, ``env``, or ``url``, ``headers``; or ``mcpServers`` of those),
             or the ``Path`` of such a file.
         name: its name for people; by default the name in the config, the program or the host. The tools keep
@@ -401,7 +401,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
             f"protocol= must be a version of MCP, one of {known}, got {protocol!r:.80}"
         )
     return McpServer(
-        given,
+        source,
         {
             "name": name,
             "server": server,

@@ -20,7 +20,7 @@ from typing import Any
 from nbagent.core.tools.tables import Frame
 
 from . import duck_worker
-from .reading import MissingName, QueryError, ran
+from .reading import MissingName, QueryError, run_worker
 from .table import Table
 
 MAX_CELLS = 50_000_000
@@ -67,10 +67,10 @@ def query_frames(
                     f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
                 ) from error
             tables.append(["main", name, path])
-        return _asked(sql, tables, rows=rows, seconds=seconds)
+        return _ask_worker(sql, tables, rows=rows, seconds=seconds)
 
 
-def _asked(
+def _ask_worker(
     sql: str,
     tables: Sequence[Sequence[str]],
     *,
@@ -87,7 +87,7 @@ def _asked(
         "rows": rows,
         "seconds": seconds,
     }
-    return ran(duck_worker.__file__, asked)
+    return run_worker(duck_worker.__file__, asked)
 
 
 def _write(frame: Frame, names: Sequence[str], path: str) -> None:
@@ -206,7 +206,7 @@ class Duck:
                 "SELECT path, readonly FROM duckdb_databases() WHERE database_name = current_database()"
             ).fetchone()
             if path and read_only:
-                return _asked(sql, [], rows=rows, seconds=seconds, database=path)
+                return _ask_worker(sql, [], rows=rows, seconds=seconds, database=path)
             with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
                 timer = threading.Timer(seconds, cursor.interrupt)
                 timer.start()
@@ -214,7 +214,7 @@ class Duck:
                     tables = self._copied(cursor, widths, folder, most)
                 finally:
                     timer.cancel()
-                return _asked(sql, tables, rows=rows, seconds=seconds)
+                return _ask_worker(sql, tables, rows=rows, seconds=seconds)
         finally:
             cursor.close()
 

@@ -64,7 +64,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
     try:
-        connection = _opened(duckdb, asked)
+        connection = _open(duckdb, asked)
         _bound()
         timer = threading.Timer(seconds, connection.interrupt)
         timer.daemon = True
@@ -83,7 +83,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         return _why(str(error))
 
 
-def _opened(duckdb: Any, asked: dict[str, Any]) -> Any:
+def _open(duckdb: Any, asked: dict[str, Any]) -> Any:
     """A connection that has the tables and cannot open anything else."""
     cores = min(MAX_THREADS, os.cpu_count() or 1)
     config = {**_CLOSED, "memory_limit": f"{MAX_MEMORY // 10**6}MB", "threads": cores}

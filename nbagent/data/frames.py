@@ -16,7 +16,7 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.tools.tables import Frame, frame_of, is_plan
 
 from . import duck
-from .reading import QueryError, Source, read
+from .reading import QueryError, Source, run_query
 from .table import Table
 
 MAX_CELLS = 3_000_000
@@ -49,7 +49,7 @@ def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -
         _check(named, duck.MAX_CELLS)
         columns = {name: column_names(frame) for name, frame in named.items()}
         return duck.query_frames(named, columns, sql, rows=rows, seconds=seconds)
-    return read(database(frames, sql), sql, rows=rows, seconds=seconds)
+    return run_query(database(frames, sql), sql, rows=rows, seconds=seconds)
 
 
 def database(frames: Mapping[str, Frame], sql: str) -> Source:

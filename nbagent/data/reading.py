@@ -55,7 +55,7 @@ class Source:
             return cls(image=connection.serialize() if pages else b"")
 
 
-def read(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
+def run_query(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
     """The result of one statement that only reads.
 
     It stops at its time limit; if it does not, its process is ended ``worker.GRACE`` later, even inside a function
@@ -71,10 +71,10 @@ def read(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
         QueryError: it would do more than read, is not SQL, took too long or needs too much memory.
     """
     asked = {"address": source.address, "sql": sql, "rows": rows, "seconds": seconds}
-    return ran(worker.__file__, asked, source.image)
+    return run_worker(worker.__file__, asked, source.image)
 
 
-def ran(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
+def run_worker(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
     """Run this script in a process and return its result.
 
     Args:
@@ -83,7 +83,7 @@ def ran(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
         image: the bytes after that line.
 
     Raises:
-        QueryError: as in ``read``.
+        QueryError: as in ``run_query``.
     """
     seconds = asked["seconds"]
     line = json.dumps(asked).encode() + b"\n"
@@ -98,7 +98,7 @@ def ran(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
         finally:
             process.kill()
     if not given:
-        raise QueryError(_ended(process.returncode, seconds))
+        raise QueryError(_failure_reason(process.returncode, seconds))
     found = json.loads(given)
     if "missing" in found:
         raise MissingName(found["error"], *found["missing"])
@@ -107,7 +107,7 @@ def ran(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
     return Table(found["columns"], [tuple(row) for row in found["rows"]], found["note"])
 
 
-def _ended(code: int, seconds: float) -> str:
+def _failure_reason(code: int, seconds: float) -> str:
     """The reason why the process returned nothing."""
     if code >= 0:
         return f"The query failed: its process ended with exit code {code}"

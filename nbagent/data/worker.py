@@ -66,7 +66,7 @@ def answer(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
     seconds = asked["seconds"]
     _bound(seconds, len(image))
     try:
-        connection = _opened(asked["address"], image)
+        connection = _open(asked["address"], image)
     except (sqlite3.Error, MemoryError) as error:
         return {"error": f"The database cannot be opened for reading: {error}"}
     try:
@@ -101,7 +101,7 @@ def _bound(seconds: float, size: int) -> None:
         )
 
 
-def _opened(address: str | None, image: bytes) -> sqlite3.Connection:
+def _open(address: str | None, image: bytes) -> sqlite3.Connection:
     if address is not None:
         return sqlite3.connect(address, uri=True, isolation_level=None)
     connection = sqlite3.connect(":memory:", isolation_level=None)

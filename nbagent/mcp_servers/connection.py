@@ -116,12 +116,12 @@ class Connection:
         self._stirred = asyncio.Event()
         self._leave = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._opened.add_done_callback(_seen)
+        self._opened.add_done_callback(_retrieve_error)
         self._task = self._loop.create_task(self._live(), context=Context())
 
     # --- opening and closing
 
-    async def opened(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait until it is open.
 
         Raises:
@@ -152,7 +152,7 @@ class Connection:
 
     async def _live(self) -> None:
         try:
-            async with self._made() as client:
+            async with self._create_client() as client:
                 self._client = client
                 listening = self._loop.create_task(self._listen(client))
                 try:
@@ -180,7 +180,7 @@ class Connection:
         if not self._opened.done():
             self._opened.set_exception(failure)
 
-    def _made(self) -> AbstractAsyncContextManager[Client]:
+    def _create_client(self) -> AbstractAsyncContextManager[Client]:
         return Client(
             self._transport(),
             cache=None,
@@ -459,7 +459,7 @@ class Connection:
             self._exchanges[0].fail(f"sent an answer that cannot be read: {first['msg'][:MAX_WHY]}")
 
     async def _here(self) -> Client:
-        await self.opened()
+        await self.wait_until_open()
         if self._client is None:
             raise self.failure("the connection is closed")
         return self._client
@@ -470,7 +470,7 @@ class Connection:
         self, context: Any, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         del context
-        said = await self._asked(params)
+        said = await self._answer_in_call(params)
         if isinstance(said, types.ElicitResult | types.ErrorData):
             return said
         return types.ElicitResult(action="decline")
@@ -479,12 +479,12 @@ class Connection:
         self, context: Any, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         del context
-        said = await self._asked(params)
+        said = await self._answer_in_call(params)
         if isinstance(said, types.CreateMessageResult | types.ErrorData):
             return said
         return types.ErrorData(code=types.INVALID_REQUEST, message="no person can answer")
 
-    async def _asked(self, params: Asked) -> Answer | None:
+    async def _answer_in_call(self, params: Asked) -> Answer | None:
         """The answer to a question in its call; None if there is no such call."""
         exchange = current.get()
         note = ""
@@ -735,7 +735,7 @@ class _Whole:
     def __init__(self) -> None:
         self._held = bytearray()
 
-    def take(self, piece: bytes) -> None:
+    def count(self, piece: bytes) -> None:
         """Count a piece."""
         self._held += piece
         if len(self._held) > MAX_LINE:
@@ -749,7 +749,7 @@ class _Whole:
 class _Events(_Whole):
     """Counts messages in the events of a stream, each before its reader gets its end."""
 
-    def take(self, piece: bytes) -> None:
+    def count(self, piece: bytes) -> None:
         """Count a piece."""
         searched = max(len(self._held) - 3, 0)
         self._held += piece
@@ -788,7 +788,7 @@ class _Bounded(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._inner:
-                self._messages.take(piece)
+                self._messages.count(piece)
                 yield piece
             self._messages.end()
         except TooManyParts as error:
@@ -830,7 +830,7 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def _seen(opened: asyncio.Future[None]) -> None:
+def _retrieve_error(opened: asyncio.Future[None]) -> None:
     """Mark the future's error as retrieved, so that asyncio does not log it if no task waits."""
     if not opened.cancelled():
         opened.exception()

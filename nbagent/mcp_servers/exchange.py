@@ -193,7 +193,7 @@ class Exchange:
             name = f"{self._server[:1].upper()}{self._server[1:]}"
             heading = f"{name} asks{note}: {params.message[:MAX_SAID]}"
             if isinstance(params, types.ElicitRequestURLParams):
-                return await self._opened(params, heading)
+                return await self._ask_to_open(params, heading)
             return await self._filled(params, heading)
         except Rejected:
             return types.ElicitResult(action="decline")
@@ -220,7 +220,7 @@ class Exchange:
         if not self._ctx.is_live:
             _cancelled(answer)
             raise McpError(
-                f"{self._server} asked a question during this call ({_asks(question[0])}). This call cannot be paused "
+                f"{self._server} asked a question during this call ({_question_text(question[0])}). This call cannot be paused "
                 "and continued later. Use agent.run(…), which waits for the answer"
             )
         await self._ctx.step(ASKS_OUTSIDE, lambda: None)
@@ -254,7 +254,7 @@ class Exchange:
         content = await self._ctx.ask(Ask(heading), reply=schema)
         return types.ElicitResult(action="accept", content=content)
 
-    async def _opened(
+    async def _ask_to_open(
         self, params: types.ElicitRequestURLParams, heading: str
     ) -> types.ElicitResult:
         """Ask a person to open a page."""
@@ -299,7 +299,7 @@ def _seconds(count: float) -> str:
     return f"{count:g} second{'' if count == 1 else 's'}"
 
 
-def _asks(params: Asked) -> str:
+def _question_text(params: Asked) -> str:
     message = getattr(params, "message", None)
     return repr(message[:200]) if message else "of a model"
 

@@ -183,12 +183,12 @@ class McpServer(Travels, ToolSource):
             McpError: it cannot list them.
         """
         connection = self._connection()
-        await connection.opened()
+        await connection.wait_until_open()
         async with connection.listing:
             if anew or connection.is_stale or self._tools is None:
                 listed = await connection.tools()
                 await asyncio.to_thread(
-                    self._take, listed, connection.refused
+                    self._update_tools, listed, connection.refused
                 )  # the loop continues
         assert self._tools is not None
         return self._tools
@@ -210,7 +210,7 @@ class McpServer(Travels, ToolSource):
 
     # --- its tools
 
-    def _take(self, listed: list[types.Tool], refused: list[str]) -> None:
+    def _update_tools(self, listed: list[types.Tool], refused: list[str]) -> None:
         """Create tools from the server's list; tools that have not changed stay the same objects."""
         now = [one.model_dump(mode="json", by_alias=True) for one in listed]
         if now == self._listed:

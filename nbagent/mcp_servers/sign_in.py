@@ -168,7 +168,7 @@ class SignIn(OAuthClientProvider):
             response = yield request
             if not _is_refused(response):
                 return
-            if response.status_code == 401 and self.tokens.read():  # another process was faster
+            if response.status_code == 401 and self.tokens.reload():  # another process was faster
                 self.tokens.load()
             elif response.status_code == 401 and _used(request) == self._token():
                 has_expired(context)

@@ -66,10 +66,10 @@ class Tokens(TokenStorage):
         self.context: OAuthContext | None = None
         """The provider's context, which can be set directly."""
         self._own_redirect = given.redirect_uri or f"http://127.0.0.1:{_free_port()}/callback"
-        self._take()
-        self.read()
+        self._choose_redirect()
+        self.reload()
 
-    def read(self) -> bool:
+    def reload(self) -> bool:
         """Read the file if another process has changed it; return whether it has."""
         now = self._stamp()
         if now == self._seen:
@@ -78,10 +78,10 @@ class Tokens(TokenStorage):
         self.kept = Kept()
         with suppress(FileNotFoundError, ValueError):  # missing or unreadable: a person signs in
             self.kept = read_by(Kept.model_validate_json, counted(self.path.read_bytes()))
-        self._take()
+        self._choose_redirect()
         return True
 
-    def _take(self) -> None:
+    def _choose_redirect(self) -> None:
         """Choose a redirect address, with which the client is registered."""
         kept, given = self.kept, self._given.redirect_uri
         if given is not None and kept.redirect_uri != given:

@@ -123,7 +123,7 @@ class Listener:
             self.notify(None)
             while not self._ended:
                 if self._wait(connection, QUIET):
-                    self._take(connection)
+                    self._process_notices(connection)
                 elif not self._ended:
                     self._probe(connection)
         finally:
@@ -150,7 +150,7 @@ class Listener:
         """
         connection.execute("select pg_notify(%s, %s)", (CHANNEL, f"{self._token}:"))
         until = time.monotonic() + PATIENCE
-        while not self._take(connection) and not self._ended:
+        while not self._process_notices(connection) and not self._ended:
             left = until - time.monotonic()
             if left <= 0:
                 raise ConnectionError(
@@ -165,7 +165,7 @@ class Listener:
             selector.register(self._rung, selectors.EVENT_READ)
             return any(key.fileobj is not self._rung for key, _ in selector.select(seconds))
 
-    def _take(self, connection: Any) -> bool:
+    def _process_notices(self, connection: Any) -> bool:
         """Process the notices that have arrived; return whether its own notice was among them."""
         is_own = False
         for notice in connection.notifies(timeout=0):

@@ -338,7 +338,7 @@ class SQLStore(Travels):
                 moved = connection.execute(_MOVE, {"run": number, "expected": expected, **values})
                 if moved.rowcount != 1:
                     raise _Faster
-            self._keep(connection, run_id, before)
+            self._lock_references(connection, run_id, before)
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id)
         self._numbers[run_id] = number
@@ -468,7 +468,7 @@ class SQLStore(Travels):
             if connection.execute(_FIND, {"run_id": run_id}).one_or_none() is not None:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             number = self._new_run(connection, run_id, rows)
-            self._keep(connection, run_id, before)
+            self._lock_references(connection, run_id, before)
             self._insert(connection, number, 0, rows)
             self._notify(connection, run_id)
         self._numbers[run_id] = number
@@ -609,7 +609,9 @@ class SQLStore(Travels):
         if values:
             connection.execute(sa.insert(_events), values)
 
-    def _keep(self, connection: sa.Connection, run_id: str, before: Collection[str]) -> None:
+    def _lock_references(
+        self, connection: sa.Connection, run_id: str, before: Collection[str]
+    ) -> None:
         """Lock the runs that are referred to until this transaction ends, so that no process deletes them.
 
         Raises:

@@ -133,7 +133,7 @@ class SQLiteStore(Travels):
         self._handle: _Handle | None = None
         """The connection; None as long as there is nothing to read and nothing was written."""
         if self._nothing_there() is None:
-            self._handle = self._opened()
+            self._handle = self._open()
 
     def __reduce__(self) -> Made:
         return made_once(type(self), str(self.path), timeout=self._timeout)
@@ -163,7 +163,7 @@ class SQLiteStore(Travels):
         self._patiently(lambda: self._append(run_id, texts, expected, before))
 
     def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
-        with self._made() as handle, _transaction(handle.connection) as connection:
+        with self._writable() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
             there, seal = _end(connection, number, run_id)
             if there != expected:
@@ -283,7 +283,7 @@ class SQLiteStore(Travels):
         self._patiently(lambda: self._put(run_id, rows, before))
 
     def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
-        with self._made() as handle, _transaction(handle.connection) as connection:
+        with self._writable() as handle, _transaction(handle.connection) as connection:
             if self._number(connection, run_id) is not None:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             self._check_there(connection, run_id, before)
@@ -303,7 +303,7 @@ class SQLiteStore(Travels):
         self._patiently(lambda: self._delete(run_ids, known))
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
-        with self._made() as handle, _transaction(handle.connection) as connection:
+        with self._writable() as handle, _transaction(handle.connection) as connection:
             there = connection.execute("select id from runs") if known is not None else ()
             check_known((run_id.decode(errors="replace") for (run_id,) in there), known)
             for run_id in run_ids:
@@ -329,7 +329,7 @@ class SQLiteStore(Travels):
         self._patiently(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
-        with self._made() as handle, _transaction(handle.connection) as connection:
+        with self._writable() as handle, _transaction(handle.connection) as connection:
             mine = "update beats set count = count + 1 where process = ?"
             if connection.execute(mine, (process,)).rowcount:
                 return
@@ -460,20 +460,20 @@ class SQLiteStore(Travels):
         if self._handle is None and not self._closed and self._nothing_there() is not None:
             yield None
             return
-        with self._held() as handle:
+        with self._locked() as handle:
             yield handle
 
     @contextmanager
-    def _made(self) -> Iterator[_Handle]:
+    def _writable(self) -> Iterator[_Handle]:
         """This process's connection for writing; a missing file is created, private to its owner."""
-        with self._held() as handle:
+        with self._locked() as handle:
             if not handle.is_private:
                 _make_private(self.path)
                 handle.is_private = True
             yield handle
 
     @contextmanager
-    def _held(self) -> Iterator[_Handle]:
+    def _locked(self) -> Iterator[_Handle]:
         """This process's connection, locked for this thread; a missing file is created."""
         handle = self._handle
         if self._closed:
@@ -482,7 +482,7 @@ class SQLiteStore(Travels):
             _abandoned.append(handle)
             handle = None
         if handle is None:
-            handle = self._handle = self._opened()
+            handle = self._handle = self._open()
         with handle.lock:
             try:
                 yield handle
@@ -521,7 +521,7 @@ class SQLiteStore(Travels):
             "where you can write"
         )
 
-    def _opened(self) -> _Handle:
+    def _open(self) -> _Handle:
         try:
             _make_file(self.path)
         except OSError as error:

@@ -457,8 +457,8 @@ class ChatParser:
                 self.done = True
                 self._calls.add_fields(batch)
                 break
-            self._take(parsed(payload), batch)
-        if self._sse.held > MAX_EVENT:
+            self._add_chunk(parsed(payload), batch)
+        if self._sse.pending_size > MAX_EVENT:
             raise BrokenStream(
                 f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
@@ -471,7 +471,7 @@ class ChatParser:
             BrokenStream: it is an error, or not a chat chunk.
         """
         batch = Batch()
-        self._take(value, batch)
+        self._add_chunk(value, batch)
         return batch.flushed()
 
     def whole(self, data: bytes) -> list[ModelDelta]:
@@ -504,7 +504,7 @@ class ChatParser:
             return {"name": self._provider, "data": data}
         return {"name": self._provider} if self._calls.wanting else None
 
-    def _take(self, value: Any, batch: Batch) -> None:
+    def _add_chunk(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict) or value.get("error"):
             raise _no_chunk(value)
         usage = value.get("usage")
@@ -542,9 +542,9 @@ class ChatParser:
         for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
             batch.add(self._calls.delta(call))
             if wanted := of_call(call):
-                self._keep(self._calls.last_fields(), wanted, in_one=in_one)
+                self._store_fields(self._calls.last_fields(), wanted, in_one=in_one)
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
-            self._keep(self._fields, wanted, in_one=in_one)
+            self._store_fields(self._fields, wanted, in_one=in_one)
 
     def _take_reasoning(self, delta: Mapping[str, Any], batch: Batch) -> None:
         for name in REASONING:
@@ -560,7 +560,7 @@ class ChatParser:
             self._reasoning = name
             batch.add_text(ReasoningDelta, text)
 
-    def _keep(self, fields: Pieces, piece: dict[str, Any], *, in_one: bool) -> None:
+    def _store_fields(self, fields: Pieces, piece: dict[str, Any], *, in_one: bool) -> None:
         """Store fields that may be needed back.
 
         Raises:
@@ -876,7 +876,7 @@ class _Items:
         key = (number, type_ or self._types.get(number))  # a later piece may omit it
         if key in self._numbered:
             return self._numbered[key].add(item)
-        self._numbered[key] = self._made()
+        self._numbered[key] = self._new_pieces()
         self._types[number] = type_
         return _NODE + self._numbered[key].add(item)
 
@@ -884,12 +884,12 @@ class _Items:
         """Add an item without a number: it is complete, unless it is a thought, which continues until it is signed."""
         if not isinstance(item.get(THINKING), str):
             self._thought = None
-            return _NODE + self._made().take(item)
-        open_ = self._thought or self._made()
+            return _NODE + self._new_pieces().take(item)
+        open_ = self._thought or self._new_pieces()
         self._thought = None if item.get("signature") else open_
         return _NODE + open_.add(item)
 
-    def _made(self) -> Pieces:
+    def _new_pieces(self) -> Pieces:
         self._items.append(Pieces())
         made: Pieces = self._items[-1]
         return made

@@ -107,7 +107,7 @@ def make_client(
         ) from None
 
     settings: dict[str, Any] = {}
-    credentials = Credentials.given(base_url=where, api_key=api_key)
+    credentials = Credentials.for_client(base_url=where, api_key=api_key)
     if max_retries is not None:
         settings["max_retries"] = max_retries
     if timeout is not None:

@@ -60,7 +60,7 @@ class Credentials:
         return Keyring().of(client, hosted)
 
     @classmethod
-    def given(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
+    def for_client(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
         """The credentials for a new client."""
         given = [*_in_url(base_url or ""), api_key, *_environment.keys()]
         return cls(text for text in given if isinstance(text, str))

@@ -250,11 +250,11 @@ def as_strict(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
     Objects that do not specify additional properties get none, because a pydantic model would ignore them.
     """
-    closed: Mapping[str, Any] = _closed(schema, 1)
+    closed: Mapping[str, Any] = _without_additional(schema, 1)
     return closed if is_strict(closed) else None
 
 
-def _closed(schema: Any, level: int) -> Any:
+def _without_additional(schema: Any, level: int) -> Any:
     if not isinstance(schema, Mapping) or level > _MAX_LEVELS:
         return schema
     closed = dict(schema)
@@ -262,11 +262,13 @@ def _closed(schema: Any, level: int) -> Any:
         closed.setdefault("additionalProperties", False)
     for name in ("properties", "$defs", "definitions"):
         if isinstance(closed.get(name), Mapping):
-            closed[name] = {key: _closed(each, level + 1) for key, each in closed[name].items()}
+            closed[name] = {
+                key: _without_additional(each, level + 1) for key, each in closed[name].items()
+            }
     if isinstance(closed.get("anyOf"), Sequence):
-        closed["anyOf"] = [_closed(each, level + 1) for each in closed["anyOf"]]
+        closed["anyOf"] = [_without_additional(each, level + 1) for each in closed["anyOf"]]
     if "items" in closed:
-        closed["items"] = _closed(closed["items"], level + 1)
+        closed["items"] = _without_additional(closed["items"], level + 1)
     return closed
 
 

@@ -82,7 +82,7 @@ def _explained(
             return type(error), str(error)
         case openai.APITimeoutError():
             what = "did not answer in time. To wait longer, pass timeout=seconds to the model"
-        case openai.APIConnectionError() if (end := _ended(error)) is not None:
+        case openai.APIConnectionError() if (end := _server_behavior(error)) is not None:
             what = f"{end} ({_cause(error)})"
         case openai.APIConnectionError():
             hint = "Check base_url and the network"
@@ -218,7 +218,7 @@ def broken(error: Exception) -> str:
     return f"the connection broke in the middle of the answer ({name})"
 
 
-def _ended(error: Exception) -> str | None:
+def _server_behavior(error: Exception) -> str | None:
     """The behavior of a server that was reached but did not answer; None if it was not reached."""
     cause = error.__cause__
     kind = type(cause).__name__  # an error of any library of a client
@@ -346,7 +346,7 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
         case openai.APITimeoutError():
             return Pause(backoff(attempt), "the server did not answer in time")
         case openai.APIConnectionError():
-            reached = _ended(error) is not None
+            reached = _server_behavior(error) is not None
             return Pause(
                 backoff(attempt),
                 "the server gave no answer" if reached else "the server cannot be reached",

@@ -52,7 +52,7 @@ def messages_from_openai(
         at = f"messages[{index}]"
         plain = _plain(at, value)
         try:
-            reader.take(at, plain)
+            reader.add(at, plain)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, MessagesError):
                 raise
@@ -124,7 +124,7 @@ class _Reader:
         """Results by the server's id."""
         self._ids: set[str] = set()
 
-    def take(self, at: str, value: dict[str, Any]) -> None:
+    def add(self, at: str, value: dict[str, Any]) -> None:
         """Read one more message or item."""
         kind, role = value.get("type"), value.get("role")
         if kind == "function_call_output":

@@ -355,8 +355,8 @@ class ResponsesParser:
             if payload[:6] == b"[DONE]":
                 self.done = True
                 break
-            self._take(parsed(payload), batch)
-        if self._sse.held > MAX_EVENT:
+            self._handle_event(parsed(payload), batch)
+        if self._sse.pending_size > MAX_EVENT:
             raise BrokenStream(
                 f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
@@ -370,7 +370,9 @@ class ResponsesParser:
         """
         batch = Batch()
         is_whole = isinstance(value, dict) and "output" in value
-        self._take({"type": "response.whole", "response": value} if is_whole else value, batch)
+        self._handle_event(
+            {"type": "response.whole", "response": value} if is_whole else value, batch
+        )
         return batch.flushed()
 
     def whole(self, data: bytes) -> list[ModelDelta]:
@@ -395,7 +397,7 @@ class ResponsesParser:
         kept = Kept(items, self._text.size, self._reasoning.size)
         return Finished(reason, self._usage, self._model, kept.provider(self._provider))
 
-    def _take(self, value: Any, batch: Batch) -> None:
+    def _handle_event(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of an event of a response")
         kind = value.get("type")
@@ -423,9 +425,9 @@ class ResponsesParser:
     # --- while an item streams
 
     def _text_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
-        self._say(event["output_index"], event.get("content_index", 0), event["delta"], batch)
+        self._add_text(event["output_index"], event.get("content_index", 0), event["delta"], batch)
 
-    def _say(self, item: int, part: int, text: str, batch: Batch) -> None:
+    def _add_text(self, item: int, part: int, text: str, batch: Batch) -> None:
         batch.add_text(
             TextDelta, self._text.more((item, part), text, apart=self._text.item != item)
         )
@@ -487,7 +489,7 @@ class ResponsesParser:
             refused = content["type"] == "refusal"
             text = content["refusal" if refused else "text"]
             if text and (number, part) not in self._text.spans:
-                self._say(number, part, text, batch)
+                self._add_text(number, part, text, batch)
             start, end = self._text.spans.get((number, part), (self._text.size,) * 2)
             spans.append(("refusal" if refused else "output_text", start, end))
             for note in content.get("annotations") or ():

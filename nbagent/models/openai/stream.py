@@ -32,7 +32,7 @@ class SSEDecoder:
         self._after_cr = False
 
     @property
-    def held(self) -> int:
+    def pending_size(self) -> int:
         """Bytes of an incomplete event, including its line ends."""
         return len(self._rest) + self._size
 

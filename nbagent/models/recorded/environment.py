@@ -70,7 +70,7 @@ def unused() -> list[str]:
     by_path: dict[Path, list[Replay]] = {}
     for replay in (*_own, *([shared] if isinstance(shared, Replay) else [])):
         by_path.setdefault(replay.path, []).append(replay)
-    left = {path: set.intersection(*(r.left() for r in same)) for path, same in by_path.items()}
+    left = {path: set.intersection(*(r.unused() for r in same)) for path, same in by_path.items()}
     return [same[0].describe(left[path]) for path, same in by_path.items() if left[path]]
 
 

@@ -85,12 +85,12 @@ class RecordedModel:
         self._pace = pace
         scrubber = Scrubber(changes("scrub", scrub), self._credentials)
         if _tape is None:
-            _tape = self._made(scrubber, mode, changes("ignore", ignore))
+            _tape = self._create_tape(scrubber, mode, changes("ignore", ignore))
         else:
             _tape.scrub.join(scrubber)
         self._tape = _tape
 
-    def _made(
+    def _create_tape(
         self, scrubber: Scrubber, mode: Mode, ignore: tuple[Change, ...]
     ) -> Recording | Replay:
         if self.mode == "replay":
@@ -189,7 +189,7 @@ class RecordedModel:
 
     async def _replayed(self, tape: Replay, request: Request) -> AsyncGenerator[ModelDelta, None]:
         name = None if self._given is None else self.name
-        with tape.taken(request_json(request), name) as answer:
+        with tape.answer_for(request_json(request), name) as answer:
             pace = self._pace_of(request)
             for delta in deltas(answer):
                 words = list(in_words(delta)) if pace else [delta]

@@ -73,7 +73,7 @@ class Replay:
         return all("cost" in end.get("usage", {}) for end in ends if end is not None)
 
     @contextmanager
-    def taken(self, request: Mapping[str, Any], model: str | None) -> Iterator[dict[str, Any]]:
+    def answer_for(self, request: Mapping[str, Any], model: str | None) -> Iterator[dict[str, Any]]:
         """Yield the recorded answer to a request; an answer that is not read to its end stays unused.
 
         Args:
@@ -132,11 +132,11 @@ class Replay:
         Raises:
             UsageError: entries were not used; the message has their number and the first ones.
         """
-        left = self.left()
+        left = self.unused()
         if left:
             raise UsageError(f"{self.describe(left)}\nRecord it again.")
 
-    def left(self) -> set[int]:
+    def unused(self) -> set[int]:
         """The numbers of unused entries, without answers with secrets, which cannot be used."""
         with self._lock:
             used = {id(self._exchanges[index]) for index in self._taken}

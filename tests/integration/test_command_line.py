@@ -252,7 +252,7 @@ def test_a_hint_can_be_pasted_and_a_stop_says_what_it_did(folder: Folder) -> Non
     assert folder.nbagent(*hints[0][1:]).returncode == 0
     place = ["--agent", "sleepy.py:agent"]
     code, said = folder.typed(["answer", short, "--approve", *place], [("napping", "\x03")])
-    assert (code, "stopped the run" in said, "it is cancelled" in said) == (130, True, True), said
+    assert (code, "stopped run" in said, "It is cancelled" in said) == (130, True, True), said
     code, said = folder.typed(["answer", listed[0].split()[0]], [("to skip:", "\n")])
     assert (code, "1) keep" in said, "2) drop" in said) == (0, True, True), said
 
@@ -299,7 +299,10 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     """Without the agent somebody else goes on with it; with it, this command."""
     fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
     kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
-    assert (kept["goes_on"], kept["answer"]["input"]) == ("nobody", {"amount": 4, "to": "Bob"})
+    assert (kept["continues"], kept["answer"]["input"]) == (
+        "when_opened",
+        {"amount": 4, "to": "Bob"},
+    )
     idle = folder.nbagent("runs", "--status", "idle").stdout
     assert fresh[:8] in idle
     assert "continues when opened" in idle
@@ -308,7 +311,7 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     late = folder.nbagent("answer", fresh, "--approve")  # the same script, run twice
     assert (late.returncode, "answered by command line" in late.stderr) == (4, True), late.stderr
     went = folder.json("answer", fresh, "--agent", "bank.py:agent")
-    assert (went["goes_on"], went["status"], went["text"]) == ("here", "completed", "Paid.")
+    assert (went["continues"], went["status"], went["text"]) == ("here", "completed", "Paid.")
     assert "paid 4 to Bob" in folder.nbagent("show", fresh).stdout
 
 
@@ -329,7 +332,7 @@ def test_a_process_that_has_the_run_goes_on_by_itself(folder: Folder) -> None:
         assert process.stdout is not None
         run_id = process.stdout.readline().strip()
         told = folder.json("answer", run_id, "--approve")
-        assert (told["goes_on"], str(process.pid) in told["driver"]) == ("elsewhere", True)
+        assert (told["continues"], str(process.pid) in told["driver"]) == ("elsewhere", True)
         assert process.stdout.readline() == "Paid.\n"
 
 

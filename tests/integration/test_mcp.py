@@ -14,7 +14,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.errors import McpError, ToolError, UsageError
 from nbagent.core.tools.define import as_tool
-from nbagent.mcp_servers.address import cut
+from nbagent.mcp_servers.address import remove_secrets
 from nbagent.mcp_servers.server import McpServer
 from tests.integration import install_mcp_servers
 from tests.integration.chat_server import ChatServer, Reply
@@ -762,7 +762,7 @@ def test_a_credential_in_an_address_is_in_no_text_of_it(given):
     address = server._address
     told = repr([server, address, address.label, server.name])
     for each in ("very-secret-1", "very%2Dsecret-1"):
-        assert each not in cut(address_text(given), address.secrets)
+        assert each not in remove_secrets(address_text(given), address.secrets)
         assert each not in told
 
 

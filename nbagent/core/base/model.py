@@ -279,7 +279,7 @@ class Model(Protocol):
     """A language model.
 
     One that tells with each response what it cost (``Usage.cost``) may say so by an attribute
-    ``tells_cost`` that is True: without it, no run with ``Budget(cost=…)`` asks it.
+    ``reports_cost`` that is True: without it, no run with ``Budget(cost=…)`` asks it.
     """
 
     @property

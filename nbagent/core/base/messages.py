@@ -52,6 +52,10 @@ class FrozenDict(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = _frozen
     clear = pop = popitem = setdefault = update = _frozen
 
+    def __hash__(self) -> int:  # type: ignore[override]
+        """Unhashable as any dict; but an own ``__hash__`` lets ``EMPTY`` be a dataclass's default."""
+        raise TypeError("unhashable type: 'FrozenDict'")
+
     def __copy__(self) -> FrozenDict:
         return self
 
@@ -62,7 +66,7 @@ class FrozenDict(dict[str, Any]):
         return (freeze, (dict(self),))
 
 
-EMPTY = FrozenDict()
+EMPTY: dict[Any, Any] = FrozenDict()
 """The one empty dict of all states that have nothing to hold."""
 
 
@@ -119,14 +123,14 @@ def freeze(value: Json) -> Json:
         return value
     if isinstance(value, dict):
         kind = FrozenFile if value.get("type") == "file" else FrozenDict
-        return kind({k: v if type(v) in _PLAIN else freeze(v) for k, v in value.items()})
+        return kind({k: v if type(v) in _FROZEN else freeze(v) for k, v in value.items()})
     if isinstance(value, list | tuple):
-        return FrozenList([v if type(v) in _PLAIN else freeze(v) for v in value])
+        return FrozenList([v if type(v) in _FROZEN else freeze(v) for v in value])
     return value
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-"""What never changes."""
+_FROZEN = frozenset({str, int, float, bool, type(None), FrozenDict, FrozenList, FrozenFile})
+"""Types whose values never change."""
 
 
 def message(

@@ -61,7 +61,7 @@ from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.answer_type import Misfit
 from nbagent.core.tools.rules import check_rules
-from nbagent.core.tools.spec import Inner, OfBody, RunSpec, check_cost
+from nbagent.core.tools.spec import NO_BUDGET, Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_plain, is_whole
 
@@ -169,8 +169,6 @@ def used_up(state: RunState, spec: RunSpec) -> str | None:
     known counts.
     """
     budget = spec.budget
-    if budget.tokens is None and budget.cost is None and budget.seconds is None:
-        return None
     used = {
         "tokens": (state.usage.total_tokens, budget.tokens),
         "cost": (state.usage.known_cost, budget.cost),
@@ -249,6 +247,8 @@ class Driver:
         self.scope = scope
         self._spec = spec
         self._outer = outer
+        self.has_budget: bool = spec.budget != NO_BUDGET or (outer is not None and outer.has_budget)
+        """Whether tokens, cost or time are limited, here or around."""
         self._inner: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ended: list[str] = []
@@ -551,9 +551,10 @@ class Driver:
     # --- the model
 
     async def _within_budget(self) -> None:
-        limited = self.used_up()
+        limited = self.used_up() if self.has_budget else None
         if limited is None:
-            check_cost(self._spec, counted=self.counts_cost)
+            if self.has_budget:
+                check_cost(self._spec, counted=self.counts_cost)
             collected = self._collected = Collected(self._spec.tools)
             # what the model of a run inside a call says, nobody sees
             keep = self._keep if self.keeps_partials and self._outer is None else None

@@ -19,7 +19,7 @@ _NOTHING = nullcontext()
 
 
 class MemoryStore(Travels):
-    """Journals in this process's memory: gone when it ends."""
+    """A store in this process's memory; its runs end with the process."""
 
     def __init__(self) -> None:
         self._journals: dict[str, _Kept] = {}
@@ -43,7 +43,8 @@ class MemoryStore(Travels):
                 raise moved_on(run_id, expected, length, winner)
             if not events:
                 return
-            self._check_there(run_id, events)
+            if any(isinstance(event, RunStarted | RunQueued) for event in events):
+                self._check_there(run_id, events)  # no other event refers to a run
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
         if kept.watchers:
@@ -58,8 +59,12 @@ class MemoryStore(Travels):
         with self._lock:
             return self._kept(run_id).events[start:]
 
+    def length(self, run_id: str) -> int:
+        """The number of events of a run."""
+        return len(self._kept(run_id).events)
+
     def watch(self, run_id: str, watcher: Watcher) -> bool:
-        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
+        """Notify ``watcher`` of appends to this run while something else references it."""
         with self._lock:
             kept = self._kept(run_id)
             there = tuple(one for one in kept.watchers if one() is not None)
@@ -67,12 +72,12 @@ class MemoryStore(Travels):
         return True
 
     def run_ids(self) -> list[str]:
-        """The runs it holds, oldest first."""
+        """The ids of its runs, oldest first."""
         with self._lock:
             return list(self._journals)
 
     def heads(self, prefix: str = "") -> list[Head]:
-        """Where each journal ends whose run's id begins so, oldest run first."""
+        """The end of each journal whose run id has this prefix, oldest run first."""
         with self._lock:
             ends = [
                 (run_id, len(kept.events), kept.events[-1])
@@ -82,7 +87,7 @@ class MemoryStore(Travels):
         return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
 
     def ends(self, prefix: str) -> list[End]:
-        """The last event of each run whose id begins so, oldest run first."""
+        """The last event of each run whose id has this prefix, oldest run first."""
         with self._lock:
             ends = [
                 (run_id, len(kept.events), kept.events[-1])
@@ -92,15 +97,15 @@ class MemoryStore(Travels):
         return [End(run_id, n, dump(event)) for run_id, n, event in ends]
 
     def stamp(self) -> object:
-        """A value that is equal as long as nobody writes."""
+        """A value that changes with each write."""
         return self._changes
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal as it would be kept on disk: nothing here is sealed before it is asked for."""
+        """A whole journal as rows for disk; they are sealed when this is called."""
         return sealed(run_id, map(dump, self.read(run_id)))
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
-        """Bring in a journal as it was kept elsewhere.
+        """Import a journal from another store.
 
         Raises:
             Conflict: there is a run of this id; nothing was added.
@@ -132,8 +137,6 @@ class MemoryStore(Travels):
             kept.tell()
 
     def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
-        if not any(isinstance(event, RunStarted | RunQueued) for event in events):
-            return  # no other refers to a run
         lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)
         if lost is not None:
             raise LostReference(run_id, lost)
@@ -148,7 +151,7 @@ class MemoryStore(Travels):
 
 
 class _Kept:
-    """One journal, and who is told when it grows."""
+    """One journal and its watchers."""
 
     __slots__ = ("events", "watchers")
 
@@ -157,7 +160,7 @@ class _Kept:
         self.watchers: tuple[weakref.ref[Watcher], ...] = ()
 
     def tell(self) -> None:
-        """On the thread that wrote."""
+        """Notify the watchers, on the thread that wrote."""
         for found in self.watchers:
             watcher = found()
             if watcher is not None:
@@ -165,4 +168,4 @@ class _Kept:
 
 
 default_store = MemoryStore()
-"""Where runs are kept whose agent or flow names no store."""
+"""The store of runs whose agent or flow has no other."""

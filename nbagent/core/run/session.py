@@ -317,7 +317,7 @@ class Session:
 
     def _begun(self) -> None:
         self._watch_pending()
-        self.go_on()
+        self.drive()
 
     def take_up(self) -> None:
         """Follow a run that was read from its store, and apply the deadlines of its open questions."""
@@ -356,7 +356,7 @@ class Session:
         self.error = None
         for waiting in self.journal.state.pending:
             self.call_soon(partial(self._watch, waiting))
-        self.go_on()
+        self.drive()
 
     def fork(self, at: str | StoredEvent | None) -> Session:
         """An independent run that continues from here, or from when ``at`` was asked; see ``Run.fork``."""
@@ -459,10 +459,10 @@ class Session:
     def then(
         self,
         written: Future[T],
-        go_on: Callable[[T], R],
+        on_written: Callable[[T], R],
         failed: Callable[[BaseException], None] | None = None,
     ) -> Future[R]:
-        """Call ``go_on`` once this is written: now, or later on the thread that writes it.
+        """Call ``on_written`` once this is written: now, or later on the thread that writes it.
 
         A later failure becomes the run's ``error``, or goes to ``failed`` on the run's loop.
 
@@ -470,7 +470,7 @@ class Session:
             Exception: it has failed already.
         """
         if written.done():
-            return finished(go_on(written.result()))
+            return finished(on_written(written.result()))
         after: Future[R] = under_way()
         with _brief:
             self._unwritten += (after,)
@@ -488,7 +488,7 @@ class Session:
 
         def settle(done: Future[T]) -> None:
             try:
-                after.set_result(go_on(done.result()))
+                after.set_result(on_written(done.result()))
             except BaseException as error:
                 after.set_exception(error)
                 self.call_soon(partial(fail, error))  # until then it is not settled
@@ -501,24 +501,24 @@ class Session:
     def attempt(
         self,
         submit: Callable[[], Future[T]],
-        go_on: Callable[[T], object],
+        on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
         """``then`` for the run's own writes, on its loop: failures now and later are handled alike."""
         try:
-            self.then(submit(), go_on, failed)
+            self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
             (failed or self.lost)(error)
 
     def submit(
         self,
         decide: Decide,
-        go_on: Callable[[Sequence[StoredEvent]], R],
+        on_written: Callable[[Sequence[StoredEvent]], R],
         failed: Callable[[BaseException], None],
     ) -> Future[R]:
         """Write a person's decision. If it is refused, look whether others have continued the run."""
         try:
-            return self.then(self.journal.submit(decide), go_on, failed)
+            return self.then(self.journal.submit(decide), on_written, failed)
         except Exception:
             self.follow()
             raise
@@ -580,7 +580,7 @@ class Session:
 
     # --- driving
 
-    def go_on(self) -> None:
+    def drive(self) -> None:
         """Start or wake the driver; from any thread."""
         if self.journal.state.status == "queued":  # it was retried: nothing is to be driven yet
             self.follow()
@@ -731,7 +731,7 @@ class Session:
         stopped = self.error is not None and self.journal.state.status == "running"
         was_cut_off = stopped and not running_calls(self.journal.state)
         if self.is_active or was_cut_off:  # it closed before the driver got there
-            self.go_on()
+            self.drive()
         elif self.error is None or isinstance(self.error, StoreError):
             self.error = None  # the look that was planned is gone with the loop
             self.follow()
@@ -800,7 +800,7 @@ class Session:
             remember(asked_in[-1], answer, self.spec.tools, self.spec.remembered)
         if self.journal.driver == this_process():
             self.follower.is_released = False
-            self.go_on()
+            self.drive()
         else:
             self.follow()
         return answer
@@ -821,7 +821,7 @@ class Session:
             if events and isinstance(
                 next_step(self.journal.state), CallModel
             ):  # for an outside system
-                self.go_on()
+                self.drive()
             return bool(events)
 
         sent = self.submit(decide, written, self._not_sent)
@@ -966,7 +966,7 @@ class Session:
             return waits and self._driver is not None and not self._driver.decides
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_line()
-            return first is not None and first.stands()
+            return first is not None and first.is_waiting()
         return self.journal.state.status != "running" or self.error is not None
 
     @property
@@ -1112,7 +1112,7 @@ class Before:
         """Its state, as far as this process has read it."""
         return self.journal.state
 
-    def stands(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether it continues only after an answer."""
         if self.state.outcome is not None:
             return False
@@ -1122,7 +1122,7 @@ class Before:
         """Whether it cannot end by itself: it has an error, or it asks a person and no person is here."""
         if self.state.outcome is not None:
             return False
-        return self.held.is_over() if self.held is not None else not attended and self.stands()
+        return self.held.is_over() if self.held is not None else not attended and self.is_waiting()
 
 
 async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:

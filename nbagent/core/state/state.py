@@ -321,7 +321,7 @@ class RunState:
     """``interrupted`` if it continues only after an answer."""
 
     def __post_init__(self) -> None:
-        _stand(self)
+        _derive(self)
 
     @property
     def of_body(self) -> bool:
@@ -392,7 +392,7 @@ def waits_in_body(state: RunState) -> bool:
     return False
 
 
-def _stand(state: RunState) -> None:
+def _derive(state: RunState) -> None:
     """Set the derived fields of a new state, so that reading them is an attribute."""
     questions = state.calls.questions + len(state.later) + (state.budget is not None)
     status: Status
@@ -441,7 +441,7 @@ def evolve(value: S, **changes: Any) -> S:
     for name, change in changes.items():
         _set(made, name, change)
     if isinstance(made, RunState):
-        _stand(made)
+        _derive(made)
     return made
 
 

@@ -194,7 +194,7 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
         (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont'. Its names: amount"),
         (2, ["answer", bank, "--input", '{"to": "Eve"}'], "input to of 'pay' cannot be changed"),
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "x", "legs": []}'], "when: "),
-        (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Should be"),
+        (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Must be"),
         (2, ["answer", vault, "--text", "hunter2"], "Secrets are never stored"),
         (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
         (2, ["prune", "--older-than", "soon"], "soon"),
@@ -288,8 +288,8 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
         ],
     )
     assert code == 0, said
-    assert "Nights: Should be at least 1" in said
-    assert "When: Should be a valid date" in said
+    assert "Nights: Must be at least 1" in said
+    assert "When: Must be a valid date" in said
     assert "\x1b" not in said
     assert "The run is not active" in said
     assert folder.json("runs", "--agent", "travel")["runs"][0]["questions"] == []

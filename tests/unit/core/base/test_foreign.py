@@ -27,7 +27,7 @@ from nbagent.core.tools.answer_type import Misfit, answer_type, partial_of
 from nbagent.models.openai.hosted import _object as hosted_object
 from nbagent.models.openai.stream import BrokenStream, parsed
 from nbagent.models.recorded.recording import load
-from nbagent.notebook.wire import MAX_TEXT, check_size, heard
+from nbagent.notebook.wire import MAX_TEXT, check_size, parse_message
 
 ROOT = Path(nbagent.__file__).parent
 odd = st.text(st.sampled_from('{}[],:"\\ax\n\u20ac\ud800\U0001f600'), max_size=12)
@@ -116,7 +116,7 @@ REFUSES = {
 
 def of_page(content):
     check_size(content)
-    return heard(content)
+    return parse_message(content)
 
 
 def written(path, text):

@@ -214,7 +214,7 @@ async def test_c282_where_a_living_process_let_go_of_a_run_it_goes_on_here(
     _, forms = looked(waiting)
     told = {form.facts[-1].value for form in forms.values()}
     host = lives.split(":", 3)[3]
-    assert told == {f"in process 1 on {host}, or here if that process has released it"}
+    assert told == {f"in process 1 on {host}, or here if that process no longer runs it"}
     for asked in waiting.chosen():
         assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""
     gc.collect()

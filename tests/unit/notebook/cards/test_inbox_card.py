@@ -161,7 +161,7 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_stand_apart(sto
     asked = [form.interrupt.partition("/")[0] for form in card.forms]
     assert asked == ["old b", "old ", new.id, "old a"]
     assert [item.type for item in card.items] == ["form"] * 3 + ["notice", "form"]
-    assert "If you answer both, the work may be done twice" in card.notices[0].text
+    assert "If you answer both runs, the work may be done twice" in card.notices[0].text
     assert all(form.group for form in forms)
     assert apart.group == ""
     assert apart.note.startswith("From an earlier run of this cell.")

@@ -63,7 +63,7 @@ def test_what_is_kept_goes_to_a_page_without_the_rules_that_it_has():
 def forget() -> None:
     """Read the sheet anew."""
     styles._names.cache_clear()
-    styles._kept.cache_clear()
+    styles._css_for.cache_clear()
 
 
 def test_with_every_name_the_whole_sheet_stays():

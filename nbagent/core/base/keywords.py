@@ -80,8 +80,8 @@ _OURS: dict[str, tuple[str, ...]] = {
 
 SPELLED = {
     "Prompt": "str | Sequence[Any]",
-    "RunPending": "Literal['wait', 'refuse', 'reject', 'queue']",
-    "Pending": "Literal['refuse', 'reject', 'queue']",
+    "RunPending": "Literal['wait', 'raise', 'reject', 'queue']",
+    "Pending": "Literal['raise', 'reject', 'queue']",
     "Kept": "Store | str | os.PathLike[str]",
     "Answers": "Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None",
     "Instructions": "str | Callable[[], Said] | Callable[[RunView], Said] | None",

@@ -61,7 +61,7 @@ def come_of(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEven
             return []
         case RunCompleted():
             try:
-                begun = beginning(spec, closed_messages(before), queued.said, "refuse")
+                begun = beginning(spec, closed_messages(before), queued.said, "raise")
             except NbagentError as error:
                 return [RunFailed(at=now, error=type(error).__name__, message=str(error))]
             return [run_started(spec, begun, now, queued.after)]

@@ -161,7 +161,7 @@ def _launched_inside(
         raise UsageError("background=True needs a separate run. Pass nested=False too")
     if options.id is not None:
         raise UsageError("id= needs a separate run. Pass nested=False too")
-    if options.pending not in ("wait", "refuse"):
+    if options.pending not in ("wait", "raise"):
         raise UsageError(
             f"pending={options.pending!r} needs a separate run. Inside a tool's body, wait for the previous run, or "
             "pass nested=False"
@@ -202,7 +202,7 @@ def _prepared(
         if before is not None and text is not None:
             return partial(session.start_behind, before, text)
         history = _history(after) if messages is None else messages
-        pending = "refuse" if options.pending == "wait" else options.pending
+        pending = "raise" if options.pending == "wait" else options.pending
         begun = beginning(spec, history, text, pending)
         meanwhile = None if asked is None else partial(asked.check, journal)
         last = after.id if after is not None else None
@@ -382,7 +382,7 @@ def check_pending(pending: Any) -> None:
         UsageError: naming what may be given.
     """
     if pending not in get_args(Pending):
-        raise UsageError(f"pending must be 'refuse', 'reject' or 'queue', got {pending!r:.80}")
+        raise UsageError(f"pending must be 'raise', 'reject' or 'queue', got {pending!r:.80}")
 
 
 def _checked_after(after: Any) -> Run | None:

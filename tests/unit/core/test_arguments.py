@@ -67,7 +67,7 @@ def test_an_agent_takes_no_wrong_argument(options, said):
     [
         ({"store": 5}, "store must be a path, a database URL or a store"),
         ({"attended": "yes"}, "attended must be True, False or None"),
-        ({"pending": "rejct"}, "pending must be 'refuse', 'reject' or 'queue', got 'rejct'"),
+        ({"pending": "rejct"}, "pending must be 'raise', 'reject' or 'queue', got 'rejct'"),
     ],
 )
 async def test_a_run_takes_no_wrong_argument(options, said):
@@ -81,7 +81,7 @@ async def test_a_run_takes_no_wrong_argument(options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"pending": "rejct"}, "pending must be 'refuse'"),
+        ({"pending": "rejct"}, "pending must be 'raise'"),
         ({"max_turns": 0}, "max_turns must be an integer"),
         ({"tools": "danger"}, "tools must be a list"),
         ({"tools": ["dangr"]}, "Did you mean 'danger'"),

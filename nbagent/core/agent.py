@@ -605,7 +605,7 @@ def _model(model: str | Model) -> Model:
             f"A model must be a name or an object with a stream method, got {model!r:.80}{hint}"
         )
     if model == "":
-        raise UsageError('The model name is empty. Give a name, such as nb.Agent("gpt-5.1")')
+        raise UsageError('The model name is empty. Pass a name, such as nb.Agent("gpt-5.1")')
     model = hooks.in_place_of(model)
     if not isinstance(model, str):
         return model

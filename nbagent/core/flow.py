@@ -76,7 +76,7 @@ class Flow(Generic[P, R]):
         self.tools = toolbox(tools)
         if self.name in self.tools:
             raise ToolError(
-                f"{self.name!r} is the name of the flow itself. Give the tool another name"
+                f"{self.name!r} is the name of the flow itself. Use another name for the tool"
             )
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)

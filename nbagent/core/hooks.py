@@ -61,7 +61,7 @@ def _call_ended(_output: Any) -> None:
 
 
 def _no_inbox(_waiting: Any, _of: str, _answered: Any) -> Any:
-    raise LookupError("the questions of a batch need nbagent's notebook: import nbagent")
+    raise LookupError("batch.questions needs nbagent's notebook package. Import nbagent")
 
 
 class Hooks:

@@ -133,7 +133,7 @@ SCHEMA_CHANGED = "The tool's parameters changed since you approved this call, so
 """The note of an interrupt that was approved for an earlier definition of the tool."""
 
 INPUT_CHANGED = (
-    "The input changed on its way to the tool since you approved it, so it is asked again."
+    "The input changed on its way to the tool since you approved it, so you are asked again."
 )
 """The note of an interrupt whose tool would receive another input than the approved one."""
 
@@ -143,16 +143,18 @@ TOOL_CHANGED = (
 )
 """The start of the note of an interrupt that was approved for an earlier version of a server's tool."""
 
-SECRET_GONE = (
-    "Secrets are not stored, and this process does not have this one, so it is asked for again."
-)
+SECRET_GONE = "Secrets are not stored, and this process does not have this one, so you are asked for it again."
 """The note of an interrupt that asks again for a secret."""
 
-DOES_NOT_FIT = "The last answer was not valid, so it is asked again: {why}"
+DOES_NOT_FIT = "The last answer was not valid, so you are asked again: {why}"
 """The note of an interrupt whose answer, given without the tool, turned out to be invalid."""
 
-CODE_CHANGED = "The tool's code changed since you chose to always allow it, so it is asked again."
+CODE_CHANGED = "The tool's code changed since you chose to always allow it, so you are asked again."
 """The note of an interrupt whose approval was remembered for another function of that name."""
+
+
+LIMIT = "the run's limit"
+"""The name, for people, of the source of a ``budget`` question, which has no tool."""
 
 
 class Interrupt(BaseException):

@@ -64,7 +64,7 @@ def _listed(choices: Any) -> Any:
     if hasattr(choices, "columns") and not hasattr(choices, "tolist"):
         names = [str(name) for name in choices.columns]
         column = repr(names[0]) if names else "…"
-        raise Misuse(f"choices is a whole table. Pass one column, such as df[{column}]")
+        raise Misuse(f"choices must be one column, such as df[{column}], got a whole table")
     if hasattr(choices, "tolist"):
         values = dict.fromkeys(choices.tolist())
         choices = [one for one in values if one is not None and one == one]  # noqa: PLR0124 - NaN

@@ -27,7 +27,7 @@ def write_private(path: Path, text: str, *, keep_rights: bool = False) -> None:
         if not stat.S_ISREG(found.st_mode):
             what = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
             told = (
-                f"it is {what}, and nbagent does not write to one. Give the path of a regular file"
+                f"it is {what}, and nbagent does not write to one. Pass the path of a regular file"
             )
             raise FileExistsError(errno.EEXIST, told, str(path))
         if keep_rights and (os.name == "nt" or found.st_uid == os.geteuid()):

@@ -72,7 +72,7 @@ class CallEvents(NamedTuple):
             return self.failed(told_so, verdict)
         if self.setup.spec.raise_errors:
             kind = "flow" if is_flow else "tool"
-            raise ToolFailed(f"the {kind} {self.call.name!r} failed: {_named(error)}") from error
+            raise ToolFailed(f"The {kind} {self.call.name!r} failed: {_named(error)}") from error
         return self.failed(f"The tool {self.call.name} failed: {_named(error)}", verdict)
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:
@@ -90,7 +90,7 @@ class CallEvents(NamedTuple):
         tool = self.setup.spec.tools.get(self.call.name)
         takes = [] if tool is None else [*tool.input_schema.get("properties", {})]
         if not takes:
-            return f"and {self.call.name} has no parameter that selects a part of it. The person sees more"
+            return f"and {self.call.name} has no parameter to select a part. The person sees more of the result"
         by = ", ".join(takes[:_NAMED]) + (", …" if len(takes) > _NAMED else "")
         return (
             f"call {self.call.name} again so that it returns less, or a part of it (it takes {by})"
@@ -191,9 +191,7 @@ class CallEvents(NamedTuple):
         event = self.paused(tool, Pause("later", interrupt), input_, reply_schema=schema)
         by_default = event.on_expire == "answer" and schema is not None
         if by_default and hooks.schema_errors(schema, event.expire_output):
-            raise Misuse(
-                f"The tool {tool.name!r} has an on_expire= answer that does not match the type of its answer"
-            )
+            raise Misuse(f"The on_expire= answer of {tool.name!r} does not match its answer type")
         return event
 
     def asked(self, tool: Tool[..., Any], inquiry: Inquiry, input_: dict[str, Any]) -> Interrupted:
@@ -233,9 +231,7 @@ def _named(error: BaseException) -> str:
             " (set @nb.tool(thread=False) to run the tool in the thread where the object was made)"
         )
     if _nobody_types(error):
-        hint = (
-            " (nobody can type here: use ctx.ask_sync(…), or await ctx.ask(…), instead of input())"
-        )
+        hint = " (a tool cannot use input(). Use ctx.ask_sync(…) or await ctx.ask(…))"
     return f"{type(error).__name__}: {error}{hint}"
 
 

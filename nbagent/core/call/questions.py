@@ -181,7 +181,7 @@ class Questions:
             answer = await self._wait(inquiry, event, slot=slot)
         if "rejected" in answer:
             reason = answer["rejected"]
-            raise Rejected("a person said no" + (f": {reason}" if reason else ""))
+            raise Rejected("a person rejected this" + (f": {reason}" if reason else ""))
         return inquiry.reply.validate_json(dumps(revealed(answer["output"])))
 
     def steps(self) -> Mapping[str, Json]:

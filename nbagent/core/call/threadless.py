@@ -33,7 +33,8 @@ async def run_in_thread(
     output = current_call.get(None)
     if output is not None and output.call_id == _timed.get():
         raise UsageError(
-            "Timeout cannot stop a `def` tool in a web page, where Python has no threads: write `async def`"
+            "Timeout cannot stop a `def` tool in a web page, because Python has no threads there. Write the tool with "
+            "`async def`"
         )
     await asyncio.sleep(0)  # a card shows that the body begins
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -56,8 +57,8 @@ def private_loop() -> Never:
         UsageError: always.
     """
     raise UsageError(
-        "Python in a web page has no threads, which background=True, run_sync(…) and run.wait() need: "
-        "use `await agent.run(…)`"
+        "background=True, run_sync(…) and run.wait() need threads, and Python in a web page has none. "
+        "Use `await agent.run(…)`"
     )
 
 

@@ -157,8 +157,8 @@ _TEXTS = {
     "seconds": "The run has used its time (budget).",
 }
 _UNKNOWN = {
-    "tokens": "The number of tokens used is unknown (budget): at least {tokens}.",
-    "cost": "The cost of the run is unknown (budget): at least ${cost}.",
+    "tokens": "The number of tokens used is unknown, and is at least {tokens} (budget).",
+    "cost": "The cost of the run is unknown, and is at least ${cost} (budget).",
 }
 
 
@@ -690,7 +690,7 @@ class Driver:
 
 
 _CUT = {
-    "length": "it was cut off at its length limit, before its JSON was complete",
+    "length": "its JSON was cut off at the length limit",
     "content_filter": "the server's content filter cut it off, before its JSON was complete",
 }
 """What is said where a response was ended from outside: its shape is not what was wrong."""

@@ -198,9 +198,7 @@ class Collected:
             kept = storable(provider)
             self._size += len(dumps(kept))
         except (TypeError, ValueError) as error:
-            raise ModelError(
-                f"The data that the model sent for its history is not JSON: {error}"
-            ) from error
+            raise ModelError(f"The model's provider data is not JSON: {error}") from error
         return kept
 
     def public(self, delta: ModelDelta) -> ModelDelta:

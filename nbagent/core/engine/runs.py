@@ -230,9 +230,9 @@ class StartedRuns:
                 return one.id
         first = next(iter(self._left.values()))
         misuse = Misuse(
-            f"The body of {call.name!r} was run again and starts {request.tool.name!r} with "
-            f"{canonical(request.input)[:MAX_TOLD]}, but the first time it started {first.name!r} with "
-            f"{canonical(first.proposed)[:MAX_TOLD]}. Nothing was repeated. The body must start the same calls each "
+            f"The body of {call.name!r} ran again and called {request.tool.name!r} with "
+            f"{canonical(request.input)[:MAX_TOLD]}, but the first time it called {first.name!r} with "
+            f"{canonical(first.proposed)[:MAX_TOLD]}. No call was repeated. The body must start the same calls each "
             "time. Get values that change (the time, a random number, data that was read) from `await ctx.step(…)`"
         )
         self._stop.by(misuse)
@@ -461,8 +461,8 @@ class StartedRuns:
             return self._values[made.id]
         if holds_secret(request.tool.output_schema):
             raise ToolFailed(
-                f"The result of {call.name} contained a secret, which is never stored, so it is lost: the body was run "
-                "again, or a person answered for the tool. Use the result in the body that received it"
+                f"The result of {call.name} contained a secret. Secrets are never stored, so it was lost when the body ran "
+                "again or a person answered for the tool. Use the result in the same body"
             )
         adapter = request.tool.output_adapter
         return call.answer if adapter is None else adapter.validate_json(dumps(call.answer))

@@ -191,7 +191,7 @@ def store_at(given: Any) -> Store:
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f"store must be a path, a database URL or a store, got {given!r:.80}")
     if "://" not in text and Path(text).expanduser().is_dir():
-        raise UsageError(f"{text!r} is a folder. Give the path of a file in it, such as runs.db")
+        raise UsageError(f"{text!r} is a folder. Pass the path of a file in it, such as runs.db")
     store: Store = hooks.store_at(text)
     place = _place(store)
     if isinstance(place, Path) and not place.parent.exists():

@@ -148,7 +148,7 @@ def referred(
             messages = found
             break
         if following.run_id in seen:
-            raise _lost(run_id, following, "which itself continues this run")
+            raise _lost(run_id, following, "which in turn continues this run")
         seen.add(following.run_id)
         events = _events(run_id, following, read)
         steps.append((following, events))

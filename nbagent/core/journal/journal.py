@@ -787,9 +787,7 @@ class InnerJournal:
     def _inner(self, outer: RunState) -> RunState:
         call = outer.calls.get(self._call_id)
         if call is None or call.status == "done":  # somebody else has settled it
-            return RunState(
-                outcome=outer.outcome or RunCancelled(at=0.0, by="the call's own result")
-            )
+            return RunState(outcome=outer.outcome or RunCancelled(at=0.0, by="the end of its call"))
         inner = call.child if call.child is not None else RunState()
         if outer.outcome is not None and inner.outcome is None:
             return evolve(inner, outcome=outer.outcome)

@@ -94,7 +94,8 @@ def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = Non
     seals = [row.seal for row in rows]
     if seal is not None and not problems and seal not in seals:
         problems.append(
-            f"run {run_id!r} has no event with the seal {seal:.80}. Its end was removed, or all of it was rewritten"
+            f"run {run_id!r} has no event with the seal {seal:.80}. Its last events were removed, or the whole run was "
+            "rewritten"
         )
     unsealed = [] if any(seals) else [run_id]
     following, seen = _before(rows), {run_id}

@@ -262,7 +262,7 @@ def _settled(
     if by_record and any(map(has_secret, _values(checked))):
         raise InvalidAnswer(
             f"This answer to {event.tool_name!r} contains a secret. Secrets are never stored, so the tool would not "
-            "receive it. Answer in the process that has the run, or pass the agent"
+            "receive it. Answer in the process that is running it, or pass `agent=`"
         )
     return Resolved(
         at=at,
@@ -349,7 +349,7 @@ def named_by(resolution: AnyResolution) -> str:
     if resolution.interrupt is None:
         kind = type(resolution).__name__
         raise InvalidAnswer(
-            f"This {kind} names no interrupt. Use interrupt.{resolution.type}(…), or nb.{kind}(…, interrupt=interrupt)"
+            f"This {kind} has no interrupt. Use interrupt.{resolution.type}(…), or nb.{kind}(…, interrupt=interrupt)"
         )
     return resolution.interrupt
 
@@ -381,7 +381,7 @@ def check_open(
         ended = state.outcome is not None
         if ended or is_stopping:
             now = state.status if ended else "being cancelled"
-            raise Conflict(f"The run is {now}, so it takes no more answers")
+            raise Conflict(f"The run is {now}, so it cannot be answered")
         return event
     earlier = state.settled.get(interrupt_id)
     if earlier is not None:
@@ -465,7 +465,7 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
     may = set(names) if event.editable is True else set(event.editable or ())
     fixed = [name for name in names if name not in may]
     if fixed:
-        offered = ", ".join(sorted(may)) or "none of it"
+        offered = ", ".join(sorted(may)) or "none"
         raise InvalidAnswer(
             f"The input {', '.join(fixed)} of {tool} cannot be changed. Editable: {offered}",
             errors=[{"loc": (name,), "msg": "This field cannot be changed."} for name in fixed],
@@ -473,7 +473,7 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
     if event.input_schema is None:
         raise InvalidAnswer(
             f"This process does not know the parameters of {tool}. Approve it unchanged, reject it, answer for the "
-            "tool, or pass the agent"
+            "tool, or pass `agent=`"
         )
     places = SecretPlaces.of(event.input_schema)
     if places is None:
@@ -491,7 +491,7 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
 def _check_memorable(event: Interrupted, restart: Restart, tool: Tool[..., Any]) -> None:
     if event.kind != "approval":
         raise InvalidAnswer(
-            f"{event.tool_name!r} asks a question of its own. Only an approval can be remembered"
+            f"{event.tool_name!r} asks a question, not for approval. Only an approval can be remembered"
         )
     if restart.input is not None:
         raise InvalidAnswer(
@@ -525,15 +525,15 @@ def _remembers(
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     match resolution:
         case Respond(error=str()):
-            raise InvalidAnswer("Answer the question whether to continue with a number")
+            raise InvalidAnswer("To continue the run, answer with a number")
         case Respond(output=more):
             number = int if event.budget in (None, "turns", "tokens") else int | float
             if not isinstance(more, number) or not amount(more):
                 raise InvalidAnswer(
-                    f"Answer with the number of additional {event.budget or 'turns'}, greater than 0. Got {more!r}"
+                    f"The number of additional {event.budget or 'turns'} must be greater than 0, got {more!r}"
                 )
         case Restart():
-            raise InvalidAnswer("Answer the question whether to continue with respond(number)")
+            raise InvalidAnswer("To continue the run, use respond(number)")
         case Reject():
             pass
         case never:
@@ -548,7 +548,7 @@ def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
             return Respond(output=_reply(event, output, f"final result of {event.tool_name!r}"))
         case Restart():
             raise InvalidAnswer(
-                f"The call of {event.tool_name!r} already returned an interim result. Give the final result with "
+                f"The call of {event.tool_name!r} already returned an interim result. Pass the final result with "
                 "respond(value), or nb.answer_external(token, value)"
             )
         case _:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
-from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
+from nbagent.core.base.interrupts import ASKED_AGAIN, LIMIT, PendingInterrupt
 from nbagent.core.base.messages import Json, dumps
 from nbagent.core.journal.default import place_for_others
 from nbagent.core.journal.journal import Journal
@@ -175,14 +175,14 @@ def unanswered(
         if interrupt.id in wrong:
             return wrong[interrupt.id]
     lines = [
-        f"- {i.tool_name or 'the limit'} (interrupt {i.id}), input {dict(i.input)!r}, {asks(i)}; "
+        f"- {i.tool_name or LIMIT} (interrupt {i.id}), input {dict(i.input)!r}, {asks(i)}; "
         f"{wanted(i)}{_noted(i)}"
         for i in asked
     ]
     place, run_id = place_for_others(journal.store), journal.run_id
     text = (
-        "The run is paused: it needs an answer, and nobody is attached. Pass answers=. Or answer with run.respond "
-        "/ run.restart / run.reject and await it again (with attended=True, the run waits for a person)"
+        "The run is paused because it needs an answer and no person is here to give one. Pass `answers=`. Or call "
+        "run.respond, run.restart or run.reject, then await the run again. With attended=True the run waits for a person"
         + (
             f". Or answer in a shell: nbagent answer {run_id} --store {quote(place)}"
             if place

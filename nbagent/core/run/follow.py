@@ -42,8 +42,8 @@ TakenBy: TypeAlias = Literal["take over", "silence", "vacancy"]
 """Why a process takes a run: a person said so, the one before is gone, or nobody drove it."""
 
 _WITHDRAWN = (
-    "{tool} asked this question in {process}, which has ended. The question is withdrawn, because no "
-    "answer can reach it. The call may or may not have taken effect, and it is not sent again."
+    "{tool} asked this question in {process}, which has ended. The question was withdrawn, because "
+    "an answer can no longer reach it. The call may or may not have taken effect, and it is not sent again."
 )
 
 Lost: TypeAlias = tuple[tuple[str, ...], CallState]

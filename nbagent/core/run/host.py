@@ -147,7 +147,7 @@ class ScriptHost:
 
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:  # noqa: ARG002 - Host
         """Nobody is there."""
-        raise HumanInputRequired("nobody is attached who can answer")
+        raise HumanInputRequired("No person can answer here")
 
 
 _script = ScriptHost()

@@ -179,7 +179,7 @@ class NestedSession:
         call = self.call
         child = call.child or RunState(agent=self.spec.agent)
         if child.outcome is None and (call.status == "done" or self.runs.is_over):
-            by = "the end of the call around it"
+            by = "the end of the outer call"
             return evolve(child, outcome=RunCancelled(at=0.0, by=by))
         return child
 
@@ -339,6 +339,6 @@ class NestedRun(Run):
 
     def _alone(self, what: str) -> UsageError:
         return UsageError(
-            f"{self!r} runs inside a tool's call, so it cannot be {what} on its own. Use the outermost run, or start "
+            f"{self!r} runs inside a tool call and cannot be {what} separately. Use the outermost run, or start "
             "this one with nested=False"
         )

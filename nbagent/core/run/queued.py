@@ -69,4 +69,4 @@ def come_of(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEven
             first = message if message.startswith(FAILED) else f"{FAILED}{error}: {message}"
             return [RunFailed(at=now, error="RunError", message=first)]
         case RunCancelled():
-            return [RunCancelled(at=now, by="the run before it, which was cancelled")]
+            return [RunCancelled(at=now, by="the previous run, which was cancelled")]

@@ -16,6 +16,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed, StoredEvent
 from nbagent.core.base.interrupts import (
+    LIMIT,
     PendingInterrupt,
     Remember,
     Respond,
@@ -144,7 +145,7 @@ class Run:
             return f", queued behind the previous run, which is {first.state.status}"
         if self._session.awaited:
             return bounded(f", waiting for {self._session.awaited}")
-        questions = [f"{i.tool_name or 'the limit'} {asks(i)}" for i in self.interrupts]
+        questions = [f"{i.tool_name or LIMIT} {asks(i)}" for i in self.interrupts]
         if not questions:
             return ""
         more = f" and {len(questions) - 1} more" if questions[1:] else ""
@@ -467,7 +468,7 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
     if not file.parent.is_dir():
         raise UsageError(f"The folder {str(file.parent)!r} does not exist. Create it first")
     if file.is_dir():
-        raise UsageError(f"{str(file)!r} is a folder. Give the path of a file in it")
+        raise UsageError(f"{str(file)!r} is a folder. Pass the path of a file in it")
     text = Document(hooks.exported(shown, form), str(path))
     write_private(file, text)
     return text

@@ -9,6 +9,7 @@ from nbagent.core.base.errors import InvalidAnswer, UsageError, suggest
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
+    LIMIT,
     PendingInterrupt,
     Reject,
     Remember,
@@ -86,13 +87,14 @@ def approval_of(
         )
     if interrupt is not None and not (is_approval(interrupt) or _may_go_on(interrupt)):
         raise InvalidAnswer(
-            f"{interrupt.tool_name or 'the limit'!r} does not ask for approval. Answer it with respond(value)"
+            f"{repr(interrupt.tool_name) if interrupt.tool_name else LIMIT} does not ask for approval. Answer it with "
+            "respond(value)"
         )
     if interrupt is None or interrupt.expects != "confirmation":
         return restart_of(None, None, remember=remember)
     if remember is not None:
         raise InvalidAnswer(
-            f"{interrupt.tool_name!r} asks a question of its own. Only an approval can be remembered"
+            f"{interrupt.tool_name!r} asks a question, not for approval. Only an approval can be remembered"
         )
     return Respond(output=True)
 

@@ -342,7 +342,7 @@ class Session:
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
                 raise UsageError(
-                    f"only a failed run can be retried, and this one is {state.status}"
+                    f"Only a failed run can be retried, and this one is {state.status}"
                 )
             return [event, *self._results_not_stored(state, state.outcome)]
 
@@ -352,7 +352,7 @@ class Session:
         if isinstance(error, StoreError):
             self.lost(error)
             return
-        logger.warning("the retry of run %s was refused: %s", self.run_id, error)
+        logger.warning("run %s could not be retried: %s", self.run_id, error)
         self.follow()
 
     def _retried(self) -> None:
@@ -832,7 +832,7 @@ class Session:
 
     def _sent(self, sent: Future[bool]) -> None:
         if sent.exception() is None and not sent.result():
-            self._not_sent(NotPending("the run has ended elsewhere"))
+            self._not_sent(NotPending("the run has already ended in another process"))
 
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
@@ -888,7 +888,7 @@ class Session:
     def _fail_expired(self, event: Interrupted) -> None:
         """Fail the run of a question that nobody answered, as soon as nothing runs whose result would be lost."""
         messages: Any = paused_messages(self.state)
-        error = Expired(f"nobody answered {event.tool_name!r} in time", messages=messages)
+        error = Expired(f"No answer to {event.tool_name!r} in time", messages=messages)
         failed = RunFailed(at=self.spec.clock(), error="Expired", message=str(error))
 
         def decide(state: RunState) -> Sequence[StoredEvent]:

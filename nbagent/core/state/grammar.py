@@ -134,9 +134,11 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
         case OutputRefused() | RunCompleted():
             return None if run.is_answered and not run.later else _NO_ANSWER
         case MessageQueued():
-            return "a flow takes no messages" if run.flow or run.of_body else None
+            return "a flow cannot receive messages" if run.flow or run.of_body else None
         case RunFailed() | RunCancelled():
-            return "a run that a body starts ends only with the body" if run.of_body else None
+            return (
+                "a run that a tool body starts cannot end before the body" if run.of_body else None
+            )
         case ToolStarted(call_id=call_id, attempt=attempt):
             call = run.calls.get(call_id)
             is_next = (
@@ -189,11 +191,11 @@ def _unfit_words(call: CallState, event: Interrupted) -> str | None:
     if call.status == "done":
         return _NO_CALL
     if event.tool_name != call.name:
-        return "it names another tool than its call"
+        return "its tool is not the tool of its call"
     return (
         None
         if (event.kind == "ask") == (event.ask is not None)
-        else "it does not match a question of ctx.ask"
+        else "it does not have the form of a ctx.ask question"
     )
 
 

@@ -40,7 +40,7 @@ from nbagent.core.base.model import Usage
 from .next_step import is_stuck
 from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, asked_or, evolve
 
-_MISFIT = "its status {status!r} contradicts the rest"
+_MISFIT = "its status {status!r} does not match its other fields"
 
 
 class _Record(BaseModel):
@@ -400,7 +400,7 @@ def _later_of(part: Part, scope: tuple[str, ...]) -> tuple[Part, Interrupted | N
         raise MessagesError(f"{told} is malformed: {error.errors()[0]['msg']}") from error
     own = (event.kind, event.expects, event.scope, event.call_id, event.tool_name)
     if own != ("later", "external", scope, part["id"], part["name"]):
-        raise MessagesError(f"{told} is malformed: it belongs to something else")
+        raise MessagesError(f"{told} is malformed: it belongs to another call")
     return {key: value for key, value in part.items() if key != "later"}, event
 
 

@@ -50,7 +50,7 @@ class Decision:
     user: str
     """The person, where one answered, as their process knew them; else empty."""
     decision: str
-    """``approved``, ``changed`` (approved with another input), ``run again``, ``let run``, ``answered``,
+    """``approved``, ``changed`` (approved with another input), ``run again``, ``continued``, ``answered``,
     ``failed`` (told to have failed), ``rejected``, ``expired``."""
     reason: str
     """Of a rejection, or why it failed."""
@@ -223,7 +223,7 @@ def _word(asked: Interrupted, answer: Resolved, changed: dict[str, Any]) -> str:
             if changed:
                 return "changed"
             again = {"approval": "approved", "lost": "run again"}
-            return again.get(asked.kind, "let run")
+            return again.get(asked.kind, "continued")
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any] | None) -> dict[str, tuple[Any, Any]]:

@@ -243,7 +243,7 @@ def _check_seals(runs: Mapping[str, Sequence[Row]]) -> None:
         broken = first_broken(run_id, rows)
         if broken is not None:
             raise StoreError(
-                f"Event {broken} of run {run_id!r} was changed after it was sealed, so the document is not imported. To "
+                f"Event {broken} of run {run_id!r} was changed after it was sealed, so the document was not imported. To "
                 "import it anyway, pass unverified=True"
             )
 

@@ -126,7 +126,7 @@ def below(limit: Any) -> Below:
         UsageError: it is no number.
     """
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:  # noqa: PLR0124 - NaN
-        raise UsageError(f"nb.below takes a number, not {limit!r:.80}")
+        raise UsageError(f"nb.below takes a number, got {limit!r:.80}")
     return Below(limit)
 
 
@@ -152,11 +152,11 @@ class Answered:
     def __repr__(self) -> str:
         parts = [f"{self.count:,} answered"]
         if self.refused:
-            parts.append(f"{len(self.refused):,} not: {self.refused[0][1]}")
+            parts.append(f"{len(self.refused):,} not answered: {self.refused[0][1]}")
         if self.later:
-            parts.append(f"{self.later:,} that came since are left as they were")
+            parts.append(f"{self.later:,} newer question{'s' * (self.later != 1)} not answered")
         if self.standing is not None:
-            parts.append("those that come are answered too, until .end()")
+            parts.append("new matching questions are answered until .end()")
         return escaped("; ".join(parts))
 
 

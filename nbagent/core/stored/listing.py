@@ -14,6 +14,7 @@ from nbagent.core.arguments import checked_store, checked_turns
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
+from nbagent.core.base.interrupts import LIMIT
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import describe_process, has_ended, this_process
@@ -349,7 +350,7 @@ def _listed(entry: Entry, store: Store) -> StoredRun:
         prompt=entry.prompt,
         status=entry.status,
         says=_says(entry),
-        asks=tuple(one.tool_name or "the limit" for one in entry.asks),
+        asks=tuple(one.tool_name or LIMIT for one in entry.asks),
         begun=entry.begun,
         moved=entry.moved,
         deadline=entry.deadline,

@@ -134,14 +134,14 @@ def _refusal(
             return _of_elsewhere(session.run_id, used)
         if used is not None:
             return Conflict(
-                f"This token is used, or can no longer be answered: {session.why_not_pending(used.id)}"
+                f"This token was already used, or its question was closed: {session.why_not_pending(used.id)}"
             )
     for journal in stored:
         used = _waiting(_interrupts(journal.read()), digest)
         if used is not None and any(used.id == each.id for each in journal.state.open):
             return _of_elsewhere(journal.run_id, used)
         if used is not None:
-            return Conflict("This token is used, or its interrupt is already settled")
+            return Conflict("This token was already used, or its question was already answered")
     if place is not None:
         return NotPending(
             f"No interrupt in {place!r} is waiting for this token. Is the token complete, and from this store?"

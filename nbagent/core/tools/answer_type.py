@@ -251,7 +251,7 @@ def _values_in(text: str) -> Iterator[_Found]:
         else:
             yield _Found(text[start:at], value)
     if "{" in text[at:] or "[" in text[at:]:
-        raise Misfit("the text has too many brackets to find the answer in it")
+        raise Misfit("the text has too many brackets to search for JSON")
 
 
 def value_of(text: str, form: AnswerForm) -> Json:

@@ -210,7 +210,7 @@ class ToolContext:
             schema = adapter.json_schema(schema_generator=SecretSchema)
         if holds_secret(schema):
             raise Misuse(
-                "the final result would contain a secret, and the model receives the result"
+                "The final result would contain a secret, and the model receives the result"
             )
         expiry = Expiry.of(expires_in, on_expire)
         self.promised_later = Later(interim, self.external_token, schema, expiry)

@@ -171,7 +171,7 @@ def _made(
         raise ToolError(f"A tool must be made from a function, got {function!r:.100}")
     if name is None and function.__name__ == "<lambda>":
         raise ToolError(
-            "A lambda has no name for the model. Give it one, as in nb.tool(name='add')(…)"
+            "A lambda has no name for the model. Pass one, as in nb.tool(name='add')(…)"
         )
     signature = signature_of(function, local_names, schema)
     told = documented(function, signature.told).description
@@ -332,7 +332,7 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         raise ToolError(f"{value!r:.100} is not a tool. Use its as_tool()")
     if isinstance(value, ToolSource):
         raise ToolError(
-            f"{value!r:.200} is a set of tools. Pass one of its .tools, which are available after it is connected"
+            f"{value!r:.200} is an MCP server, not one tool. After it is connected, pass one of its .tools"
         )
     raise ToolError(
         f"{value!r:.100} is not a tool. Pass a function, or the result of @nb.tool{_meant(value)}"

@@ -386,7 +386,7 @@ def _of_path(path: Path) -> _Found:
         status = path.expanduser().stat()
         if not stat.S_ISREG(status.st_mode):
             what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise UsageError(f"{str(path)!r} is {what}. Give the path of a file")
+            raise UsageError(f"{str(path)!r} is {what}. Pass the path of a file")
         with path.expanduser().open("rb") as file:
             data = file.read(_READ + 1)
     except OSError as error:

@@ -124,7 +124,7 @@ def _table_bytes(value: Any, kind: str) -> bytes:
         else:
             parquet.write_table(table, out)
     if not _TABLES[kind](_made(kind, out.getvalue())).equals(table):
-        raise TypeError("it would change when it is loaded again")
+        raise TypeError("it is not equal after storing and loading")
     return out.getvalue()
 
 
@@ -195,4 +195,4 @@ def _array(data: bytes) -> Any:
 
 def _check_size(size: int) -> None:
     if size > MAX_VALUES:
-        raise ValueError(f"it claims {size:,} values or bytes")
+        raise ValueError(f"its header says {size:,} values or bytes, which is too many")

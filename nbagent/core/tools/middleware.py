@@ -124,7 +124,7 @@ class Retry:
         delay: float = 0.0,
     ) -> None:
         if amount(times) is None or times < 1:
-            raise ValueError(f"Retry must run a tool at least once, got {times!r} times")
+            raise ValueError(f"Retry(times=…) must be at least 1, got {times!r}")
         self._times, self._on = times, on
         self._delay = checked_amount("Retry(delay=…)", delay)
         self._told: set[str] = set()

@@ -126,7 +126,9 @@ def _unknown(spec: RunSpec, rule: Rule, names: set[str], inner: Mapping[str, Any
     text = f"The rule nb.{rule.verdict}({rule.pattern!r}) matches no tool of {spec.agent!r}"
     for name, one in inner.items():
         if _names_one(rule.pattern, one.tools):
-            return f"{text}, but a tool of its inner agent {name!r}. Move the rule to that agent"
+            return (
+                f"{text}. It matches a tool of its inner agent {name!r}. Move the rule to {name!r}"
+            )
     known = ", ".join(sorted(names)) or "none"
     if not _has_wildcard(rule):
         return f"{text}{suggest(rule.pattern, names) or f'. Its tools: {known}'}"

@@ -151,7 +151,7 @@ REFUSED = {
     "values of several types": (pd.DataFrame({"a": [1, "x"]}), "write it to a file in the step"),
     "lists, which come back as arrays": (
         pd.DataFrame({"a": [[1], [2]]}),
-        "it would change when it is loaded",
+        "it is not equal after storing and loading",
     ),
     "categories that no value has": (FRAME.iloc[:1], r"'c' has unused categories.*remove_unused"),
     "two columns of one name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate"),

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.base.files import Said
 from nbagent.core.base.messages import dumps
-from nbagent.core.tools.files import said
+from nbagent.core.tools.files import prompt_content
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
 LONGEST = 100
@@ -62,7 +62,7 @@ class Source:
             key = _key_text(self._key(row, label, number), number)
             try:
                 prompt = self.prompt(row)
-                asked = said(prompt)
+                asked = prompt_content(prompt)
             except UsageError as error:
                 raise UsageError(f"row {number} ({key!r}): {error}") from error
             except Exception as error:

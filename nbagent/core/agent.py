@@ -23,7 +23,7 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
-from .base.keywords import caller, tells
+from .base.keywords import caller, checks_keywords
 from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
@@ -34,7 +34,15 @@ from .journal.default import Kept, kept_in
 from .journal.journal import Journal, RunEvent, Store
 from .known import know
 from .run.answers import interrupts_of
-from .run.generate import Pending, Response, RunPending, replies_of, response_of, say, settle
+from .run.generate import (
+    Pending,
+    Response,
+    RunPending,
+    add_message,
+    replies_of,
+    response_of,
+    settle,
+)
 from .run.host import current_host
 from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
@@ -43,7 +51,7 @@ from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, launch, launch_and_wait, launch_apart, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
-from .tools.files import Prompt, said
+from .tools.files import Prompt, prompt_content
 from .tools.hosted import check_hosted
 from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
@@ -97,7 +105,7 @@ class Agent:
         store: the store for its runs; by default the one of ``nb.use_store``, or this process's memory.
     """
 
-    @tells("nb.Agent")
+    @checks_keywords("nb.Agent")
     def __init__(  # noqa: PLR0913 - the product's front door, keyword-only
         self,
         model: str | Model,
@@ -223,7 +231,7 @@ class Agent:
     tool = _OwnTools()
     """A decorator that makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
 
-    @tells("agent.as_tool")
+    @checks_keywords("agent.as_tool")
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
         """Return this agent as a tool of another agent: it receives a prompt, and its answer is the result.
 
@@ -260,7 +268,7 @@ class Agent:
 
     # --- live
 
-    @tells("agent.run")
+    @checks_keywords("agent.run")
     def run(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: Prompt | None = None,
@@ -334,7 +342,7 @@ class Agent:
         )
         return launch(self._spec(self.tools), prompt, self._stored(given), self._tool_inside)
 
-    @tells("agent.run_sync")
+    @checks_keywords("agent.run_sync")
     def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: Prompt | None = None,
@@ -393,7 +401,7 @@ class Agent:
         """Return a handle for the run of a stored journal; see ``nb.open_run``."""
         return take_up(self._spec(self.tools), journal, Options(**options))
 
-    @tells("agent.chat")
+    @checks_keywords("agent.chat")
     def chat(
         self,
         prompt: Prompt | None = None,
@@ -449,7 +457,7 @@ class Agent:
     # --- step by step
 
     @awaited("agent.generate")
-    @tells("agent.generate")
+    @checks_keywords("agent.generate")
     async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: Prompt | None = None,
@@ -516,7 +524,7 @@ class Agent:
         if runs is not None and is_new and not return_tool_calls and not replies:
             inside = replace(spec, max_turns=limit)
             tool = self._inside(inside.tools, lambda: inside)
-            text = said(prompt)
+            text = prompt_content(prompt)
             return await generated_inside(
                 run_inside(runs, tool, inside, text, state.messages), on_event
             )
@@ -525,7 +533,7 @@ class Agent:
         if on_event is not None:
             journal.subscribe(on_event)
         if prompt is not None:
-            say(journal, spec, said(prompt), pending)
+            add_message(journal, spec, prompt_content(prompt), pending)
         else:
             await know_tools_asked_for(spec, state)
             settle(journal, spec, replies, partial=partial)

@@ -69,13 +69,13 @@ class Thread:
     def open_run(self) -> Run | None:
         """The run that is running or waiting; only the newest can be."""
         last = self.runs[-1] if self.runs else None
-        return last if last is not None and goes_on(last) else None
+        return last if last is not None and is_active(last) else None
 
     def send(self, prompt: Prompt, answers: Answers = None, *, blocking: bool = False) -> Run:
         """Send a message at the end; into the newest run if it has not ended."""
         with self._lock:
             last = self.runs[-1] if self.runs else None
-            return self._begin(self.runs, last, prompt, answers, blocking=blocking)
+            return self._start_run(self.runs, last, prompt, answers, blocking=blocking)
 
     def edit(self, run: Run, prompt: Prompt, answers: Answers = None) -> Run:
         """Replace the prompt of a run.
@@ -87,7 +87,7 @@ class Thread:
             if run not in self.runs:
                 raise UsageError(f"{run!r} is not a run of this chat. See chat.runs for its runs")
             before, last = self.runs[: self.runs.index(run)], self.open_run
-            begun = self._begin(before, before[-1] if before else None, prompt, answers)
+            begun = self._start_run(before, before[-1] if before else None, prompt, answers)
             if last is not None:
                 session_of(last).stop(by="code")
             return begun
@@ -102,7 +102,7 @@ class Thread:
         with self._lock:
             self._listeners.remove(listener)
 
-    def _begin(
+    def _start_run(
         self,
         before: tuple[Run, ...],
         after: Run | None,
@@ -294,7 +294,7 @@ def thread_after(run: Run) -> Thread:
     is_apart = session.attended and is_private(session.loop)
     options = Options(after=run, attended=session.attended, show=False, background=is_apart)
     thread = Thread(runs, options, session.journal.store or MemoryStore(), None)
-    if goes_on(run):
+    if is_active(run):
         thread.id = run.id
         return thread
     try:
@@ -315,7 +315,7 @@ def _after(first: StoredEvent) -> str | None:
     return first.after if isinstance(first, RunStarted | RunQueued) else None
 
 
-def goes_on(run: Run) -> bool:
+def is_active(run: Run) -> bool:
     """Whether the run has not ended."""
     return run.status not in ("completed", "failed", "cancelled")
 

@@ -20,7 +20,7 @@ from .arguments import (
 )
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError
-from .base.keywords import caller, tells
+from .base.keywords import caller, checks_keywords
 from .base.messages import INSTEAD, message
 from .base.secrets import plain_json
 from .journal.default import Kept, kept_in
@@ -128,14 +128,14 @@ class Flow(Generic[P, R]):
             TypeError: the function has other parameters.
             UsageError: the arguments do not match its types, or cannot be stored.
         """
-        return launch(self._spec(), None, self._begun(args, kwargs))
+        return launch(self._spec(), None, self._start_options(args, kwargs))
 
     def run_sync(self, *args: Any, **kwargs: Any) -> Result:
         """Run the flow and return the result. For code that cannot ``await``: a cell, a script or a thread.
 
         Has the arguments of ``run``, and raises what ``await run`` raises.
         """
-        return launch_and_wait(self._spec(), None, self._begun(args, kwargs))
+        return launch_and_wait(self._spec(), None, self._start_options(args, kwargs))
 
     def with_options(self, **options: Unpack[RunOptions]) -> Flow[P, R]:
         """Return the same flow with these options for its runs: ``clean.with_options(answers=[…]).run(…)``.
@@ -193,7 +193,7 @@ class Flow(Generic[P, R]):
             budget=self.budget,
         )
 
-    def _begun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Options:
+    def _start_options(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Options:
         """The options of a run that starts with a call of the function with this input."""
         call = {
             "type": "tool_call",
@@ -244,7 +244,7 @@ def flow(
     idempotent: bool = False,
     thread: bool = True,
 ) -> Callable[[Callable[P, R]], Flow[P, R]]: ...
-@tells("nb.flow")
+@checks_keywords("nb.flow")
 def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     fn: Callable[P, R] | None = None,
     /,

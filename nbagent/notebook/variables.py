@@ -54,7 +54,7 @@ def mentioned(text: str) -> list[File]:
 
 def summary(value: Any) -> str:
     """What a value is, in bounded words."""
-    told = tables.told(value)
+    told = tables.table_summary(value)
     if told is None:
         told = f"{_kind(value)}{_size(value)}\n{_inside(value)}"
     return told if len(told) <= MAX_SUMMARY else f"{told[: MAX_SUMMARY - 1]}…"

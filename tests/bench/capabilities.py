@@ -396,7 +396,7 @@ CAPABILITIES = [
     Capability(
         "queued runs",
         (
-            "core/run/queued.py:come_of",
+            "core/run/queued.py:queued_run_events",
             "core/run/session.py:Session.look_at_run_before",
             "core/run/session.py:Session.first_in_line",
             "core/run/session.py:Session._leave_line",

@@ -41,19 +41,19 @@ class Awaited(Coroutine[Any, Any, T]):
         return f"Not started. Write `await {self._call}`"
 
     def __await__(self) -> Generator[Any, Any, T]:
-        return self._begun().__await__()
+        return self._mark_awaited().__await__()
 
     def send(self, value: Any, /) -> Any:
         """As of any coroutine."""
-        return self._begun().send(value)
+        return self._mark_awaited().send(value)
 
     def throw(self, *error: Any) -> Any:
         """As of any coroutine."""
-        return self._begun().throw(*error)
+        return self._mark_awaited().throw(*error)
 
     def close(self) -> None:
         """As of any coroutine."""
-        self._begun().close()
+        self._mark_awaited().close()
 
     def __del__(self) -> None:
         if self._has_begun:  # who awaits it holds what was made, and maybe not this
@@ -64,7 +64,7 @@ class Awaited(Coroutine[Any, Any, T]):
             said = f"`{call}` did not run, because it was not awaited. Write `await {call}`"
             warnings.warn_explicit(said, RuntimeWarning, *self._at)
 
-    def _begun(self) -> Coroutine[Any, Any, T]:
+    def _mark_awaited(self) -> Coroutine[Any, Any, T]:
         self._has_begun = True
         return self._made
 

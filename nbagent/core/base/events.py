@@ -47,7 +47,7 @@ _CONFIG = ConfigDict(extra="forbid", defer_build=True)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
-def _made(kind: type[T]) -> type[T]:
+def _unchecked(kind: type[T]) -> type[T]:
     """An event that the engine makes by the thousand, of values that it has checked before."""
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
@@ -60,7 +60,7 @@ def _checked(kind: type[T]) -> type[T]:
     return made
 
 
-class _Told:
+class _EventPart:
     """A part of a journal, with the names that people know from pydantic's models."""
 
     __slots__ = ()
@@ -81,13 +81,13 @@ class _Told:
         return made
 
 
-class _Encoded(_Told):
+class _Encoded(_EventPart):
     """Has room for its own JSON, from the check whether it can be kept until it is stored."""
 
     __slots__ = ("_data",)
 
 
-@_made
+@_unchecked
 class Event(_Encoded):
     """Something that happened; ``at`` is Unix time in seconds."""
 
@@ -100,7 +100,7 @@ AnswerForm: TypeAlias = Literal["text", "json", "value"]
 
 
 @_checked
-class RowOf(_Told):
+class RowOf(_EventPart):
     """Which row of which batch a run is of; what ends the run adds what the row has used."""
 
     batch: str
@@ -156,13 +156,13 @@ class RunQueued(Event):
     """Whether the run before is kept in another store: who opens this one finds it in no journal."""
 
     @property
-    def said(self) -> Said:
+    def prompt(self) -> Said:
         """What the model is told."""
         return self.text if self.content is None else self.content
 
 
-@_made
-class CallRequested(_Told):
+@_unchecked
+class CallRequested(_EventPart):
     """One tool call of a model response; ``raw`` is the arguments' text where it was no JSON object."""
 
     __pydantic_config__ = _CONFIG
@@ -179,7 +179,7 @@ class CallRequested(_Told):
 
 
 @_checked
-class HostedRan(_Told):
+class HostedRan(_EventPart):
     """One call of a hosted tool, which the model's provider ran within its response."""
 
     name: str
@@ -193,7 +193,7 @@ class HostedRan(_Told):
     """What it made, as file parts."""
 
 
-@_made
+@_unchecked
 class ModelResponded(Event):
     """The model answered: text, calls, or both."""
 
@@ -221,7 +221,7 @@ class ModelResponded(Event):
     """Why it ends before its end: the run was stopped, or the model's call failed. None of a whole response."""
 
 
-@_made
+@_unchecked
 class ModelPartial(Event):
     """What a model has streamed since the last one of these, kept in case the process ends before the response is whole."""
 
@@ -243,7 +243,7 @@ class OutputRefused(Event):
     """Whether asking again may help: what was cut off at a limit is cut off again."""
 
 
-@_made
+@_unchecked
 class ToolStarted(Event):
     """The claim to run a body: written before it runs, so that nobody runs it twice."""
 
@@ -283,7 +283,7 @@ class StepFinished(Event):
     """How long it took."""
 
 
-@_made
+@_unchecked
 class ToolFinished(Event):
     """A call has its result."""
 
@@ -375,7 +375,7 @@ class MessageQueued(Event):
     """As in ``Resolved``."""
 
     @property
-    def said(self) -> Said:
+    def prompt(self) -> Said:
         """What the model is told."""
         return self.text if self.content is None else self.content
 
@@ -584,7 +584,7 @@ def checked(kind: type[T], value: Any) -> T:
     return TypeAdapter(kind).validate_python(value)
 
 
-def kept(event: StoredEvent) -> StoredEvent:
+def storable_event(event: StoredEvent) -> StoredEvent:
     """The event as every journal can keep it and any later process read it, encoded until ``stored``.
 
     It is the same object, unless a text in it is no Unicode, which is written out.

@@ -152,7 +152,7 @@ _BEGUN, _BRIEF = 400, 80
 """Characters of a file's data that are read for its first line, and of that line."""
 
 
-def stand_in(part: Mapping[str, Any], *, sized: bool = True) -> str:
+def bracketed_label(part: Mapping[str, Any], *, sized: bool = True) -> str:
     """What stands in a text in the place of a file: ``[image scan.png, 120 kB]``."""
     return f"[{label(part, sized=sized)}]"
 
@@ -168,7 +168,9 @@ def in_words(said: Said) -> str:
     """A message as text, with a word in the place of each file."""
     if isinstance(said, str):
         return said
-    return "\n".join(part["text"] if part["type"] == "text" else stand_in(part) for part in said)
+    return "\n".join(
+        part["text"] if part["type"] == "text" else bracketed_label(part) for part in said
+    )
 
 
 def outline(said: Said) -> str:
@@ -189,7 +191,7 @@ def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
     Raises:
         UsageError: all of them together are larger than ``MAX_FILES``.
     """
-    new = _size_of_said(said)
+    new = _size_of_files(said)
     if not new:
         return
     known = size_of_all(messages)
@@ -216,6 +218,6 @@ _LETTERS = string.ascii_letters.encode()
 _DIGITS = string.digits.encode()
 
 
-def _size_of_said(said: Said) -> int:
+def _size_of_files(said: Said) -> int:
     parts = () if isinstance(said, str) else said
     return sum(size_of(part) for part in parts if part["type"] == "file")

@@ -31,7 +31,7 @@ from pydantic import (
 
 from .amounts import amount
 from .errors import InvalidAnswer, suggest
-from .keywords import spell_out, tells
+from .keywords import checks_keywords, spell_out
 from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
 
@@ -164,7 +164,7 @@ class Interrupt(BaseException):
     it.
     """
 
-    @tells("nb.Interrupt")
+    @checks_keywords("nb.Interrupt")
     def __init__(
         self,
         metadata: Any = None,

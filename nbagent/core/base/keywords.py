@@ -121,7 +121,7 @@ def _spelled(annotation: str, said: str = "Any") -> str:
     return _NAME.sub(spell, annotation).replace(" | None | None", " | None")
 
 
-def tells(label: str) -> Callable[[F], F]:
+def checks_keywords(label: str) -> Callable[[F], F]:
     """A decorator: a call with a keyword that is not known says which one is meant.
 
     Where it is looked up (``inspect.signature``, Shift+Tab in Jupyter) its types are spelled out.
@@ -152,12 +152,12 @@ def tells(label: str) -> Callable[[F], F]:
     return decorate
 
 
-def tells_made(kind: type[Any], label: str) -> None:
+def check_keywords_of(kind: type[Any], label: str) -> None:
     """The same for what makes the objects of a class whose ``__init__`` is generated."""
-    kind.__init__ = tells(label)(kind.__init__)
+    kind.__init__ = checks_keywords(label)(kind.__init__)
 
 
-_CALLED = tells("")(lambda: None).__code__
+_CALLED = checks_keywords("")(lambda: None).__code__
 del _told[""]
 
 

@@ -38,7 +38,7 @@ class Remembered(BaseModel):
         """Whether the tool took the same input then."""
         return self.parameters == digest_of(self.tool, None, schema)
 
-    def says_again(self, earlier: Remembered) -> bool:
+    def is_repeat_of(self, earlier: Remembered) -> bool:
         """Whether it says of the same calls what an earlier one said; in JSON, 1 is not true."""
         now, before = (canonical([each.tool, each.input]) for each in (self, earlier))
         return now == before
@@ -49,5 +49,5 @@ def with_memory(known: Iterable[Remembered], new: Remembered) -> tuple[Remembere
 
     Two tools of one name, of agents inside each other, are told apart by what they do.
     """
-    kept = (one for one in known if not (new.says_again(one) and new.code == one.code))
+    kept = (one for one in known if not (new.is_repeat_of(one) and new.code == one.code))
     return (*kept, new)

@@ -15,10 +15,10 @@ from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, sho
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry, Later
-from nbagent.core.tools.files import NOTHING, Taken, taken
+from nbagent.core.tools.files import NOTHING, Taken, take_files
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Presenter, Tool, ToolResult
-from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, cut, for_model
+from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
 
 from .setup import CallSetup, Pause
 
@@ -38,7 +38,7 @@ class CallEvents(NamedTuple):
         told = value if isinstance(value, ToolResult) else ToolResult(value)
         present = _once(self.setup.hooks.present)
         try:
-            found = taken(told.value, present, told.files, self.setup.file_room)
+            found = take_files(told.value, present, told.files, self.setup.file_room)
         except UsageError as error:
             return self.raised(error, verdict)
         shown = found.value if told.display is None else told.display
@@ -77,7 +77,7 @@ class CallEvents(NamedTuple):
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:
         """The event of a call that came to nothing."""
-        return self._event(cut(text, self._limit), verdict, error=True)
+        return self._event(shortened_text(text, self._limit), verdict, error=True)
 
     @property
     def _limit(self) -> int | None:

@@ -35,7 +35,7 @@ from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import MAX_OUTPUT, cut, describe
+from nbagent.core.tools.values import MAX_OUTPUT, describe, shortened_text
 
 from .call_events import CallEvents
 from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
@@ -186,13 +186,13 @@ class Questions:
 
     def steps(self) -> Mapping[str, Json]:
         """What steps of this body have given, by name."""
-        return {name: self._given(name, value) for name, value in self._call.steps.items()}
+        return {name: self._step_value(name, value) for name, value in self._call.steps.items()}
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """The value of a step, done once."""
         self._one_work(name, work)
         if name in self._call.steps:
-            return self._given(name, self._call.steps[name])
+            return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)
         try:
             value = work()
@@ -229,7 +229,7 @@ class Questions:
         """``step`` in a thread: the work is done in that thread."""
         self._one_work(name, work)
         if name in self._call.steps:
-            return self._given(name, self._call.steps[name])
+            return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)
         try:
             value = work()
@@ -255,7 +255,7 @@ class Questions:
         except UsageError as error:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
-    def _given(self, name: str, value: Json) -> Any:
+    def _step_value(self, name: str, value: Json) -> Any:
         """A step's value as the body gets it again."""
         if not (isinstance(value, Mapping) and KEPT in value):
             return value
@@ -285,7 +285,7 @@ class Questions:
     def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
         self._works.pop(name, None)  # it may be tried in another way
         now = self._setup.spec.clock()
-        told = cut(f"{type(error).__name__}: {error}", MAX_OUTPUT)
+        told = shortened_text(f"{type(error).__name__}: {error}", MAX_OUTPUT)
         return replace(self._step_event(name, now, since), error=told)
 
     def _step_event(self, name: str, now: float, since: float) -> StepFinished:
@@ -420,7 +420,7 @@ class Questions:
         await self._journal.write(lambda state: going_on(state, self._started, now))
 
 
-def _given(call: CallState, event: Interrupted) -> dict[str, Any] | None:
+def _valid_answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:
     """The answer to this question, where it was given; another question's does not count."""
     answer = call.answers.get(event.ask or 0)
     if answer is None or answer.get("question") != question_digest(event):
@@ -430,12 +430,12 @@ def _given(call: CallState, event: Interrupted) -> dict[str, Any] | None:
 
 def _answer(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> dict[str, Any] | None:
     """The answer, unless it is to be asked for again."""
-    return _given(call, event) if _why_again(call, event, reply) is None else None
+    return _valid_answer(call, event) if _why_again(call, event, reply) is None else None
 
 
 def _why_again(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> str | None:
     """Why the answer that was given does not do: a secret in it is gone, or it does not fit the type."""
-    answer, places = _given(call, event), SecretPlaces.of(event.reply_schema)
+    answer, places = _valid_answer(call, event), SecretPlaces.of(event.reply_schema)
     if answer is None or "output" not in answer:
         return None
     if places is not None and places.lost(answer["output"]):

@@ -605,7 +605,7 @@ class Driver:
             if finish.by_tool:
                 output, text = spec.answer.of_tool(finish.output), finish.text
             else:
-                text, output = spec.answer.read(finish.text)
+                text, output = spec.answer.parse(finish.text)
         except Misfit as misfit:
             if finish.by_tool:
                 raise ModelError(

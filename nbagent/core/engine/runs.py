@@ -213,9 +213,9 @@ class StartedRuns:
             started_by_bodies[call_id] = request.tool
             self._driver.admit(call_id, request)
         if running_loop() is self._loop:
-            self._begin(made)
+            self._start_task(made)
         else:
-            self._loop.call_soon_threadsafe(partial(self._begin, made))
+            self._loop.call_soon_threadsafe(partial(self._start_task, made))
         return made
 
     def _earlier(self, request: Request) -> str | None:
@@ -238,7 +238,7 @@ class StartedRuns:
         self._stop.by(misuse)
         raise misuse
 
-    def _begin(self, made: Started) -> None:
+    def _start_task(self, made: Started) -> None:
         if not self.is_over:
             made.task = self._loop.create_task(self._perform(made), context=self._context.copy())
 
@@ -262,7 +262,7 @@ class StartedRuns:
                 if self.state(made).status == "done":
                     break
                 made.is_busy = False
-                self._tell()
+                self._notify()
                 await made.wake.wait()
         except Exception as error:
             made.broke = error
@@ -273,7 +273,7 @@ class StartedRuns:
             made.broke = error
         finally:
             made.is_busy = made.is_stopping
-            self._tell()
+            self._notify()
 
     async def _attempt(self, driver: BodyDriver, made: Started) -> None:
         try:
@@ -339,21 +339,23 @@ class StartedRuns:
         for made in self._at_hand():
             made.wake.set()
         if self._all and not self.is_over:
-            self._claim = self._loop.create_task(self._go_on(), context=self._context.copy())
+            self._claim = self._loop.create_task(
+                self._continue_body(), context=self._context.copy()
+            )
 
-    async def _go_on(self) -> None:
+    async def _continue_body(self) -> None:
         """Write that the body goes on with an answer, unless another process has taken its call over."""
         try:
             await self._write([])
         except CallTakenOver as error:
             for made in self._open():
                 made.broke = error
-            self._tell()
+            self._notify()
         except StoreError as error:
             self._stop.by(error)
             for made in self._open():
                 made.broke = error
-            self._tell()
+            self._notify()
 
     def look(self) -> None:
         """Look at the state again, everywhere in what the body has started; from any thread."""
@@ -362,7 +364,7 @@ class StartedRuns:
 
     def decided(self) -> None:
         """Answers were looked at: whoever waits may have to wait for a person."""
-        self._tell()
+        self._notify()
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Do something on the loop of the run; from any thread."""
@@ -513,7 +515,7 @@ class StartedRuns:
         self._stop.by(waits)
         raise waits
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._around.setup.hooks.idle()
         for told in self._waiters:
             told.set()
@@ -569,7 +571,7 @@ class StartedRuns:
             stopped.insert(0, RunCancelled(at=self.clock(), scope=scope, by=by))
         await self._write(stopped)
         made.is_busy = False
-        self._tell()
+        self._notify()
 
     # --- the end of the body
 
@@ -590,7 +592,7 @@ class StartedRuns:
         for made in self._all.values():
             if made.task is not None:
                 made.task.cancel()
-        self._tell()
+        self._notify()
         if self._driver is not None:
             self._around.leave()
 

@@ -90,7 +90,7 @@ def kept_in() -> Store:
         return _default.variable[1]
 
 
-def tell_kept(run_id: str, store: object) -> None:
+def report_place(run_id: str, store: object) -> None:
     """Report where a new run is stored: on the first run in a default store other than memory."""
     with _default.lock:
         is_kept = not isinstance(store, MemoryStore) and is_same_place(store, kept_in())
@@ -102,7 +102,7 @@ def tell_kept(run_id: str, store: object) -> None:
             )
 
 
-def told_in(run_id: str, store: object) -> str | None:
+def reported_place(run_id: str, store: object) -> str | None:
     """The place of the default store, for the card of the run that shows it; None for any other run."""
     with _default.lock:
         return place_of(store) if _default.told == run_id else None

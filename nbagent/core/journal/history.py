@@ -158,7 +158,7 @@ def referred(
             before = steps[len(steps) - at][0].messages if at else 0
             if before > len(messages):
                 raise _lost(run_id, step, "whose own history does not match its reference")
-            messages = _said(run_id, step, events, messages[:before])
+            messages = _messages_after(run_id, step, events, messages[:before])
             known.keep(step.run_id, Known(step.events, messages))
     if reference.messages > len(messages):
         raise _lost(run_id, reference, f"which has only {len(messages)} messages")
@@ -175,7 +175,7 @@ def _events(run_id: str, reference: Reference, read: Read) -> Sequence[StoredEve
     return events
 
 
-def _said(
+def _messages_after(
     run_id: str,
     reference: Reference,
     events: Sequence[StoredEvent],

@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
     encoded,
-    kept,
+    storable_event,
     stored,
 )
 from nbagent.core.base.memory import Remembered
@@ -546,7 +546,7 @@ class Journal:
             for at, event in enumerate(events):
                 if isinstance(event, RunStarted) and event.after and not event.scope:
                     short[at] = self._shortened(self.store, event, may_wait=may_wait)
-        short = [kept(event) for event in short]
+        short = [storable_event(event) for event in short]
         whole = short.copy()
         for at, (event, shorter) in enumerate(zip(events, short, strict=True)):
             if shorter is event or not isinstance(shorter, RunStarted):

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import parse
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 
 from .default import Kept, kept_in, store_at
 from .history import reference_of
@@ -69,7 +69,7 @@ def archive_of(store: Kept | None) -> FullArchive:
     return cast(FullArchive, found)
 
 
-@tells("nb.verify_run")
+@checks_keywords("nb.verify_run")
 def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = None) -> Verification:
     """Check that the events of a run are those that were written, and those of the runs it goes on with.
 

@@ -46,11 +46,13 @@ class Answerer:
         self._kept = kept
         self._run = run
 
-    def told(self) -> str:
+    def missing_hint(self) -> str:
         """What is to be known of them where one is missing."""
-        return self._source.told() or ("" if self._kept is None else self._kept.told())
+        return self._source.missing_hint() or (
+            "" if self._kept is None else self._kept.missing_hint()
+        )
 
-    def hear(self, heard: RunEvent) -> None:
+    def on_event(self, heard: RunEvent) -> None:
         """Take up a question; for a journal to tell of them."""
         if isinstance(heard, Interrupted):
             self.look_at(heard.id)
@@ -99,16 +101,16 @@ class AnswerKeeper:
         self._asked: dict[str, Interrupted] = {}
         """By id: the questions that wait."""
 
-    def hear_of_before(self, event: StoredEvent) -> None:
+    def add_past_event(self, event: StoredEvent) -> None:
         """Take in what happened before it listened: that is kept already, or was not to be."""
         if isinstance(event, Interrupted):
             self._asked[event.id] = event
         elif isinstance(event, Resolved):
             self._asked.pop(event.id, None)
 
-    def hear(self, heard: RunEvent) -> None:
+    def on_event(self, heard: RunEvent) -> None:
         """Tell of an answer; for a journal to tell of it."""
         if isinstance(heard, Resolved) and heard.id in self._asked:
             self._kept.answered(self._asked[heard.id], heard)
         if isinstance(heard, Interrupted | Resolved):
-            self.hear_of_before(heard)
+            self.add_past_event(heard)

@@ -152,7 +152,7 @@ def remember(
         if inner is not None:
             remembered = inner.remembered
         tools, state = tools_of(tool), call.child or RunState()
-    kept = [one for one in remembered if not answer.remembers.says_again(one)]
+    kept = [one for one in remembered if not answer.remembers.is_repeat_of(one)]
     remembered[:] = [*kept, answer.remembers]
 
 

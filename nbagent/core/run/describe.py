@@ -36,7 +36,7 @@ _TYPES = {
 
 def asks(interrupt: PendingInterrupt) -> str:
     """What an interrupt asks, in one line: ``asks "Send this money?"``."""
-    metadata = _said(interrupt)
+    metadata = _question_of(interrupt)
     for name in ("message", "question"):
         if isinstance(metadata, Mapping) and isinstance(metadata.get(name), str):
             return f'asks "{bounded(" ".join(metadata[name].split()))}"'
@@ -75,7 +75,7 @@ def _noted(interrupt: PendingInterrupt) -> str:
     return f". {interrupt.note}" if interrupt.note not in (None, ASKED_AGAIN) else ""
 
 
-def _said(interrupt: PendingInterrupt) -> Json:
+def _question_of(interrupt: PendingInterrupt) -> Json:
     """What asks: the metadata, or the inputs of a body that paused without."""
     return interrupt.asking or interrupt.metadata
 
@@ -86,7 +86,7 @@ def bounded(text: str) -> str:
 
 
 def _fitting(interrupt: PendingInterrupt) -> str:
-    metadata = _said(interrupt)
+    metadata = _question_of(interrupt)
     if interrupt.expects == "choice" and isinstance(metadata, Mapping):
         choices = metadata.get("choices") or ()
         values = [c.get("value") if isinstance(c, Mapping) else c for c in choices]

@@ -210,7 +210,7 @@ def _inside(state: RunState, scope: tuple[str, ...]) -> RunState:
     return state
 
 
-def is_at_a_stand(state: RunState) -> bool:
+def is_idle(state: RunState) -> bool:
     """Whether nobody can be at a run that this process has no handle of: no step is due, no body runs or waits."""
     elsewhere = {call.owner for call in _with_bodies(state)} - {this_process()}
     return isinstance(next_step(state), Wait) and all(map(has_ended, elsewhere))

@@ -196,11 +196,11 @@ def beginning(
     if prompt is None:
         _check_something_to_do(journal.state, [])
     else:
-        say(journal, spec, prompt, pending)
+        add_message(journal, spec, prompt, pending)
     return paused_messages(journal.state)
 
 
-def say(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending) -> None:
+def add_message(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending) -> None:
     """Add a new message of the person.
 
     Raises:

@@ -177,7 +177,7 @@ class _Heard:
             self.is_asked = False
 
 
-def begin(store: object) -> Callable[[], None] | None:
+def start_beating(store: object) -> Callable[[], None] | None:
     """Leave beats in a store until what is given back is called; None where it takes none."""
     if not isinstance(store, Beating):
         return None

@@ -84,7 +84,7 @@ class Asked:
         if not events:  # its first event is on its way
             return
         first = events[0]
-        agent, kept = _begun(first)
+        agent, kept = _agent_and_prompt(first)
         name = f"the run {journal.run_id!r} in {journal.store!r}"
         if agent != self._spec.agent:
             raise UsageError(
@@ -103,10 +103,10 @@ class Asked:
             )
 
 
-def _begun(event: StoredEvent) -> tuple[str, Any]:
+def _agent_and_prompt(event: StoredEvent) -> tuple[str, Any]:
     """The agent of a run, and its prompt as a message; of a flow its input."""
     match event:
-        case RunQueued(agent=agent, said=said):
+        case RunQueued(agent=agent, prompt=said):
             return agent, user(said)
         case RunStarted(flow=True, agent=agent, messages=messages):
             return agent, messages[-1]["content"][-1]["input"]

@@ -111,20 +111,20 @@ class NestedJournal:
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
         """See ``Journal.subscribe``."""
 
-        def tell(heard: RunEvent) -> None:
+        def forward(heard: RunEvent) -> None:
             own = self._own(heard)
             if own is not None:
                 listener(own)
 
-        self._told[listener] = tell
-        found = (self._own(event) for event in self._runs.root.subscribe(tell))
+        self._told[listener] = forward
+        found = (self._own(event) for event in self._runs.root.subscribe(forward))
         return [event for event in found if event is not None]
 
     def unsubscribe(self, listener: Listener) -> None:
         """See ``Journal.unsubscribe``."""
-        tell = self._told.pop(listener, None)
-        if tell is not None:
-            self._runs.root.unsubscribe(tell)
+        forward = self._told.pop(listener, None)
+        if forward is not None:
+            self._runs.root.unsubscribe(forward)
 
     def _own(self, heard: Any) -> Any:
         scope: tuple[str, ...] = getattr(heard, "scope", ())
@@ -157,7 +157,7 @@ class NestedSession:
             started.undecided = self._scripted.undecided
             for event in self.state.pending:
                 self._scripted.look_at(event.id)
-            self.journal.subscribe(self._scripted.hear)
+            self.journal.subscribe(self._scripted.on_event)
 
     @property
     def run_id(self) -> str:
@@ -265,9 +265,9 @@ class NestedSession:
         return self._scripted.wrong
 
     @property
-    def answers_told(self) -> str:
+    def missing_answer_hint(self) -> str:
         """What is to be known of them where one is missing."""
-        return self._scripted.told()
+        return self._scripted.missing_hint()
 
 
 class NestedRun(Run):

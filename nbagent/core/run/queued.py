@@ -48,7 +48,7 @@ def run_started(
     )
 
 
-def come_of(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEvent]:
+def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEvent]:
     """What is written of a queued run, now that the run before stands so; nothing as long as it goes on.
 
     It begins where that one has ended well, and ends with it where it has not.
@@ -61,7 +61,7 @@ def come_of(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEven
             return []
         case RunCompleted():
             try:
-                begun = beginning(spec, closed_messages(before), queued.said, "raise")
+                begun = beginning(spec, closed_messages(before), queued.prompt, "raise")
             except NbagentError as error:
                 return [RunFailed(at=now, error=type(error).__name__, message=str(error))]
             return [run_started(spec, begun, now, queued.after)]

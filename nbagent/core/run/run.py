@@ -475,7 +475,7 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
 
 
 def _unanswered(asks: Session) -> Exception:
-    return unanswered(asks.interrupts, asks.wrong_answers, asks.journal, asks.answers_told)
+    return unanswered(asks.interrupts, asks.wrong_answers, asks.journal, asks.missing_answer_hint)
 
 
 class _Feed:

@@ -39,7 +39,7 @@ class KeptAnswers(Protocol):
             Exception: for whoever awaits the run, which stays paused.
         """
 
-    def told(self) -> str:
+    def missing_hint(self) -> str:
         """What somebody should know who wants an answer that is not there."""
 
 
@@ -170,7 +170,7 @@ class AnswerSource:
         self._by_name_alone = ""
         """The last of them that only a dict answers."""
 
-    def told(self) -> str:
+    def missing_hint(self) -> str:
         """What somebody should know of these answers who wants one that is not there; empty where nothing."""
         if isinstance(self._answers, Mapping):
             odd = [name for name in self._answers if name not in self._asked]

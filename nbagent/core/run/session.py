@@ -75,7 +75,7 @@ from .follow import streamed, taken_from
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
-from .queued import come_of, run_started
+from .queued import queued_run_events, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 
 T = TypeVar("T")
@@ -184,11 +184,11 @@ class Session:
         kept: KeptAnswers | None = hooks.kept_answers(spec.model)
         if not place.attended and (answers is not None or kept is not None):
             self._scripted = Answerer(AnswerSource(answers), kept, self)
-            journal.subscribe(self._scripted.hear)
+            journal.subscribe(self._scripted.on_event)
         if kept is not None:
             keeper = AnswerKeeper(kept)
-            for event in journal.subscribe(keeper.hear):
-                keeper.hear_of_before(event)
+            for event in journal.subscribe(keeper.on_event):
+                keeper.add_past_event(event)
         with _lock:
             _open.add(self)
 
@@ -455,7 +455,7 @@ class Session:
                 self._begun()
             self.progressed()
 
-        decide = partial(come_of, before=before.state, spec=self.spec)
+        decide = partial(queued_run_events, before=before.state, spec=self.spec)
         self.attempt(partial(self.journal.submit, decide), written)
 
     # --- writing
@@ -621,7 +621,7 @@ class Session:
         self._was_interrupted = interruption()
         _at_work.add(self)
         self._task.add_done_callback(self._driver_ended)
-        end = heartbeat.begin(self.journal.store)
+        end = heartbeat.start_beating(self.journal.store)
         if end is not None:
             self._task.add_done_callback(lambda _: end())
         self.follower.watch_on()
@@ -975,9 +975,9 @@ class Session:
         return {} if self._scripted is None else self._scripted.wrong
 
     @property
-    def answers_told(self) -> str:
+    def missing_answer_hint(self) -> str:
         """What is to be known of ``answers=`` where one is missing."""
-        return "" if self._scripted is None else self._scripted.told()
+        return "" if self._scripted is None else self._scripted.missing_hint()
 
     def _when(self, holds: Holds) -> Waited:
         """Done once this holds, which is looked at now and whenever the run has moved."""

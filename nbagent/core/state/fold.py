@@ -318,7 +318,7 @@ def _run_queued(state: RunState, event: RunQueued) -> RunState:
         state,
         position=state.position + 1,
         agent=event.agent,
-        messages=(user(event.said),),
+        messages=(user(event.prompt),),
         behind=event,
     )
 
@@ -419,7 +419,7 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(_said(state, event.said), position=state.position + 1)
+    return evolve(_said(state, event.prompt), position=state.position + 1)
 
 
 def _said(state: RunState, said: Said) -> RunState:

@@ -462,7 +462,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
     for call in calls.values():
         if call.status not in ("done", asked_or(call, 0.0).status):
             raise MessagesError(
-                f"{_told(call.id, call.name)} is malformed: {_MISFIT.format(status=call.status)}"
+                f"{_record_label(call.id, call.name)} is malformed: {_MISFIT.format(status=call.status)}"
             )
     if calls:
         history = (*history[:-1], _without_records(history[-1]))
@@ -477,12 +477,12 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
     return _put_on(state, records[0].run if records else None)
 
 
-def _told(call_id: str, name: str) -> str:
+def _record_label(call_id: str, name: str) -> str:
     return f"the record of the open call {call_id!r} ({name!r})"
 
 
 def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
-    told = _told(part["id"], part["name"])
+    told = _record_label(part["id"], part["name"])
     try:
         record = CallRecord.model_validate(part.get("nbagent", EMPTY))
     except ValidationError as error:

@@ -6,7 +6,7 @@ from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.process import this_process
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import AnyResolution, answer, next_driver
-from nbagent.core.run.follow import is_at_a_stand
+from nbagent.core.run.follow import is_idle
 from nbagent.core.state.state import RunState
 
 
@@ -38,7 +38,7 @@ def answer_by_record(
         if goes_on != this_process():
             return goes_on
         # this process has nothing to go on with
-        return "" if journal.is_vacant or is_at_a_stand(state) else journal.driver
+        return "" if journal.is_vacant or is_idle(state) else journal.driver
 
     def decide(state: RunState) -> list[StoredEvent]:
         return [answer(state, interrupt_id, resolution, None, stamp, owner=owner)]

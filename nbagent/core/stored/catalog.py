@@ -97,8 +97,8 @@ class Catalog:
         stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
         heads = self._heads()
         self.count = len(heads)
-        for run_id, begun in self._begun(self._to_read(heads, at_most, only_open=only_open)):
-            self._read(run_id, begun)
+        for run_id, begun in self._runs_to_read(self._to_read(heads, at_most, only_open=only_open)):
+            self._read_run(run_id, begun)
         there = {head.run_id for head in heads}
         for gone in self._found.keys() - there:
             del self._found[gone]
@@ -129,7 +129,7 @@ class Catalog:
         stamp = self.store.stamp() if isinstance(self.store, Archive) else None
         return stamp is None or stamp != self._stamp
 
-    def begun_since(self, run: Entry) -> bool:
+    def started_since(self, run: Entry) -> bool:
         """Whether another process has begun a run from the same cell since, as far as it was read."""
         return bool(run.cell) and any(
             one.cell == run.cell and one.begun_by != run.begun_by and one.begun > run.begun
@@ -146,7 +146,7 @@ class Catalog:
         ids = (run_id for run_id in self.store.run_ids() if run_id.startswith(self.prefix))
         return [Head(run_id, -1, None) for run_id in ids]
 
-    def _begun(self, heads: list[Head]) -> Iterator[tuple[str, Begun]]:
+    def _runs_to_read(self, heads: list[Head]) -> Iterator[tuple[str, Begun]]:
         """Each run to read, with its events where the store reads several in one go."""
         store: object = self.store
         if not isinstance(store, Batching):
@@ -157,7 +157,7 @@ class Catalog:
             found = store.read_each(new) if len(new) > 1 else {}
             yield from ((run_id, found.get(run_id)) for run_id in group)
 
-    def _read(self, run_id: str, begun: Begun) -> None:
+    def _read_run(self, run_id: str, begun: Begun) -> None:
         journal = self._open.get(run_id) or Journal(run_id, self.store, keeps_events=False)
         known = self._found.get(run_id)
         events: list[RunEvent] = []
@@ -240,7 +240,7 @@ def _queued_agent(state: RunState) -> str:
 def _asked(event: RunEvent) -> tuple[str, str | None]:
     """The prompt in words, of a flow its input, and the run before."""
     match event:
-        case RunQueued(said=said, after=after):
+        case RunQueued(prompt=said, after=after):
             return in_words(said), after
         case RunStarted(flow=True, messages=messages):
             given = messages[-1]["content"][-1]["input"]

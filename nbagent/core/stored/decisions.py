@@ -20,7 +20,7 @@ from nbagent.core.base.events import (
     dump,
     question_digest,
 )
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.table import as_html, as_text, frame_of
 from nbagent.core.journal.default import Kept, kept_in
@@ -112,7 +112,7 @@ class Decisions(list[Decision]):
         ]
 
 
-@tells("nb.decisions")
+@checks_keywords("nb.decisions")
 def decisions(
     store: Run | Kept | None = None, *, agent: str | None = None, tool: str | None = None
 ) -> Decisions:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nbagent.core.base.errors import Conflict, StoreError, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.journal.default import Kept, near_runs
 from nbagent.core.journal.history import histories_of, reference_of
@@ -27,7 +27,7 @@ logger = logging.getLogger("nbagent")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
-@tells("nb.delete_run")
+@checks_keywords("nb.delete_run")
 def delete_run(
     run_id: str, *, store: Kept | None = None, with_followers: bool = False
 ) -> list[str]:
@@ -77,11 +77,11 @@ def _doomed(
         )
     doomed = [run_id, *followers]
     for each in doomed:
-        _check_stands_still(archive, each)
+        _check_not_running(archive, each)
     return doomed
 
 
-@tells("nb.prune")
+@checks_keywords("nb.prune")
 def prune(
     older_than: str | float | datetime.timedelta,
     *,
@@ -228,7 +228,7 @@ def _threads(before: Mapping[str, set[str]]) -> list[list[str]]:
     return list(threads.values())
 
 
-def _check_stands_still(archive: FullArchive, run_id: str) -> None:
+def _check_not_running(archive: FullArchive, run_id: str) -> None:
     """Refuse a run that goes on.
 
     Raises:

@@ -23,7 +23,7 @@ from nbagent.core.base.events import (
     event_schema,
 )
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, MAX_FILE_PARTS, counted, parts_of, read_by
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import check_depth
 from nbagent.core.base.private import write_private
 from nbagent.core.base.user import user_behind
@@ -80,7 +80,7 @@ class Document(_Strict):
     """That run, last; before it the runs that it continues, each before the runs that refer to it."""
 
 
-@tells("nb.export_run")
+@checks_keywords("nb.export_run")
 def export_run(
     run_id: str, path: str | Path | None = None, *, store: Kept | None = None
 ) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def export_run(
     return document
 
 
-@tells("nb.import_run")
+@checks_keywords("nb.import_run")
 def import_run(
     document: Mapping[str, Any] | str | Path,
     *,
@@ -179,7 +179,7 @@ def _checked(document: Any) -> Document:
         UsageError: it has not.
     """
     if isinstance(document, str | os.PathLike):
-        document = _read(Path(document))
+        document = _read_file(Path(document))
     elif not isinstance(document, Mapping):
         raise UsageError(f"Expected a document of nb.export_run, or its path, got {document!r:.80}")
     version = document.get("version") if isinstance(document, Mapping) else None
@@ -198,7 +198,7 @@ def _checked(document: Any) -> Document:
         ) from None
 
 
-def _read(path: Path) -> Any:
+def _read_file(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_SIZE:
             raise UsageError(f"{str(path)!r} has more than {MAX_SIZE:,} bytes, so it is not read")

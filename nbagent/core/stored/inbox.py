@@ -22,7 +22,7 @@ from nbagent.core.journal.default import is_missing
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
-from nbagent.core.run.follow import is_at_a_stand
+from nbagent.core.run.follow import is_idle
 from nbagent.core.run.heartbeat import Others
 from nbagent.core.run.scripted_answers import as_resolution
 from nbagent.core.run.session import held
@@ -278,12 +278,12 @@ class Waiting:
             if self.agent in (None, one.agent) and self._is_left(one)
         ]
 
-    async def go_on(self, stranded: Stranded) -> None:
+    async def continue_run(self, stranded: Stranded) -> None:
         """Go on with it here; what ran when its process ended is asked about then. Raises as ``open_run`` does."""
         run, store = stranded.run, self.catalog.store
         await open_run(run.id, agent=self._owner(run.agent), store=store, show=False)
 
-    def goes_on(self, asked: Asked) -> GoesOn:
+    def continuation(self, asked: Asked) -> GoesOn:
         """Where its run goes on once it is answered, as far as can be known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
         waits_in = _driver_after(journal, asked)
@@ -291,7 +291,7 @@ class Waiting:
             return GoesOn("there", waits_in)
         driver, session = journal.driver, held(asked.run.id, journal.store)
         if driver not in ("", this_process()) and not self._has_ended(driver, journal):
-            may_be_taken = journal.is_vacant or is_at_a_stand(journal.state)
+            may_be_taken = journal.is_vacant or is_idle(journal.state)
             has_agent = owner is not None or session is not None
             return GoesOn("there", driver, or_here=may_be_taken and has_agent)
         if session is not None:
@@ -300,7 +300,7 @@ class Waiting:
 
     def is_earlier(self, asked: Asked) -> bool:
         """Whether its cell has begun another run since, in a later kernel: to do both may do the work twice."""
-        return self.catalog.begun_since(asked.run)
+        return self.catalog.started_since(asked.run)
 
     def tool_of(
         self, asked: Asked, tools: Mapping[str, Any] | None = None
@@ -323,7 +323,7 @@ class Waiting:
         journal = self._journals[asked.run.id]
         await run_in_thread(journal.catch_up)
         check_open(journal.state, asked.interrupt.id)
-        owner, where = self._owner(asked.run.agent), self.goes_on(asked).place
+        owner, where = self._owner(asked.run.agent), self.continuation(asked).place
         session = held(journal.run_id, journal.store) if self._by_record else None
         is_kept = self._by_record and not (session is not None and session.is_active)
         agent = owner if where == "here" and not is_kept else None

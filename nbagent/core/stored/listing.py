@@ -15,7 +15,7 @@ from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import LIMIT
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.flow import Flow
@@ -184,7 +184,7 @@ def _span(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-@tells("nb.runs")
+@checks_keywords("nb.runs")
 def runs(
     store: Kept | None = None,
     *,
@@ -349,7 +349,7 @@ def _listed(entry: Entry, store: Store) -> StoredRun:
         agent=entry.agent,
         prompt=entry.prompt,
         status=entry.status,
-        says=_says(entry),
+        says=_status_text(entry),
         asks=tuple(one.tool_name or LIMIT for one in entry.asks),
         begun=entry.begun,
         moved=entry.moved,
@@ -371,7 +371,7 @@ _SAYS: dict[Status, str] = {
 }
 
 
-def _says(entry: Entry) -> str:
+def _status_text(entry: Entry) -> str:
     if entry.status == "running":
         return driven_by(entry.driver)
     if entry.status == "failed":

@@ -22,7 +22,7 @@ from nbagent.core.base.errors import (
 )
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import Respond, token_digest
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import Kept, kept_in, near_runs
@@ -40,7 +40,7 @@ from .by_record import answer_by_record
 logger = logging.getLogger("nbagent")
 
 
-@tells("nb.answer_external")
+@checks_keywords("nb.answer_external")
 def answer_external(
     token: str,
     value: Any = None,
@@ -240,7 +240,7 @@ def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
 
 
 @awaited("nb.open_run")
-@tells("nb.open_run")
+@checks_keywords("nb.open_run")
 async def open_run(
     run_id: str,
     *,

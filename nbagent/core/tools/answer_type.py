@@ -88,7 +88,7 @@ class AnswerType:
         """
         return output if self._type is None else self._fitting(dumps(output))
 
-    def read(self, text: str) -> Answer:
+    def parse(self, text: str) -> Answer:
         """A model's text as the answer.
 
         Raises:
@@ -97,7 +97,7 @@ class AnswerType:
         if self._type is None:
             return Answer(text, None)
         if self.schema is None:
-            return Answer(text, self._kept(self._checked_text(text)))
+            return Answer(text, self._as_json(self._checked_text(text)))
         found = _found(text)
         inside = _value_of(found.value) if self.form == "value" else _NOTHING
         if inside is _NOTHING:
@@ -120,7 +120,7 @@ class AnswerType:
     def _fitting(self, text: str) -> Json:
         """A JSON text as the type's own JSON."""
         try:
-            kept = self._kept(self._adapter.validate_json(text))
+            kept = self._as_json(self._adapter.validate_json(text))
         except ValidationError as error:
             raise Misfit(describe(error)) from error
         except (TypeError, ValueError) as error:
@@ -133,7 +133,7 @@ class AnswerType:
             return storable(json.loads(text))
         return kept
 
-    def _kept(self, value: Any) -> Json:
+    def _as_json(self, value: Any) -> Json:
         """A value as JSON that can be stored."""
         return storable(self._adapter.dump_python(value, mode="json", by_alias=True))
 

@@ -12,7 +12,7 @@ from pydantic.errors import PydanticUserError
 
 from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import Json, Message
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema, holds_secret
@@ -135,7 +135,7 @@ class ToolContext:
         """True if ``ask`` waits at its line. Otherwise the body ends there and runs again with the answer."""
         return self._asker.is_live
 
-    @tells("ctx.interrupt")
+    @checks_keywords("ctx.interrupt")
     def interrupt(
         self,
         metadata: Any = None,
@@ -180,7 +180,7 @@ class ToolContext:
             self._token = new_token()
         return self._token
 
-    @tells("ctx.later")
+    @checks_keywords("ctx.later")
     def later(
         self,
         interim: Any,
@@ -236,7 +236,7 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Coroutine[Any, Any, Any]: ...
-    @tells("ctx.ask")
+    @checks_keywords("ctx.ask")
     def ask(
         self,
         metadata: Any,
@@ -295,7 +295,7 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Any: ...
-    @tells("ctx.ask_sync")
+    @checks_keywords("ctx.ask_sync")
     def ask_sync(
         self,
         metadata: Any,

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, Field
 
 from nbagent.core.base.errors import ToolError
-from nbagent.core.base.keywords import caller, tells
+from nbagent.core.base.keywords import caller, checks_keywords
 from nbagent.core.base.model import Hosted
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
@@ -67,7 +67,7 @@ class ToolMaker:
         max_output: int | None = MAX_OUTPUT,
         schema: Mapping[str, Any] | None = None,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    @tells("nb.tool")
+    @checks_keywords("nb.tool")
     def __call__(  # noqa: PLR0913 - keyword-only, one for each documented option
         self,
         fn: Callable[P, R] | None = None,
@@ -138,7 +138,7 @@ class ToolMaker:
         )
 
         def make(function: Callable[P, R]) -> Tool[P, R]:
-            made = _made(
+            made = _make_tool(
                 function,
                 scope,
                 name=name,
@@ -156,7 +156,7 @@ class ToolMaker:
 tool = ToolMaker()
 
 
-def _made(
+def _make_tool(
     function: Callable[P, R],
     local_names: dict[str, Any],
     *,
@@ -217,7 +217,7 @@ def interrupt_tool(
     metadata: Any = None,
     final: bool = False,
 ) -> Tool[..., Any]: ...
-@tells("nb.interrupt_tool")
+@checks_keywords("nb.interrupt_tool")
 def interrupt_tool(
     name: str,
     *,
@@ -307,7 +307,7 @@ def flow_tool(
 ) -> Tool[P, R]:
     """The one tool of a flow: its function, whose answer ends the run."""
     options = ToolOptions(thread=thread, final=True, idempotent=idempotent, flow=True)
-    return _made(function, local_names, name=name, options=options)
+    return _make_tool(function, local_names, name=name, options=options)
 
 
 def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
@@ -319,7 +319,7 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
     if isinstance(value, Tool):
         return value
     if inspect.isroutine(value):
-        return _made(value, local_names, options=ToolOptions())
+        return _make_tool(value, local_names, options=ToolOptions())
     if isinstance(value, Hosted):
         raise ToolError(
             f"{value.name!r} is a hosted tool. Pass it to nb.Agent(tools=[…]) or generate"

@@ -28,13 +28,13 @@ from nbagent.core.base.files import (
     IMAGES,
     Part,
     Said,
+    bracketed_label,
     file_part,
     in_bytes,
     is_media_type,
     is_text,
     plain_name,
     size_of,
-    stand_in,
     tokens_of,
 )
 from nbagent.core.base.files import MAX_FILES as MAX_ALL
@@ -86,7 +86,7 @@ class File:
     ) -> None:
         if media_type is not None and not is_media_type(media_type):
             raise UsageError(f"{media_type!r:.80} is not a media type, such as 'image/png'")
-        found = _read(content)
+        found = _found_file(content)
         if found is None:
             raise UsageError(f"{_named(content)} is not a file. Pass {_GIVEN}")
         data, kind, own_name = found
@@ -126,7 +126,7 @@ class _Found(NamedTuple):
 # --- what a person says
 
 
-def said(prompt: Any) -> Said:
+def prompt_content(prompt: Any) -> Said:
     """A prompt as text, or as the parts of a message: texts, files and summaries of tables, in their order.
 
     Raises:
@@ -150,7 +150,7 @@ def said(prompt: Any) -> Said:
         raise UsageError(
             f"A prompt must be non-empty text, or a list of texts and files, got {_named(prompt)}{hint}"
         )
-    given = [item if isinstance(item, str) else _given(item) for item in prompt]
+    given = [item if isinstance(item, str) else _file_from(item) for item in prompt]
     parts = [{"type": "text", "text": x} if isinstance(x, str) else x.part for x in given]
     if not any(part["type"] == "file" or part["text"].strip() for part in parts):
         raise UsageError(f"The prompt has no text: {prompt!r:.80}")
@@ -163,14 +163,16 @@ def said(prompt: Any) -> Said:
     return tuple(parts)
 
 
-def _given(item: Any) -> File:
+def _file_from(item: Any) -> File:
     """What is told of something in a prompt that is no text: of a table a summary, else a file."""
     if isinstance(item, File):
         return item
     return File(item) if tables.frame_of(item) is None else mention(item, _name_of(item))
 
 
-def mention(value: Any, name: str, told: Callable[[Any], str | None] = tables.told) -> File:
+def mention(
+    value: Any, name: str, told: Callable[[Any], str | None] = tables.table_summary
+) -> File:
     """What is told of a variable that a prompt names: a summary in text, by its name.
 
     Args:
@@ -268,7 +270,7 @@ NOTHING = Taken(None, [], [])
 """Of a result without files."""
 
 
-def taken(
+def take_files(
     value: Any, present: Any, more: Sequence[Any] = (), room: Callable[[], int] = lambda: MAX_ALL
 ) -> Taken:
     """The files of a tool's value: itself, or what a list or dict of it holds; and ``more``, in any form.
@@ -331,7 +333,7 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
         return item
     part = file.part
     found.files.append(part)
-    return stand_in(part, sized=False)
+    return bracketed_label(part, sized=False)
 
 
 def _pictured(item: Any, present: Any, found: Taken) -> File | None:
@@ -366,7 +368,7 @@ def _picture_in(bundle: Mapping[str, Any] | None) -> _Found | None:
 # --- from a value to bytes
 
 
-def _read(content: Any) -> _Found | None:
+def _found_file(content: Any) -> _Found | None:
     """The bytes of anything that is a file; None where it is none."""
     if isinstance(content, File):
         return _Found(content.data, content.media_type, content.name)

@@ -82,7 +82,7 @@ def allowed(
     return tuple(
         tool
         for tool in tools
-        if _lets(rules, tool.name)
+        if _allows(rules, tool.name)
         and not any(_denies(outer, (tool.name, f"{path}/{tool.name}")) for outer, path in above)
     )
 
@@ -91,7 +91,7 @@ def _first(rules: Sequence[Rule], name: str) -> Rule | None:
     return next((rule for rule in rules if matches(rule, (name,))), None)
 
 
-def _lets(rules: Sequence[Rule], name: str) -> bool:
+def _allows(rules: Sequence[Rule], name: str) -> bool:
     rule = _first(rules, name)
     return rule is None or (rule.verdict == "allow" and rule.when is None)
 

@@ -69,7 +69,7 @@ def unpacked(plain: Mapping[str, Any]) -> Any:
     """
     kind = str(plain.get(KEPT))
     try:
-        made = _made(kind, base64.b64decode(plain["data"], validate=True))
+        made = _decoded(kind, base64.b64decode(plain["data"], validate=True))
         return made.rename(plain.get("column")) if kind == "pandas.Series" else made
     except ImportError as error:
         raise UsageError(
@@ -123,7 +123,7 @@ def _table_bytes(value: Any, kind: str) -> bytes:
             table.to_parquet(out, engine="pyarrow")
         else:
             parquet.write_table(table, out)
-    if not _TABLES[kind](_made(kind, out.getvalue())).equals(table):
+    if not _TABLES[kind](_decoded(kind, out.getvalue())).equals(table):
         raise TypeError("it is not equal after storing and loading")
     return out.getvalue()
 
@@ -152,7 +152,7 @@ _TABLES: dict[str, Callable[[Any], Any]] = {
 """What is kept as a table, and how it becomes one."""
 
 
-def _made(kind: str, data: bytes) -> Any:
+def _decoded(kind: str, data: bytes) -> Any:
     """What the bytes are of.
 
     Raises:

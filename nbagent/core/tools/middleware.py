@@ -18,7 +18,7 @@ from typing import Any, Never, Protocol, TypeAlias, TypeVar
 from nbagent.core.base.amounts import amount, checked_amount
 from nbagent.core.base.errors import Rejected
 from nbagent.core.base.interrupts import Interrupt, Resumed, value_as
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import Json
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Retry:
         delay: seconds before the second try; doubled for each further one.
     """
 
-    @tells("nb.Retry")
+    @checks_keywords("nb.Retry")
     def __init__(
         self,
         times: int = 3,
@@ -142,13 +142,13 @@ class Retry:
                 if not left:
                     raise
                 if not call.may_repeat():
-                    self._tell(call.tool_name, error)
+                    self._note_not_repeated(call.tool_name, error)
                     raise
             await asyncio.sleep(delay)
             delay *= 2
         raise AssertionError  # the last try returned or raised
 
-    def _tell(self, name: str, error: Exception) -> None:
+    def _note_not_repeated(self, name: str, error: Exception) -> None:
         told = (
             f"Retry does not run the tool {name!r} again, because it had started and may have had an effect. If a "
             "second run is safe, declare the tool with @agent.tool(idempotent=True)"

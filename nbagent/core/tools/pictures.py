@@ -182,12 +182,12 @@ def _stripped_jpeg(data: bytes) -> bytes:
     for mark, segment in _segments(data):
         if mark == 0xE1 and segment[4:10] == b"Exif\0\0":
             out.append(_upright(segment[10:]))
-        elif _says_how_it_is_drawn(mark, segment[4:]):
+        elif _affects_drawing(mark, segment[4:]):
             out.append(segment)
     return b"".join(out)
 
 
-def _says_how_it_is_drawn(mark: int, body: bytes) -> bool:
+def _affects_drawing(mark: int, body: bytes) -> bool:
     if mark == 0xE2:
         return body.startswith(b"ICC_PROFILE")
     return mark in (0xE0, 0xEE) or not (0xE0 <= mark <= 0xEF or mark == 0xFE)

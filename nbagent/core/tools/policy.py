@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import Message
 
 Verdict = Literal["allow", "review", "deny"]
@@ -64,7 +64,7 @@ class Judgement(NamedTuple):
     """True if the condition failed; the verdict is then to ask or to deny."""
 
 
-@tells("nb.allow")
+@checks_keywords("nb.allow")
 def allow(pattern: str, *, when: Condition | None = None) -> Rule:
     """Let matching tools run without asking.
 
@@ -82,7 +82,7 @@ def allow(pattern: str, *, when: Condition | None = None) -> Rule:
     return Rule("allow", _name(pattern), _checked(when))
 
 
-@tells("nb.review")
+@checks_keywords("nb.review")
 def review(
     pattern: str = "*",
     *,
@@ -108,7 +108,7 @@ def review(
     return Rule("review", _name(pattern), _checked(when), names, message)
 
 
-@tells("nb.deny")
+@checks_keywords("nb.deny")
 def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | None = None) -> Rule:
     """Never run matching tools, including those of inner agents. The model receives the reason.
 
@@ -173,7 +173,7 @@ async def judge(
     for rule in rules:
         if not matches(rule, names):
             continue
-        judgement = await _says(rule, typed, call)
+        judgement = await _verdict(rule, typed, call)
         if judgement is not None:
             return judgement
     return None
@@ -194,7 +194,7 @@ async def denial(
     """
     refusing = [n for n, r in enumerate(rules, 1) if r.verdict == "deny" and matches(r, names)]
     for rule in rules[: refusing[-1]] if refusing else ():
-        judgement = await _says(rule, typed, call) if matches(rule, names) else None
+        judgement = await _verdict(rule, typed, call) if matches(rule, names) else None
         if judgement is None or (judgement.verdict == "review" and not reviewed):
             continue
         return judgement if judgement.verdict == "deny" else None
@@ -213,7 +213,7 @@ async def own(
     if approval is False:
         return None
     rule = Rule("review", call.tool_name, approval if callable(approval) else None, editable)
-    return await _says(rule, typed, call, f"approval= of {call.tool_name}")
+    return await _verdict(rule, typed, call, f"approval= of {call.tool_name}")
 
 
 def _name(pattern: Any) -> str:
@@ -253,7 +253,7 @@ async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
     raise _NeitherYesNorNo(type(said).__name__)
 
 
-async def _says(
+async def _verdict(
     rule: Rule, typed: Any, call: CallView, named: str | None = None
 ) -> Judgement | None:
     """The rule's verdict if its condition holds. A condition that raises never allows a call."""

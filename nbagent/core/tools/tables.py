@@ -265,7 +265,7 @@ def is_plan(frame: Frame) -> bool:
     return isinstance(frame, _Plan)
 
 
-def told(value: Any, rows: int = FEW) -> str | None:
+def table_summary(value: Any, rows: int = FEW) -> str | None:
     """The summary of a table, its name aside: shape, types, missing values, first rows. None where it is none."""
     frame = frame_of(value)
     return None if frame is None else summary(frame, rows)

@@ -111,7 +111,7 @@ def for_model(
     if type(value) in (bool, type(None)):
         return value
     if isinstance(value, str):
-        return _sendable(cut(str(value), limit, rest))
+        return _sendable(shortened_text(str(value), limit, rest))
 
     def leaf(odd: Any) -> Any:
         as_text: Any = type(odd).__str__
@@ -122,7 +122,7 @@ def for_model(
     try:
         plain, text = _json(value, leaf)
         if limit is not None and len(text) > limit:
-            return cut(text, limit, rest)
+            return shortened_text(text, limit, rest)
         check_depth(text.encode(), MAX_DEPTH)
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return _bounded(value, MAX_TEXT)
@@ -194,7 +194,7 @@ def _key(key: Any, leaf: Callable[[Any], Any]) -> str:
         return _bounded(key, MAX_LEAF_TEXT)
 
 
-def cut(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -> str:
+def shortened_text(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -> str:
     """The text for a model; of a longer one its beginning and end, with a note of what is not there."""
     if limit is None or len(text) <= limit:
         return text
@@ -213,7 +213,7 @@ def _plain(odd: Any, limit: int) -> Any:
         if type(plain) is not type(odd):
             return plain
     try:
-        table = tables.told(odd, tables.MANY if limit == MAX_TEXT else tables.FEW)
+        table = tables.table_summary(odd, tables.MANY if limit == MAX_TEXT else tables.FEW)
     except Exception:  # of what stands in it: its own text may do better
         table = None
     return _bounded(odd if table is None else table, limit)

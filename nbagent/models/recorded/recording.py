@@ -123,9 +123,9 @@ class Recording:
         """What to answer where nobody is there: what the recording is made with."""
         return self._answers.next(interrupt)
 
-    def told(self) -> str:
+    def missing_hint(self) -> str:
         """What is to be known of its answers where one is missing."""
-        return self._answers.told() or (
+        return self._answers.missing_hint() or (
             f"{self.path.name!r} is being recorded. Answer in the form of a notebook, or use nbagent record --answers "
             "FILE"
         )

@@ -197,7 +197,7 @@ class Replay:
             if waiting:
                 waiting.popleft()
 
-    def told(self) -> str:
+    def missing_hint(self) -> str:
         """What is to be known where an answer is missing."""
         return (
             f"The recording {self.path.name!r} has no (further) answer to this question, or the answer was a secret, "

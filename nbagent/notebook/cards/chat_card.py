@@ -23,7 +23,7 @@ from nbagent.core.base.events import Event, RunStarted
 from nbagent.core.base.files import files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
-from nbagent.core.chat import Chat, goes_on, named_tools, thread_of
+from nbagent.core.chat import Chat, is_active, named_tools, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
@@ -169,9 +169,9 @@ class ChatCard(RunCard):
             self._charts.heard(event)
         self.threads.begin(view)
         self._followed.append((run, heard))
-        for event in events if goes_on(run) else ():
+        for event in events if is_active(run) else ():
             self._follow_question(session, event)
-        if goes_on(run):
+        if is_active(run):
             self._later(partial(self._follow_driver, session, view))
 
     def _hear_and_tell(self, session: Session, view: RunView, heard: RunEvent) -> None:

@@ -1,4 +1,4 @@
-"""A run by an id of one's own: the run of that id is opened, where there is one, and never doubled."""
+"""Runs with a chosen id: an existing run of that id is opened, and never started twice."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SHOWN = 60
 
 
 def checked_id(given: Any, what: str) -> str:
-    """An id that a person gives.
+    """A valid id from a person.
 
     Raises:
-        UsageError: it is none; ``what`` says whose.
+        UsageError: it is not valid; ``what`` names the kind of id in the message.
     """
     if isinstance(given, str) and _ID.fullmatch(given):
         return given
@@ -33,7 +33,7 @@ def checked_id(given: Any, what: str) -> str:
 
 
 def found(run_id: str, store: Store) -> Session | Journal | None:
-    """The run of this id: its session here, else its journal as it is stored; None where there is none.
+    """The run of this id: its session here, else its stored journal; None if it does not exist.
 
     Raises:
         StoreError: the journal cannot be read.
@@ -50,11 +50,11 @@ def found(run_id: str, store: Store) -> Session | Journal | None:
 
 
 class Asked:
-    """What a run was asked for now, to be compared with what the run of its id was asked for.
+    """The request for a run, to be compared with the stored run of its id.
 
     Args:
         spec: the agent's, or the flow's.
-        said: the prompt; None where it is left out.
+        said: the prompt; None if there is none.
         call: the input of a flow.
     """
 
@@ -65,7 +65,7 @@ class Asked:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the prompt was left out."""
+        """Whether there is no prompt."""
         return self._said is None and self._call is None
 
     def missing(self, journal: Journal) -> UsageError:
@@ -78,7 +78,7 @@ class Asked:
         """Refuse a run that was asked for something else.
 
         Raises:
-            UsageError: it shows both, and says what to do.
+            UsageError: it is another one; the message shows both, and what to do.
         """
         events = journal.read()[:1]
         if not events:  # its first event is on its way

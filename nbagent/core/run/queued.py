@@ -1,4 +1,4 @@
-"""The events that begin a run, and those that begin or end a queued one with the run before it."""
+"""The events that start a run, and those that start or end a queued one after the previous run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_started(
     cell: str = "",
     row: RowOf | None = None,
 ) -> RunStarted:
-    """The event that begins a run on a history."""
+    """The event that starts a run on a history."""
     return RunStarted(
         at=now,
         agent=spec.agent,
@@ -49,9 +49,9 @@ def run_started(
 
 
 def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEvent]:
-    """What is written of a queued run, now that the run before stands so; nothing as long as it goes on.
+    """The events of a queued run for this state of the previous run; empty until that has ended.
 
-    It begins where that one has ended well, and ends with it where it has not.
+    It starts if the previous run has completed, and ends with it otherwise.
     """
     queued, now = state.behind, spec.clock()
     if queued is None or state.outcome is not None:

@@ -1,4 +1,4 @@
-"""What the retry of a failed run runs again: bodies that failed, never one that may have done its work."""
+"""The calls that a retry runs again: failed bodies, but never one that may have done its work."""
 
 from __future__ import annotations
 

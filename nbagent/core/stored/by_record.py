@@ -1,4 +1,4 @@
-"""An answer to a run whose agent this process does not have: checked by what the journal says of it."""
+"""Answers to runs whose agent is not in this process, checked with the journal."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from nbagent.core.state.state import RunState
 def answer_by_record(
     journal: Journal, interrupt_id: str, resolution: AnyResolution, stamp: tuple[str, float]
 ) -> Resolved:
-    """Settle an interrupt of a run whose agent this process does not have; whoever drives it goes on.
+    """Answer an interrupt of a run whose agent is not in this process; the run's process continues it.
 
-    Where nobody does, the answer names no process: whoever has the run, or opens it, takes it first.
+    If no process is running it, the answer names no process: the one that has the run, or opens it, takes it
+    first.
 
     Not for an event loop: it waits for the store.
 
     Args:
         journal: the run's, as it was read.
-        interrupt_id: what to answer.
+        interrupt_id: the id of the question.
         resolution: the answer.
-        stamp: who answers, and when (Unix seconds).
+        stamp: the source of the answer, and its time (Unix seconds).
 
     Returns:
         The event, as it is stored.

@@ -103,15 +103,15 @@ class Hooks:
         """Errors of an answer against a JSON Schema, as in ``InvalidAnswer.errors``; ``formats=True`` if the
         schema was made from a type, so that a date must be valid."""
         self.schema_misfit: Callable[..., str] = _no_misfit
-        """Why a JSON Schema cannot be used (``as_input=``: for an input); empty if it can."""
+        """The reason why a JSON Schema cannot be used (``as_input=``: for an input); empty if it can."""
         self.pattern_in: Callable[[str, str], bool | None] = _not_searched
-        """Whether a pattern of a schema matches a text; None if it is not searched."""
+        """True if a pattern of a schema matches a text; None if it is not searched."""
         self.unsearched_patterns: Callable[[Any], list[str]] = _no_patterns
         """The patterns of a JSON Schema that are not searched for."""
         self.error_lines: Callable[[BaseException], list[str]] = _plainly
         """An error of ours as a notebook shows it."""
         self.makes_form: Callable[[], bool] = bool
-        """Whether the current schema is for a form, not for a model."""
+        """True if the current schema is for a form, not for a model."""
         self.exported: Callable[[Any, str], str] = _no_export
         """A run, or a chat, as one document: its HTML, Markdown, or notebook as JSON."""
         self.store_at: Callable[[str], Any] = _no_store

@@ -32,7 +32,7 @@ class Awaited(Coroutine[Any, Any, T]):
         self._call = call
         self._at = at
         self._has_begun = self._has_told = False
-        """Whether it is awaited, and whether it has shown what to write."""
+        """True if it is awaited, and whether it has shown what to write."""
 
     def __repr__(self) -> str:
         if self._has_begun:

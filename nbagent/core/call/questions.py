@@ -434,7 +434,7 @@ def _answer(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> dic
 
 
 def _why_again(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> str | None:
-    """Why the answer cannot be used: a secret in it is lost, or it does not match the type."""
+    """The reason why the answer cannot be used: a secret in it is lost, or it does not match the type."""
     answer, places = _valid_answer(call, event), SecretPlaces.of(event.reply_schema)
     if answer is None or "output" not in answer:
         return None

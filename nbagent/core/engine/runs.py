@@ -86,14 +86,14 @@ class Started:
         self.request = request
         self.is_new = is_new
         self.is_busy = True
-        """Whether a part of it is running, or about to."""
+        """True if a part of it is running, or about to."""
         self.is_stopping = False
         self.is_retried = False
-        """Whether it had failed, and is about to continue."""
+        """True if it had failed, and is about to continue."""
         self.is_awaited = False
         self.task: asyncio.Task[None] | None = None
         self.broke: BaseException | None = None
-        """Why no driver runs it, although it has not ended."""
+        """The reason why no driver runs it, although it has not ended."""
         self.undecided: set[str] = set()
         """Questions that the body's ``answers=`` may settle and that are not checked yet."""
         self.last: CallState | None = None

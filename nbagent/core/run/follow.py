@@ -34,7 +34,7 @@ MOMENT = 2.0
 """Seconds in which the last process of a run may take it again, before others do."""
 
 Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
-"""Who continues the run: nobody before an answer, this process, another one, or nobody ever."""
+"""The side that continues the run: nobody before an answer, this process, another one, or nobody ever."""
 
 RELEASE = "release"
 """The reason of a release: the process has left the run to any other."""
@@ -53,7 +53,7 @@ Lost: TypeAlias = tuple[tuple[str, ...], CallState]
 def whose_turn(
     state: RunState, driver: str, others: Others, *, is_driven_here: bool, is_vacant: bool = False
 ) -> Turn:
-    """Who continues the run, apart from the handle's own driver; a lost call does not continue.
+    """The side that continues the run, apart from the handle's own driver; a lost call does not continue.
 
     Args:
         state: the state of the run.

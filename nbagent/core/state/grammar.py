@@ -49,7 +49,7 @@ class Grammar:
         """True directly after an import, while its open questions are asked again."""
 
     def unfit(self, state: RunState, event: StoredEvent) -> str | None:
-        """Why this event cannot come next in a run of this state; None if it can."""
+        """The reason why this event cannot come next in a run of this state; None if it can."""
         level, around, of_body = state, None, False
         # in the place of what was asked elsewhere, also of a run that failed
         is_asked_anew = self._is_brought_in and isinstance(event, Interrupted)
@@ -87,7 +87,7 @@ class Grammar:
 def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
     run: RunState, event: StoredEvent, *, inside: bool
 ) -> str | None:
-    """Why an event cannot come next in its run."""
+    """The reason why an event cannot come next in its run."""
     has_begun = bool(run.position or run.messages or run.calls)
     match event:
         case RunImported() | RunTaken() | RunQueued() if inside:
@@ -118,7 +118,7 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
 def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
     run: RunState, event: StoredEvent
 ) -> str | None:
-    """Why an event cannot come next in a running run."""
+    """The reason why an event cannot come next in a running run."""
     match event:
         case ModelResponded(calls=calls):
             if run.flow or run.of_body or run.calls or run.is_answered:
@@ -166,7 +166,7 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
 
 
 def _unfit_question(run: RunState, event: Interrupted) -> str | None:
-    """Why this question cannot be asked in a running run."""
+    """The reason why this question cannot be asked in a running run."""
     if event.kind == "budget":
         return "its budget question is already open" if run.budget is not None else None
     call = run.calls.get(event.call_id)
@@ -187,7 +187,7 @@ def _unfit_question(run: RunState, event: Interrupted) -> str | None:
 
 
 def _unfit_words(call: CallState, event: Interrupted) -> str | None:
-    """Why this question does not belong to the call."""
+    """The reason why this question does not belong to the call."""
     if call.status == "done":
         return _NO_CALL
     if event.tool_name != call.name:

@@ -234,7 +234,7 @@ class CallRecord(_Record):
         )
 
     def wrong(self, part: Part, scope: tuple[str, ...]) -> str | None:
-        """Why it does not match its status or its call; None if it is valid."""
+        """The reason why it does not match its status or its call; None if it is valid."""
         pauses = [one.pause for one in self.earlier] + ([self.pause] if self.pause else [])
         own = [*self.asked, *pauses, *([self.lost] if self.lost else [])]
         if any((e.scope, e.call_id, e.tool_name) != (scope, part["id"], part["name"]) for e in own):

@@ -33,7 +33,7 @@ from .opening import answer_stored, open_run
 
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "kept"]
-"""Where a run continues after an answer: in this process, in its own process, or nowhere yet."""
+"""The place where a run continues after an answer: in this process, in its own process, or nowhere yet."""
 
 
 _AT_ONCE = 32
@@ -82,7 +82,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class GoesOn:
-    """Where a run continues after a question of it is answered."""
+    """The place where a run continues after a question of it is answered."""
 
     place: Place
     process: str = ""
@@ -285,7 +285,7 @@ class Waiting:
         await open_run(run.id, agent=self._owner(run.agent), store=store, show=False)
 
     def continuation(self, asked: Asked) -> GoesOn:
-        """Where its run continues after an answer, as far as known now."""
+        """The place where its run continues after an answer, as far as known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
         waits_in = _driver_after(journal, asked)
         if waits_in != this_process():

@@ -127,7 +127,7 @@ def _stored(place: Store, digest: str) -> list[Journal]:
 def _refusal(
     sessions: list[Session], stored: list[Journal], digest: str, place: Store | None
 ) -> NotPending | Conflict:
-    """Why a token has no question: it was used, or is unknown."""
+    """The reason why a token has no question: it was used, or is unknown."""
     for session in sessions:
         used = _waiting(_asked(session.journal), digest)
         if used is not None and any(used.id == each.id for each in session.state.open):

@@ -78,7 +78,7 @@ def adapter_of(type_: Any) -> TypeAdapter[Any]:
 
 
 def why_no_schema(error: PydanticUserError, instead: str) -> str:
-    """Why a type has no JSON Schema, and what to do, as the end of a sentence.
+    """The reason why a type has no JSON Schema, and what to do, as the end of a sentence.
 
     Args:
         error: pydantic's error.

@@ -44,9 +44,9 @@ class ToolCall:
     waited: Callable[[], float] = float
     """Seconds that the call has waited for a person, up to now."""
     may_repeat: Callable[[], bool] = bool
-    """Whether calling ``next`` again is safe: its tool is declared idempotent, or no body has started."""
+    """True if calling ``next`` again is safe: its tool is declared idempotent, or no body has started."""
     still_runs: Callable[[], bool] = bool
-    """Whether an abandoned body still runs in its thread; another ``next`` then returns its result."""
+    """True if an abandoned body still runs in its thread; another ``next`` then returns its result."""
 
     def interrupt(
         self,

@@ -128,7 +128,7 @@ def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | Non
 
 
 def condition_misfit(condition: Any) -> str | None:
-    """Why this cannot be a condition, for an error that begins with its name; None if it can."""
+    """The reason why this cannot be a condition, for an error that begins with its name; None if it can."""
     called = getattr(condition, "__call__", None)  # noqa: B004 - of an object that is no function
     kinds = (inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     yields = any(kind(fn) for kind in kinds for fn in (condition, called))

@@ -105,15 +105,15 @@ class ToolOptions(NamedTuple):
     thread: bool = True
     """True if a sync body runs in its own thread; False for the loop's thread."""
     approval: Approval = False
-    """Whether a person is asked before it runs, unless a rule decides."""
+    """True if a person is asked before it runs, unless a rule decides."""
     editable: bool | tuple[str, ...] = False
-    """Whether the form of that question may change the input."""
+    """True if the form of that question may change the input."""
     final: bool = False
-    """Whether its answer ends the run."""
+    """True if its answer ends the run."""
     idempotent: bool = False
-    """Whether its body may run again, whatever its earlier outcome was."""
+    """True if its body may run again, whatever its earlier outcome was."""
     flow: bool = False
-    """Whether it is a flow's function, which a person starts: no rules and no middleware apply."""
+    """True if it is a flow's function, which a person starts: no rules and no middleware apply."""
     inner: Any = None
     """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
     of_body: Any = None
@@ -127,7 +127,7 @@ class ToolOptions(NamedTuple):
     origin: Origin | None = None
     """For a tool of a server: its source."""
     always_asked: bool = False
-    """Whether it always asks: rules cannot allow it, ``answers=`` must name it, approvals last for one run."""
+    """True if it always asks: rules cannot allow it, ``answers=`` must name it, approvals last for one run."""
 
 
 _ANYTHING: tuple[Any, ...] = (

@@ -284,7 +284,9 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
 
 def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> Resolved:
     if event.on_expire == "fail":
-        raise Expired(f"No answer to {event.tool_name!r} in time", messages=paused_messages(state))
+        raise Expired(
+            f"{event.tool_name!r} was not answered in time", messages=paused_messages(state)
+        )
     return answer(state, event.id, TIME_IS_OVER, spec.tools, (EXPIRY, now))
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from nbagent.core.base.errors import UsageError, suggest
-from nbagent.core.base.files import Said
+from nbagent.core.base.files import Content
 from nbagent.core.base.messages import dumps
 from nbagent.core.tools.files import prompt_content
 
@@ -84,7 +84,7 @@ class Source:
             raise UsageError(f"row {number}: {error}") from error
 
 
-def digest(asked: Said) -> str:
+def digest(asked: Content) -> str:
     """What a row's prompt is compared by."""
     text = asked if isinstance(asked, str) else dumps(list(asked))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
 from .errors import StoreError
-from .files import Said
+from .files import Content
 from .foreign import MAX_EVENT_PARTS, counted, parts_of, read_by
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
@@ -156,7 +156,7 @@ class RunQueued(Event):
     """True if the previous run is in another store, so that no journal here has it."""
 
     @property
-    def prompt(self) -> Said:
+    def prompt(self) -> Content:
         """The prompt for the model: text, or parts."""
         return self.text if self.content is None else self.content
 
@@ -375,7 +375,7 @@ class MessageQueued(Event):
     """As in ``Resolved``."""
 
     @property
-    def prompt(self) -> Said:
+    def prompt(self) -> Content:
         """The message for the model: text, or parts."""
         return self.text if self.content is None else self.content
 

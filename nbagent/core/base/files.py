@@ -17,7 +17,7 @@ from .controls import escaped
 from .errors import MessagesError, UsageError
 
 Part: TypeAlias = dict[str, Any]
-Said: TypeAlias = str | tuple[Part, ...]
+Content: TypeAlias = str | tuple[Part, ...]
 """The content of a user's message: text, or parts."""
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -164,7 +164,7 @@ def in_bytes(size: int) -> str:
     return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
 
 
-def in_words(said: Said) -> str:
+def in_words(said: Content) -> str:
     """A message as text, with a word in the place of each file."""
     if isinstance(said, str):
         return said
@@ -173,7 +173,7 @@ def in_words(said: Said) -> str:
     )
 
 
-def outline(said: Said) -> str:
+def outline(said: Content) -> str:
     """A message in words, as an input is: equal for equal words and files, and without their bytes."""
     if isinstance(said, str):
         return said
@@ -185,7 +185,7 @@ def _identified(part: Part) -> str:
     return f"[{label(part)}, sha256 {digest[:16]}]"
 
 
-def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
+def check_room(messages: Iterable[Mapping[str, Any]], said: Content) -> None:
     """Refuse files that are too much for a history.
 
     Raises:
@@ -218,6 +218,6 @@ _LETTERS = string.ascii_letters.encode()
 _DIGITS = string.digits.encode()
 
 
-def _size_of_files(said: Said) -> int:
+def _size_of_files(said: Content) -> int:
     parts = () if isinstance(said, str) else said
     return sum(size_of(part) for part in parts if part["type"] == "file")

@@ -24,7 +24,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolFinished,
 )
-from nbagent.core.base.files import Said, check_room, in_words
+from nbagent.core.base.files import Content, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
 from nbagent.core.base.messages import Message, Part, calls_of, freeze, load, text_of, user
 from nbagent.core.base.model import Usage
@@ -174,7 +174,7 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
 
 
 def beginning(
-    spec: RunSpec, messages: Sequence[Any], prompt: Said | None, pending: Pending
+    spec: RunSpec, messages: Sequence[Any], prompt: Content | None, pending: Pending
 ) -> tuple[Message, ...]:
     """The history at the start of a live run, including its open turn, as ``generate`` would continue it.
 
@@ -200,7 +200,7 @@ def beginning(
     return paused_messages(journal.state)
 
 
-def add_message(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending) -> None:
+def add_message(journal: Journal, spec: RunSpec, prompt: Content, pending: Pending) -> None:
     """Add a new message of the person.
 
     Raises:
@@ -237,7 +237,7 @@ def add_message(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending)
     )
 
 
-def message_queued(at: float, said: Said, *, by: str) -> MessageQueued:
+def message_queued(at: float, said: Content, *, by: str) -> MessageQueued:
     """The event of a queued message."""
     content = None if isinstance(said, str) else tuple(map(freeze, said))
     return MessageQueued(at=at, text=in_words(said), by=by, content=content, user=user_behind(by))

@@ -7,7 +7,7 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
-from nbagent.core.base.files import Said, in_words
+from nbagent.core.base.files import Content, in_words
 from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.tools.spec import RunSpec
@@ -58,7 +58,7 @@ class Asked:
         call: the input of a flow.
     """
 
-    def __init__(self, spec: RunSpec, said: Said | None, call: Any = None) -> None:
+    def __init__(self, spec: RunSpec, said: Content | None, call: Any = None) -> None:
         self._spec = spec
         self._said = said
         self._call = call

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import RunError, UsageError
 from nbagent.core.base.events import Resolved, RunCancelled, StoredEvent
-from nbagent.core.base.files import Said, check_room, outline
+from nbagent.core.base.files import Content, check_room, outline
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, user
 from nbagent.core.base.process import this_process
@@ -55,7 +55,7 @@ def run_inside(
     runs: StartedRuns,
     tool: Tool[..., Any],
     spec: RunSpec,
-    prompt: Said,
+    prompt: Content,
     history: Sequence[Message] = (),
     answers: Answers = None,
 ) -> NestedRun:

@@ -38,7 +38,7 @@ from nbagent.core.base.events import (
     RunRetried,
     StoredEvent,
 )
-from nbagent.core.base.files import Said, check_room, in_words
+from nbagent.core.base.files import Content, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
@@ -283,7 +283,7 @@ class Session:
 
         self.then(self.journal.submit(begin), begun)
 
-    def start_behind(self, before: Session, said: Said) -> None:
+    def start_behind(self, before: Session, said: Content) -> None:
         """Keep what is asked, and begin with it once the run before has ended.
 
         Raises:
@@ -805,7 +805,7 @@ class Session:
             self.follow()
         return answer
 
-    def queue(self, said: Said, *, by: str = "code") -> bool:
+    def queue(self, said: Content, *, by: str = "code") -> bool:
         """Send a message after the open calls' results; False where the run has ended.
 
         Raises:

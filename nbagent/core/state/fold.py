@@ -27,7 +27,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.files import Content
 from nbagent.core.base.interrupts import (
     SCHEMA_CHANGED,
     TOOL_CHANGED,
@@ -422,7 +422,7 @@ def _message_queued(state: RunState, event: MessageQueued) -> RunState:
     return evolve(_said(state, event.prompt), position=state.position + 1)
 
 
-def _said(state: RunState, said: Said) -> RunState:
+def _said(state: RunState, said: Content) -> RunState:
     """A message from outside: after the open turn, or at once where the run has nothing else to do."""
     queued = evolve(state, queued=(*state.queued, said))
     if not state.is_answered:

@@ -20,7 +20,7 @@ from nbagent.core.base.events import (
     RunFailed,
     checked,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.files import Content
 from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import (
@@ -123,7 +123,7 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
     )
 
 
-def _queued(said: str | tuple[Part, ...]) -> Said:
+def _queued(said: str | tuple[Part, ...]) -> Content:
     """A message that waits, checked as any in a history."""
     if isinstance(said, str):
         return said

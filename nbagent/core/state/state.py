@@ -17,7 +17,7 @@ from nbagent.core.base.events import (
     RunFailed,
     RunQueued,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.files import Content
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, is_cut_off, text_of
@@ -300,7 +300,7 @@ class RunState:
     """Why the last model response ended."""
     usage: Usage = field(default_factory=_no_usage)
     """Tokens and cost of the model responses folded in."""
-    queued: tuple[Said, ...] = ()
+    queued: tuple[Content, ...] = ()
     """Messages of the person that wait for the open turn's results."""
     later: dict[str, Interrupted] = field(default_factory=_nothing)
     """What an outside system is to give of calls that have an interim result, by interrupt id."""

@@ -26,8 +26,8 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.files import (
     IMAGES,
+    Content,
     Part,
-    Said,
     bracketed_label,
     file_part,
     in_bytes,
@@ -126,7 +126,7 @@ class _Found(NamedTuple):
 # --- what a person says
 
 
-def prompt_content(prompt: Any) -> Said:
+def prompt_content(prompt: Any) -> Content:
     """A prompt as text, or as the parts of a message: texts, files and summaries of tables, in their order.
 
     Raises:

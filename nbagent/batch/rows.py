@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from nbagent.core.base.errors import UsageError, suggest
-from nbagent.core.base.files import Content
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.messages import dumps
 from nbagent.core.tools.files import prompt_content
 

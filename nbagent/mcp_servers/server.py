@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
-from nbagent.core.base.files import MAX_FILES, size_of_all
+from nbagent.core.base.file_parts import MAX_FILES, size_of_all
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Model

@@ -383,7 +383,7 @@ CAPABILITIES = [
     ),
     Capability("flows", ("core/flow.py",), with_a_flow),
     Capability("chats", ("core/chat.py",), with_a_chat),
-    Capability("files", ("core/tools/files.py", "core/base/files.py"), with_files),
+    Capability("files", ("core/tools/files.py", "core/base/file_parts.py"), with_files),
     Capability("pictures", ("core/tools/pictures.py",), with_a_picture),
     Capability(
         "hosted tools",

@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
 from .errors import StoreError
-from .files import Content
+from .file_parts import Content
 from .foreign import MAX_EVENT_PARTS, counted, parts_of, read_by
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered

@@ -33,7 +33,7 @@ from typing import Any, Never, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
 
 from .errors import MessagesError
-from .files import Content, check_file
+from .file_parts import Content, check_file
 
 Json: TypeAlias = Any
 Part: TypeAlias = dict[str, Any]

@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.files import KEPT
+from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.interrupts import DOES_NOT_FIT, SECRET_GONE, Interrupt
 from nbagent.core.base.messages import INSTEAD, FrozenFile, Json, dumps
 from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json

@@ -32,7 +32,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolStarted,
 )
-from nbagent.core.base.files import MAX_FILES, size_of_all
+from nbagent.core.base.file_parts import MAX_FILES, size_of_all
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt

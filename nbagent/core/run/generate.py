@@ -24,7 +24,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolFinished,
 )
-from nbagent.core.base.files import Content, check_room, in_words
+from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
 from nbagent.core.base.messages import Message, Part, calls_of, freeze, load, text_of, user
 from nbagent.core.base.model import Usage

@@ -7,7 +7,7 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
-from nbagent.core.base.files import Content, in_words
+from nbagent.core.base.file_parts import Content, in_words
 from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.tools.spec import RunSpec

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import RunError, UsageError
 from nbagent.core.base.events import Resolved, RunCancelled, StoredEvent
-from nbagent.core.base.files import Content, check_room, outline
+from nbagent.core.base.file_parts import Content, check_room, outline
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, user
 from nbagent.core.base.process import this_process

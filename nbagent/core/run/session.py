@@ -38,7 +38,7 @@ from nbagent.core.base.events import (
     RunRetried,
     StoredEvent,
 )
-from nbagent.core.base.files import Content, check_room, in_words
+from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process

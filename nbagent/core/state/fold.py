@@ -27,7 +27,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.files import Content
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import (
     SCHEMA_CHANGED,
     TOOL_CHANGED,

@@ -20,7 +20,7 @@ from nbagent.core.base.events import (
     RunFailed,
     checked,
 )
-from nbagent.core.base.files import Content
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import (

@@ -17,7 +17,7 @@ from nbagent.core.base.events import (
     RunFailed,
     RunQueued,
 )
-from nbagent.core.base.files import Content
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, is_cut_off, text_of

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import Event, RunQueued, RunStarted, StoredEvent
-from nbagent.core.base.files import in_words
+from nbagent.core.base.file_parts import in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import dumps, text_of
 from nbagent.core.base.model import Usage

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.files import (
+from nbagent.core.base.file_parts import (
     IMAGES,
     Content,
     Part,
@@ -37,7 +37,7 @@ from nbagent.core.base.files import (
     size_of,
     tokens_of,
 )
-from nbagent.core.base.files import MAX_FILES as MAX_ALL
+from nbagent.core.base.file_parts import MAX_FILES as MAX_ALL
 from nbagent.core.base.keywords import calling_code
 
 from . import pictures, tables

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.files import KEPT, file_part, in_bytes
+from nbagent.core.base.file_parts import KEPT, file_part, in_bytes
 from nbagent.core.base.messages import Json, freeze
 
 from .tables import Frame, frame_of, is_plan

@@ -20,7 +20,7 @@ from typing import Any
 
 from nbagent.core.base.errors import NbagentError, UsageError
 from nbagent.core.base.events import Event, RunStarted
-from nbagent.core.base.files import files_of
+from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.chat import Chat, is_active, named_tools, thread_of

@@ -33,7 +33,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.files import files_of
+from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import text_of, user
 from nbagent.core.base.process import describe_process

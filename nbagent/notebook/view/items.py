@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from nbagent.core.base.controls import without_controls
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
-from nbagent.core.base.files import KEPT, bracketed_label, label
+from nbagent.core.base.file_parts import KEPT, bracketed_label, label
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED

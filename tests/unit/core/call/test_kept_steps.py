@@ -20,7 +20,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.files import KEPT
+from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.messages import dumps
 from nbagent.core.tools import kept
 from nbagent.notebook.view.view import RunView

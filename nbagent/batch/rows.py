@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.base.file_parts import Content
 from nbagent.core.base.messages import dumps
-from nbagent.core.tools.files import prompt_content
+from nbagent.core.tools.attachments import prompt_content
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
 LONGEST = 100

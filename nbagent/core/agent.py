@@ -50,8 +50,8 @@ from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, launch, launch_and_wait, launch_apart, take_up
 from .state.pause_record import restore
+from .tools.attachments import Prompt, prompt_content
 from .tools.define import ToolMaker, as_tool, inner_tool
-from .tools.files import Prompt, prompt_content
 from .tools.hosted import check_hosted
 from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable

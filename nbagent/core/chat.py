@@ -29,7 +29,7 @@ from .run.result import Result
 from .run.run import Run, document, session_of
 from .run.scripted_answers import Answers
 from .run.start import Options, launch_apart, take_up
-from .tools.files import Prompt
+from .tools.attachments import Prompt
 from .tools.spec import RunSpec, new_id
 
 logger = logging.getLogger("nbagent")

@@ -13,7 +13,7 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.tools import tables
-from nbagent.core.tools.files import File, mention
+from nbagent.core.tools.attachments import File, mention
 
 from . import kernel
 from .wire import Name

@@ -14,8 +14,8 @@ from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState
+from nbagent.core.tools.attachments import NOTHING, Taken, take_files
 from nbagent.core.tools.context import Inquiry, Later
-from nbagent.core.tools.files import NOTHING, Taken, take_files
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Presenter, Tool, ToolResult
 from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text

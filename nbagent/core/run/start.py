@@ -24,7 +24,7 @@ from nbagent.core.journal.default import report_place
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.journal import Prompt as AtOnce
 from nbagent.core.state.pause_record import closed_messages
-from nbagent.core.tools.files import Prompt, prompt_content
+from nbagent.core.tools.attachments import Prompt, prompt_content
 from nbagent.core.tools.rules import check_rules
 from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool

@@ -14,8 +14,8 @@ from nbagent.core.base.keywords import caller, checks_keywords
 from nbagent.core.base.model import Hosted
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
+from .attachments import is_table
 from .docstring import documented
-from .files import is_table
 from .json_schema import adapter_of, input_model, usable
 from .policy import Approval, condition_misfit
 from .signature import Signature, signature_of

@@ -50,8 +50,8 @@ from nbagent.core.base.secrets import (
     sealed_json,
 )
 
+from .attachments import File
 from .context import ToolContext
-from .files import File
 from .json_schema import adapter_of
 from .policy import Approval
 from .signature import Signature

@@ -27,7 +27,7 @@ from nbagent.core.chat import Chat, is_active, named_tools, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
-from nbagent.core.tools.files import File
+from nbagent.core.tools.attachments import File
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.export import say_where_kept, traceback_of_call
 from nbagent.notebook.render.reveal import reveal

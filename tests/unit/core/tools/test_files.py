@@ -25,8 +25,8 @@ from PIL import Image
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.messages import dumps, freeze, load, user
-from nbagent.core.tools import files, pictures
-from nbagent.core.tools.files import File, prompt_content, take_files
+from nbagent.core.tools import attachments, pictures
+from nbagent.core.tools.attachments import File, prompt_content, take_files
 
 PDF = b"%PDF-1.4\n%%EOF"
 WAV = b"RIFF\0\0\0\0WAVEfmt "
@@ -236,7 +236,7 @@ def test_a_picture_of_much_detail_becomes_small_enough():
     noise = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), "uint8")
     file = File(noise)
     assert file.media_type == "image/jpeg"
-    assert len(file.data) <= files.MAX_IMAGE
+    assert len(file.data) <= attachments.MAX_IMAGE
 
 
 def test_a_figure_of_many_dots_is_drawn_with_fewer():
@@ -259,8 +259,8 @@ def test_a_picture_that_unpacks_to_gigabytes_is_not_unpacked():
 @pytest.mark.parametrize(
     ("data", "media_type", "told"),
     [
-        (PDF + b"0" * files.MAX_FILE, None, "20.0 MB"),
-        (b"a" * (files.MAX_TEXT + 1), "text/plain", "1.0 MB"),
+        (PDF + b"0" * attachments.MAX_FILE, None, "20.0 MB"),
+        (b"a" * (attachments.MAX_TEXT + 1), "text/plain", "1.0 MB"),
         (b"\xff\xfe", "text/plain", "UTF-8"),
         (PDF, "image/png", "first bytes are application/pdf"),
         (PDF, "pdf", "not a media type"),

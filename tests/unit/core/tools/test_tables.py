@@ -16,7 +16,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.tools import tables
-from nbagent.core.tools.files import prompt_content
+from nbagent.core.tools.attachments import prompt_content
 from nbagent.notebook import variables
 from nbagent.notebook.magics import _filled
 from nbagent.notebook.view.view import RunView
@@ -167,6 +167,6 @@ def test_c417_a_variable_in_braces_of_a_plain_prompt_is_hinted_at(monkeypatch):
     with warnings.catch_warnings(action="error"):
         for prompt in (*STAYS, _filled("{{df}} {limit}", {"limit": limit})):
             agent.run_sync(prompt)
-        monkeypatch.setattr("nbagent.core.tools.files._hint_at_braces", None)
+        monkeypatch.setattr("nbagent.core.tools.attachments._hint_at_braces", None)
         agent.run_sync("no braces here")
     assert (len(df), limit) == (14_000, 3)

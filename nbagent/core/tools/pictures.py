@@ -93,7 +93,7 @@ def stripped(data: bytes, media_type: str) -> bytes:
 
 
 def png(array: Any) -> bytes:
-    """A PNG of an array: height and width, and 1, 3 or 4 values a pixel; see ``files`` for which values.
+    """A PNG of an array: height and width, and 1, 3 or 4 values a pixel; see ``attachments`` for which values.
 
     Raises:
         ValueError: it is not a picture; the message explains why.

@@ -256,7 +256,7 @@ async def test_c197_a_question_of_a_server_that_is_gone_is_withdrawn(how, tmp_pa
     await until(lambda: run.status == "completed")
     assert run.interrupts == []
     assert run.calls["plain"][0].error
-    told = "not sent again" if how == "answered" else "The question is withdrawn"
+    told = "not sent again" if how == "answered" else "The question was withdrawn"
     assert told in _output(run)
     assert done(notes) == ["asked"]
 

@@ -370,7 +370,7 @@ async def test_c456_what_comes_after_the_preview_is_left_unless_the_rule_stands(
     await until(lambda: batch.counts["interrupted"] == 3)
     got = await seen.approve()
     assert (got.count, got.later) == (2, 1)
-    assert "1 that came since are left" in repr(got)
+    assert "1 newer question not answered" in repr(got)
     await batch
     assert rows.bodies == {3: 1, 6: 1}
     standing = await seen.approve(standing=True)

@@ -73,7 +73,7 @@ async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path,
         assert re.fullmatch(r"<.*run.html, \d+ kB>", repr(page))
         with pytest.raises(nb.errors.UsageError, match=r"[Tt]he folder .*missing.* does not exist"):
             run.to_html(tmp_path / "missing" / "run.html")
-        with pytest.raises(nb.errors.UsageError, match=r"is a folder. Give the path of a file"):
+        with pytest.raises(nb.errors.UsageError, match=r"is a folder. Pass the path of a file"):
             run.to_html(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("USERPROFILE", str(tmp_path))

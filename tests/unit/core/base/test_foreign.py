@@ -104,7 +104,7 @@ REFUSES = {
     "a model's event": (lambda text, _: parsed(text.encode(errors="replace")), BrokenStream),
     "a model's arguments": (lambda text, _: _object(text), ()),
     "a provider's arguments": (lambda text, _: hosted_object(text), ()),
-    "a model's answer": (lambda text, _: answer_type(dict[str, int]).read(text), Misfit),
+    "a model's answer": (lambda text, _: answer_type(dict[str, int]).parse(text), Misfit),
     "half of an answer": (lambda text, _: partial_of(text, "json"), ()),
     "a stored event": (lambda text, _: parse(text), StoreError),
     "the end of a journal": (lambda text, _: last_of(text), ()),

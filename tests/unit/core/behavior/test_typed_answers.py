@@ -74,7 +74,7 @@ async def test_c187_an_answer_that_was_cut_off_is_not_asked_for_again(play, tool
     """That it was cut off is the error; a retry asks again."""
     s = await play([call("ask"), cut('{"name": "Ro'), GOOD], tools, output_type=City)
     with pytest.raises(
-        nb.errors.ModelError, match="incomplete: it was cut off at its length limit"
+        nb.errors.ModelError, match="incomplete: its JSON was cut off at the length limit"
     ):
         await s.answer(respond={0: "b"})
     assert s.requests == 2

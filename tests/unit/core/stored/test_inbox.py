@@ -238,7 +238,7 @@ async def test_who_only_looks_at_runs_leaves_no_beats(
     machine, _, _, host = this_process().split(":", 3)
     run_id, other = await moved(store, tmp_path / "moved.db", f"{machine}:1:{_start_of(1)}:{host}")
     await run.cancel()
-    monkeypatch.setattr(heartbeat, "begin", begin)
+    monkeypatch.setattr(heartbeat, "start_beating", begin)
     before = len(other.read(run_id))
     agent = asker(other, "looked at", has_asked=True)
     opened = await nb.open_run(run_id, agent=agent, store=other, show=False)
@@ -276,7 +276,7 @@ async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None
     assert any(event.type == "resolved" for event in other.read(run.id))
     again = Waiting(nb.SQLiteStore(tmp_path / "one.db"))  # another store of the same file
     [pay, _] = again.look()
-    assert again.goes_on(pay).place == "here"
+    assert again.continuation(pay).place == "here"
     await again.answer(pay, nb.Reject("in one"), by="form")
     assert len(run.interrupts) == 1
 

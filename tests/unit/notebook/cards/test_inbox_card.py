@@ -266,7 +266,7 @@ async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
 
     run = await agent.run("Pay").settled()
     waiting = Waiting(store)
-    waiting.goes_on = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
+    waiting.continuation = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
     view = InboxView("runs.db")
     view.look(waiting.look(), waiting)
     [form] = [item for item in view.snapshot().items if isinstance(item, FormItem)]

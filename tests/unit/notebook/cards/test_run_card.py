@@ -188,7 +188,7 @@ async def test_retry_goes_on_with_a_failed_run_and_says_why_it_cannot(monkeypatc
     assert (await run).text == "fine"
     shown.live.card._take(Retry())
     told = shown.live.card.view.snapshot().items[-1].text
-    assert told.startswith("The run could not be retried here: only a failed run can be retried")
+    assert told.startswith("The run could not be retried here: Only a failed run can be retried")
     shown.live.card.detach()
 
 

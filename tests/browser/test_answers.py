@@ -90,7 +90,7 @@ def test_presses_in_two_views_at_once_count_once(app, asked):
 
 
 @pytest.mark.parametrize("app", App)
-def test_a_second_tab_answers_for_both(app, asked, open_page):
+def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, asked, open_page):
     """A tab opened on the saved notebook shows the form; what it answers, the first tab sees."""
     notebook = asked(app, TRANSFER, TALLY)
     first = Card(notebook.output(1))
@@ -106,7 +106,7 @@ def test_a_second_tab_answers_for_both(app, asked, open_page):
 
 
 @pytest.mark.parametrize("app", App)
-def test_a_reload_keeps_the_form_and_what_was_typed(app, asked):
+def test_a_reload_keeps_the_form_and_the_typed_text(app, asked):
     """The page is reloaded with a form half filled; it is there again, and its answer counts."""
     notebook = asked(app, MAIL, "print('ran', ran)")
     card = Card(notebook.output(1))
@@ -124,7 +124,7 @@ def test_a_reload_keeps_the_form_and_what_was_typed(app, asked):
 
 
 @pytest.mark.parametrize("app", [App.LAB])
-def test_stop_ends_a_run_that_waits(app, asked):
+def test_stop_ends_a_waiting_run(app, asked):
     """P1: what was not answered never runs."""
     notebook = asked(app, TRANSFER, TALLY)
     card = Card(notebook.output(1))
@@ -136,7 +136,7 @@ def test_stop_ends_a_run_that_waits(app, asked):
 
 
 @pytest.mark.parametrize("app", App)
-def test_a_kernel_restart_leaves_a_form_that_says_so(app, asked):
+def test_after_a_kernel_restart_the_form_explains_why_it_cannot_be_sent(app, asked):
     """The form cannot be sent any more, says why, and keeps what was typed."""
     notebook = asked(app, MAIL)
     card = Card(notebook.output(1))
@@ -165,7 +165,7 @@ def test_typing_in_a_form_is_not_a_notebook_command(asked):
     tally(notebook, 2, "ran 1 status completed")
 
 
-def test_a_question_is_answered_by_keyboard_alone(asked):
+def test_a_question_is_answered_with_the_keyboard_only(asked):
     """A digit picks a choice, Enter sends it; focus stands on the record then."""
     notebook = asked(App.LAB, PLAN)
     card = Card(notebook.output(1))

@@ -204,7 +204,7 @@ await slow
 """
 
 
-def test_c465_after_a_restart_the_same_cell_goes_on_and_the_stop_button_stops_all_rows(
+def test_c465_after_a_restart_the_same_cell_continues_and_the_stop_button_stops_all_rows(
     server, open_page
 ):
     """What was answered is not asked again, and what waited is answered in the card."""

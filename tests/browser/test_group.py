@@ -142,7 +142,7 @@ def test_four_calls_are_decided_in_one_table_each_once(asked):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_a_table_is_decided_by_keyboard_alone(asked):
+def test_a_table_is_decided_with_the_keyboard_only(asked):
     """From the card's footer into the table, through its rows, and out at the end."""
     notebook, table = asked(App.LAB, RUN, TOLD)
     table.wait("4 calls of pay are waiting")
@@ -178,7 +178,7 @@ def test_a_table_is_decided_by_keyboard_alone(asked):
     told(notebook, 2, "ran ['Ada 15', 'Bob 20', 'Cid 30', 'Dee 40'] completed")
 
 
-def test_a_reload_keeps_what_was_typed_in_a_row(asked):
+def test_a_reload_keeps_the_text_typed_in_a_row(asked):
     """While other rows are answered, and in the narrow table of blocks."""
     notebook, table = asked(App.NB7, RUN, TOLD)
     table.wait("4 calls of pay are waiting")
@@ -206,7 +206,7 @@ def test_a_reload_keeps_what_was_typed_in_a_row(asked):
     told(notebook, 2, "ran ['Ada 10', 'Dee 44'] completed")
 
 
-def test_one_answer_goes_to_all_questions_that_are_left(asked):
+def test_one_answer_goes_to_all_remaining_questions(asked):
     """One question is answered in its row, the others by the form for all of them."""
     notebook, table = asked(App.LAB, ASK, ANSWERS)
     table.wait("3 questions from menu are waiting")

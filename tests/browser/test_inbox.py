@@ -144,7 +144,7 @@ def save(text: str) -> str:
 EACH = ("one = agent.run('Save it'); one", "two = agent.run('Save it again'); two")
 
 
-def test_c406_run_all_after_a_restart_leaves_the_earlier_kernels_questions_out(server, open_page):
+def test_c406_run_all_after_a_restart_excludes_questions_of_earlier_kernels(server, open_page):
     """They are marked and stand below; one press approves those of this kernel alone."""
     look_at = "inbox = nb.inbox(); inbox"
     notebook = open_page(server.write("again.ipynb", SAVES, *EACH, look_at))

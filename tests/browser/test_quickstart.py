@@ -30,7 +30,7 @@ def copy_of_the_quickstart(server, app):
 
 
 @pytest.mark.parametrize("app", App)
-def test_the_quickstart_asks_and_each_answer_lets_its_run_go_on(app, server, open_page):
+def test_the_quickstart_asks_and_each_answer_continues_its_run(app, server, open_page):
     """A choice, an approval and an edit, then a rejection under await; the saved notebook reads."""
     name = copy_of_the_quickstart(server, app)
     notebook = open_page(name, app=app)

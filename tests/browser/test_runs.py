@@ -221,9 +221,7 @@ nb.runs(store)
 """
 
 
-def test_what_was_typed_in_a_run_of_the_list_stands_there_when_it_is_opened_again(
-    server, open_page
-):
+def test_text_typed_in_a_run_of_the_list_is_there_when_it_is_opened_again(server, open_page):
     """The last key is pressed right before Close; the field is marked as changed, and Approve sends it."""
     notebook = open_page(server.write("typed.ipynb", TYPED, "run.calls['pay'][0].output"))
     notebook.run_cell(0)

@@ -139,7 +139,7 @@ def test_c139_a_confirmation_is_answered_in_its_place_by_keyboard(asked):
     told(notebook, "[] ['wiped by hand']")
 
 
-def test_c139_what_was_typed_as_an_answer_is_there_after_a_reload(asked):
+def test_c139_text_typed_as_an_answer_is_there_after_a_reload(asked):
     """As every other draft is."""
     notebook, card = asked(WIPE)
     card.wait_for_question("Wipe it?")
@@ -188,7 +188,7 @@ def test_c43_an_edited_restart_by_keyboard(asked):
     told(notebook, "sent 150 to Ada")
 
 
-def test_an_answer_instead_stands_below_what_would_run(asked):
+def test_an_answer_instead_of_the_call_is_entered_below_the_call(asked):
     """Looked at in both themes, wide and narrow: facts, then the answer, then its buttons."""
     notebook, card = asked(WIPE)
     form = card.wait_for_question("Wipe it?")

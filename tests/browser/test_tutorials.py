@@ -30,7 +30,7 @@ def folder(server):
     return there.name
 
 
-def test_a_person_goes_from_the_list_to_a_table_that_was_put_right(folder, open_lab):
+def test_a_person_follows_the_list_to_a_corrected_table(folder, open_lab):
     """The list's link opens the notebook in Lab; the change is shown before it is approved, and done once."""
     notebook = open_lab(f"{folder}/{INDEX.name}")
     notebook.shot("tutorials-index")

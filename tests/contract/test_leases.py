@@ -65,7 +65,7 @@ async def looked(run: nb.Run) -> None:
 @pytest.mark.parametrize(
     ("jump", "in_a_body"), [(HOUR, True), (-HOUR, False)], ids=["forward", "back"]
 )
-async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_none_stuck(
+async def test_c314_a_clock_jump_neither_takes_a_live_run_nor_leaves_one_stuck(
     opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float, *, in_a_body: bool
 ) -> None:
     """On another machine its driver beats: it goes on there. Once that is silent past its lease, and not before, it goes on here."""
@@ -104,7 +104,7 @@ async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_no
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["ahead", "behind"])
-def test_c314_a_run_that_goes_on_elsewhere_is_not_deleted_whatever_its_clock_says(
+def test_c314_a_run_that_is_live_elsewhere_is_not_deleted_whatever_its_clock(
     opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     """Beats tell that its process lives, and their end that it does not: the times of its events do not."""

@@ -180,7 +180,7 @@ def test_an_append_at_another_position_is_refused_and_changes_nothing(
     assert store.run_ids() == ["run"]
 
 
-def test_beats_are_counted_process_by_process(store: Store) -> None:
+def test_heartbeats_are_counted_per_process(store: Store) -> None:
     """Where a store takes them: each one changes what others read, from any thread, beside any run."""
     if not isinstance(store, Beating):
         return
@@ -237,7 +237,7 @@ def test_of_many_threads_at_one_position_exactly_one_gets_it(store: Store) -> No
     assert len(found) == 10
 
 
-def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: Store) -> None:
+def test_runs_are_listed_exported_imported_and_deleted_in_bulk(store: Store) -> None:
     """Where a store can: heads, a stamp that only a write changes, rows with their seals."""
     if not isinstance(store, Archive):
         return
@@ -272,7 +272,7 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
     assert [stamps[n] == stamps[n + 1] for n in range(7)] == [n % 2 == 0 for n in range(7)]
 
 
-def test_the_last_events_of_many_runs_come_in_one_go(store: Store) -> None:
+def test_the_last_events_of_many_runs_are_read_in_one_query(store: Store) -> None:
     """Where a store can: of the runs whose ids begin so, with how many events each has; no others."""
     if not isinstance(store, Ending):
         return
@@ -287,7 +287,7 @@ def test_the_last_events_of_many_runs_come_in_one_go(store: Store) -> None:
     assert [end.run_id for end in store.ends("")] == ["m:a", "n:a", "m:b"]
 
 
-def test_what_a_store_is_searched_for_is_found_in_any_of_its_events(store: Store) -> None:
+def test_a_search_finds_a_text_in_any_event_of_a_run(store: Store) -> None:
     """Where it can: whoever has a token finds its run, and reads no other."""
     if not isinstance(store, Searching):
         return
@@ -299,7 +299,7 @@ def test_what_a_store_is_searched_for_is_found_in_any_of_its_events(store: Store
     assert store.search("a1b2'%_") == ["two"]
 
 
-async def test_c246_a_run_that_is_deleted_under_its_handle_says_so(opened: Shared) -> None:
+async def test_c246_a_handle_of_a_deleted_run_reports_the_deletion(opened: Shared) -> None:
     """No hang, and another run that is begun by its id gets nothing of it."""
     model = nb.ScriptedModel([nb.ScriptedModel.call("send", to="Ada")])
     agent = nb.Agent(model, store=opened())
@@ -345,7 +345,7 @@ def of_format_1(way: str, folder: Path, postgres: Path) -> Any:
 
 
 @pytest.mark.parametrize("way", ["their file", "their rows", "their documents"])
-async def test_runs_of_format_1_stand_where_they_stood_and_come_to_their_end(
+async def test_runs_of_format_1_keep_their_state_and_can_finish(
     way: str, tmp_path: Path, postgres: Path
 ) -> None:
     """What waits is answered, what failed is retried, who stood in line begins: all sealed to what was there."""
@@ -452,7 +452,7 @@ def test_eight_processes_append_at_once_and_nothing_is_lost(opened: Shared) -> N
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
-def test_c247_what_was_said_to_be_stored_outlives_a_killed_process(opened: Shared) -> None:
+def test_c247_events_reported_as_stored_survive_a_killed_process(opened: Shared) -> None:
     """Killed in the middle of appends, nothing is torn, and everybody else goes on at once."""
     with opened() as store:
         started = fillers(store, 2, 100_000)

@@ -69,7 +69,7 @@ def test_c460_a_batch_whose_processes_are_killed_runs_each_body_once(
     assert {*bodies(log), *lost} == {str(n) for n in range(ROWS)}
 
 
-async def test_c461_of_two_processes_one_works_on_a_batch_and_both_see_its_end(
+async def test_c461_one_of_two_processes_works_on_a_batch_and_both_see_its_end(
     place: str, tmp_path: Path
 ) -> None:
     """The other follows; where it reads the batch later, it has it without the rows."""

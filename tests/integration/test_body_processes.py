@@ -50,7 +50,7 @@ GATE = ["gate", {"amount": 5}]
     ids=["respond", "restart", "reject"],
 )
 @pytest.mark.parametrize("killed", [False, True])
-def test_c154_what_a_body_started_is_answered_in_another_process(
+def test_c154_a_question_of_a_run_started_by_a_body_is_answered_in_another_process(
     begin: Begin, tmp_path: Path, tool: str, answer: Any, result: str, done: list[str], killed: bool
 ) -> None:
     """Where the first process lives, its body goes on at its line; where not, the body is run again."""
@@ -72,7 +72,9 @@ def test_c154_what_a_body_started_is_answered_in_another_process(
         assert first.ask("finish", run_id=run["id"]) == end
 
 
-def test_c154_a_process_killed_in_the_middle_of_both_bodies(begin: Begin, tmp_path: Path) -> None:
+def test_c154_a_process_is_killed_inside_an_outer_and_an_inner_body(
+    begin: Begin, tmp_path: Path
+) -> None:
     """A person says what becomes of each; the outer body, run again, takes up where the inner run stood."""
     first, second = begin(), begin()
     run = first.ask("start", calls=starting("starts", LOOK, [["slow", {}]]), settle=False)

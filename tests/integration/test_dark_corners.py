@@ -427,7 +427,7 @@ ALL = [
 
 
 @pytest.mark.parametrize(("name", "way"), ALL)
-async def test_c173_a_dark_corner_ends_in_the_right_answer_or_a_clear_error(
+async def test_c173_an_edge_case_ends_in_the_right_answer_or_a_clear_error(
     name: str, way: str
 ) -> None:
     """Never a hang, an exception of ours, or a call with input that nobody meant."""
@@ -463,7 +463,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_c174_a_stream_of_nothing_but_signs_of_life_ends(name: str) -> None:
+async def test_c174_a_stream_of_only_keep_alives_ends(name: str) -> None:
     """``timeout`` counts from the last word of the answer; a server that stays silent was cut off before."""
     kind, piece = ENDLESS[name]
     with serving(Server([piece], kind, without_end=True)) as url:
@@ -474,7 +474,7 @@ async def test_c174_a_stream_of_nothing_but_signs_of_life_ends(name: str) -> Non
         run.result  # noqa: B018 - it raises
 
 
-async def test_c174_a_stream_that_says_something_now_and_then_goes_on() -> None:
+async def test_c174_a_stream_with_occasional_content_continues() -> None:
     """Between words a server may take its time, and say that it is still there."""
     pieces = [FINE[0], *[b": still here\n\n"] * 10, *FINE[1:]]
     with serving(Server(pieces, STREAM)) as url:
@@ -484,7 +484,9 @@ async def test_c174_a_stream_that_says_something_now_and_then_goes_on() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 @pytest.mark.parametrize("live", [True, False])
-async def test_c174_neither_key_nor_conversation_follow_a_redirect(status: int, live: bool) -> None:
+async def test_c174_neither_key_nor_conversation_follows_a_redirect(
+    status: int, live: bool
+) -> None:
     """Where a server points to is told, and not asked: nobody said to trust it."""
     other = Server(FINE, STREAM)
     with serving(other) as elsewhere:

@@ -19,7 +19,9 @@ def said(cell: Any) -> list[str]:
     return [text for text in shown if text]
 
 
-async def test_c303_the_notebook_goes_on_after_a_real_restart_of_its_kernel(tmp_path: Path) -> None:
+async def test_c303_the_notebook_continues_after_a_real_restart_of_its_kernel(
+    tmp_path: Path,
+) -> None:
     """The second half, in a kernel that knows nothing of the first, shows what is saved; one payment is made."""
     shutil.copy(NOTEBOOKS / NAME, tmp_path)
     notebook, saved = read(tmp_path / NAME), read(NOTEBOOKS / NAME)

@@ -82,7 +82,7 @@ def _secrets(folder: Path) -> list[str]:
     return [tokens["access_token"], tokens["refresh_token"]]
 
 
-async def test_c376_a_sign_in_is_kept_in_a_private_file_for_later_servers_and_processes(
+async def test_c376_a_sign_in_is_stored_in_a_private_file_for_later_servers_and_processes(
     url, notes, folder
 ):
     """Asked once; another server object, as another process has it, needs nobody."""
@@ -97,7 +97,7 @@ async def test_c376_a_sign_in_is_kept_in_a_private_file_for_later_servers_and_pr
     assert _told(notes) == ["started", "registered", "signed in", "look up", "look up"]
 
 
-async def test_c377_a_script_is_told_what_to_do(url, folder):
+async def test_c377_a_script_that_must_sign_in_gets_an_error_that_says_what_to_do(url, folder):
     """Nobody is there: no hang, and the error has the ways that there are."""
     server = nb.mcp(url, auth=nb.McpSignIn(folder=folder))
     with pytest.raises(McpError) as told:
@@ -109,7 +109,7 @@ async def test_c377_a_script_is_told_what_to_do(url, folder):
         await _run(server)
 
 
-async def test_c378_in_a_call_the_question_is_on_the_run_and_is_withdrawn_where_the_browser_answers(
+async def test_c378_a_sign_in_during_a_call_asks_on_the_run_and_ends_when_the_browser_answers(
     url, notes, folder
 ):
     """The grant is taken back while a run goes on: the call waits, a person signs in anew, the call is sent."""
@@ -165,7 +165,7 @@ async def test_c379_an_expired_token_is_renewed_without_a_person(notes, folder):
     assert _told(notes).count("renewed") >= 2
 
 
-async def test_c379_two_processes_do_not_take_each_others_renewal(url, notes, folder):
+async def test_c379_two_processes_do_not_take_the_renewed_token_of_each_other(url, notes, folder):
     """A refresh token counts once: who comes second finds the first one's in the file."""
     first = _server(url, folder)
     second = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False)
@@ -178,7 +178,7 @@ async def test_c379_two_processes_do_not_take_each_others_renewal(url, notes, fo
     assert _told(notes).count("renewed") == 1
 
 
-async def test_c380_no_token_stands_in_logs_errors_and_reprs(url, folder, caplog):
+async def test_c380_no_token_is_in_logs_errors_or_reprs(url, folder, caplog):
     """At the most talkative level of all loggers."""
     caplog.set_level(logging.DEBUG)
     server = _server(url, folder)
@@ -231,7 +231,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Person:
     return found
 
 
-async def test_c376_a_run_that_begins_asks_before_its_first_turn_and_only_once_for_all(
+async def test_c376_a_starting_run_asks_to_sign_in_before_its_first_turn_and_only_once(
     url, notes, folder, person
 ):
     """Without any configuration; a form that is cancelled fails the run and says so, and the next run asks again."""
@@ -247,7 +247,7 @@ async def test_c376_a_run_that_begins_asks_before_its_first_turn_and_only_once_f
     await server.aclose()
 
 
-async def test_c376_a_run_that_is_stopped_while_it_asks_leaves_the_next_one_its_question(
+async def test_c376_a_run_stopped_during_its_sign_in_leaves_the_question_to_the_next_run(
     url, notes, folder, person
 ):
     """Nothing hangs on the form that is gone."""
@@ -263,7 +263,7 @@ async def test_c376_a_run_that_is_stopped_while_it_asks_leaves_the_next_one_its_
     await server.aclose()
 
 
-async def test_c376_of_two_runs_that_wait_the_second_asks_where_the_first_is_stopped(
+async def test_c376_the_second_of_two_waiting_runs_asks_when_the_first_is_stopped(
     url, notes, folder, person
 ):
     """It is one question for both, and belongs to neither."""
@@ -277,7 +277,7 @@ async def test_c376_of_two_runs_that_wait_the_second_asks_where_the_first_is_sto
     await server.aclose()
 
 
-async def test_c379_tokens_that_are_gone_or_spoiled_are_asked_for_anew(url, notes, folder):
+async def test_c379_missing_or_damaged_tokens_lead_to_a_new_sign_in(url, notes, folder):
     """As where somebody else signed out: the address that the browser comes back to is there still."""
     server = _server(url, folder)
     for spoil in (Path.unlink, lambda path: path.write_text("no json")):
@@ -316,7 +316,7 @@ def _expired(folder: Path) -> bool:
         (f"{BACK}?code={'a' * 9000}&state=st-1", "paste the address"),
     ],
 )
-def test_c381_what_answers_another_question_is_refused_at_its_field(text, why):
+def test_c381_an_address_for_another_sign_in_is_refused_at_its_field(text, why):
     """Nothing of it is sent, and the secret is in no error."""
     with pytest.raises(ValidationError, match=why) as refused:
         QUESTION.reply(address=text)
@@ -345,7 +345,7 @@ def test_c381_a_code_or_the_whole_address_answers():
         f"https://as.example/{'a' * 3000}?state=1",
     ],
 )
-async def test_c382_a_page_that_may_be_misread_is_not_shown(link, folder):
+async def test_c382_a_misleading_sign_in_page_is_not_shown(link, folder):
     """What an authorization server calls its page of signing in is a text of others."""
     sign_in = _of("https://mcp.example/mcp", folder)
     with pytest.raises(Exception, match="is not https"):
@@ -364,9 +364,7 @@ async def test_c382_a_page_that_may_be_misread_is_not_shown(link, folder):
         ("https://mcp.example/mcp", "https://u:p@as.example/", False),
     ],
 )
-def test_c382_a_server_has_nothing_asked_for_in_the_clear_or_of_this_machine(
-    server, place, is_taken, folder
-):
+def test_c382_a_sign_in_leads_to_no_unencrypted_or_local_address(server, place, is_taken, folder):
     """Where its sign-in leads is its own word: no request goes to a service beside the kernel."""
     sign_in = _of(server, folder)
     if is_taken:
@@ -376,7 +374,7 @@ def test_c382_a_server_has_nothing_asked_for_in_the_clear_or_of_this_machine(
             sign_in._check(httpx2.URL(place))
 
 
-async def test_c382_what_a_server_names_is_asked_by_that_rule_alone(folder):
+async def test_c382_every_address_that_a_server_names_is_checked_by_that_rule(folder):
     """A server elsewhere has the kernel ask no service beside it, whatever it calls its sign-in."""
     request = httpx2.Request("POST", "https://mcp.example/mcp")
     flow = _of(str(request.url), folder).async_auth_flow(request)
@@ -411,7 +409,7 @@ async def _never(question: Any) -> str:
     raise AssertionError(question)
 
 
-def test_c383_what_cannot_be_meant_as_auth_is_refused():
+def test_c383_an_invalid_auth_is_refused():
     """At once, and without the secret."""
     for wrong in (
         {"auth": 3},
@@ -430,7 +428,7 @@ def test_c383_what_cannot_be_meant_as_auth_is_refused():
 # --- versions of the protocol
 
 
-async def test_c384_a_version_that_is_none_is_refused_with_those_there_are():
+async def test_c384_an_unknown_version_is_refused_with_the_known_ones():
     """As are the words of the library."""
     for wrong in ("legacy", "2025", ""):
         with pytest.raises(UsageError, match=r"'2025-06-18'.*'2026-07-28'"):
@@ -452,7 +450,7 @@ async def test_c384_a_server_speaks_the_version_that_was_chosen(protocol, notes)
     assert run.calls["order"][0].output == "ordered 3"
 
 
-async def test_c385_what_a_tool_asks_with_elicit_is_a_form_where_the_version_has_that(url, folder):
+async def test_c385_a_question_asked_with_elicit_is_a_form_in_versions_that_have_it(url, folder):
     """``ctx.elicit`` asks in the middle of a call, which only the older versions have."""
     async with _server(url, folder, protocol="2025-11-25") as server:
         run = _run(server, call("asks"))
@@ -466,7 +464,7 @@ async def test_c385_what_a_tool_asks_with_elicit_is_a_form_where_the_version_has
         assert "protocol=" in str(run.calls["asks"][0].error)
 
 
-async def test_an_older_process_that_asks_in_a_call_is_spoken_to_in_its_own_version():
+async def test_an_older_process_that_asks_during_a_call_uses_its_own_version():
     """It knows no newer one, whatever is offered."""
     async with liar("waits", protocol="2025-06-18") as server:
         run = _run(server, call("plain"))

@@ -59,7 +59,7 @@ def said(end: Any) -> Any:
     ids=["respond", "restart", "new input", "reject"],
 )
 @pytest.mark.parametrize("killed", [False, True])
-def test_c103_c120_what_two_inner_agents_ask_is_answered_in_another_process(
+def test_c103_c120_questions_of_two_inner_agents_are_answered_in_another_process(
     begin: Begin, tmp_path: Path, answer: Any, result: str, done: list[str], killed: bool
 ) -> None:
     """What was done inside stays done, and the inner model is told; the first process may be gone."""
@@ -145,7 +145,7 @@ def wait_until_finished(folder: Path, run: Any, calls: int) -> None:
             time.sleep(0.005)
 
 
-def test_a_process_killed_between_two_inner_steps_leaves_them_to_whoever_opens_the_run(
+def test_a_process_killed_between_two_inner_steps_leaves_the_rest_to_the_next_process(
     begin: Begin, tmp_path: Path
 ) -> None:
     """What is done inside is not repeated, what is not goes on; nobody has to be asked."""
@@ -186,7 +186,7 @@ def test_c136_an_inner_call_whose_process_was_killed_is_asked_about(
     assert effects(tmp_path).count("slow") == 1
 
 
-def test_a_question_inside_two_agents_goes_on_at_its_line_or_is_met_again(
+def test_a_question_inside_two_agents_continues_at_its_line_or_asks_again(
     begin: Begin, tmp_path: Path
 ) -> None:
     """Where its process lives, that one goes on; where it was killed, the body is entered again."""

@@ -63,7 +63,7 @@ class Bell:
         return heard
 
 
-def test_a_shell_tells_no_password_of_the_databases_url(
+def test_a_shell_prints_no_password_of_the_database_url(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not in JSON, nor in the hints and errors: what it prints is kept by cron, CI and terminals."""
@@ -83,7 +83,7 @@ def test_a_shell_tells_no_password_of_the_databases_url(
     assert "correct-horse" not in told
 
 
-def test_c248_who_watches_is_told_what_others_write_over_a_lost_connection(
+def test_c248_a_watcher_learns_of_writes_during_a_lost_connection(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody asks again and again; whoever may have missed something is told to look."""
@@ -118,7 +118,7 @@ def test_c248_who_watches_is_told_what_others_write_over_a_lost_connection(
     assert "does not report" in caplog.text
 
 
-def test_a_list_of_many_runs_asks_the_server_a_few_times_and_not_once_for_each(
+def test_a_list_of_many_runs_needs_only_a_few_queries(
     store: nb.SQLStore,
 ) -> None:
     """A thousand questions are read in a fraction of a second, also from a server that is far away."""
@@ -138,7 +138,7 @@ def test_a_list_of_many_runs_asks_the_server_a_few_times_and_not_once_for_each(
     sa.event.remove(store._engine, "before_cursor_execute", noted)
 
 
-def test_a_run_that_another_holds_is_busy_in_words_and_works_again_afterwards(
+def test_a_run_locked_by_another_process_is_reported_as_busy_and_works_again_afterwards(
     store: nb.SQLStore, url: str
 ) -> None:
     """As long as its transaction is open; other runs are not held up."""
@@ -177,7 +177,7 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_c446_appends_at_once_are_one_transaction_and_each_answers_for_itself(
+def test_c446_appends_at_once_share_one_transaction_and_each_gets_its_own_outcome(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that has moved on, one that another process holds and one that is not there hold up no neighbour."""
@@ -213,7 +213,7 @@ def test_c446_appends_at_once_are_one_transaction_and_each_answers_for_itself(
     assert nb.verify_run("3", store=store)
 
 
-def test_c446_a_connection_that_breaks_at_the_commit_of_a_group_is_told_to_each_and_nothing_is_written_twice(
+def test_c446_a_connection_that_breaks_at_the_commit_of_a_group_fails_each_append_and_writes_none_twice(
     store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append("ready", [said("a")], 0)
@@ -274,7 +274,7 @@ def test_c446_ctrl_c_in_a_thread_that_waits_for_its_group_leaves_nobody_waiting(
     assert written == ["first", "last"]
 
 
-def test_who_may_only_read_reads_and_is_told_what_it_may_not(
+def test_a_read_only_user_reads_and_gets_a_clear_error_for_writes(
     store: nb.SQLStore, url: str, postgres: Path
 ) -> None:
     """Rights are the database's; tables that are not there are no error of a reader."""
@@ -307,7 +307,7 @@ def test_who_may_only_read_reads_and_is_told_what_it_may_not(
         sql(url, f"drop owned by {name}", f"drop role {name}")
 
 
-def test_who_reads_while_another_thread_makes_the_tables_finds_nothing_and_no_error(
+def test_a_reader_finds_nothing_and_no_error_while_another_thread_creates_the_tables(
     store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a transaction has made is there for others once it is done."""
@@ -327,7 +327,7 @@ def test_who_reads_while_another_thread_makes_the_tables_finds_nothing_and_no_er
     assert store.run_ids() == ["run"]
 
 
-def test_tables_of_a_newer_version_are_refused_and_gone_ones_told(
+def test_tables_of_a_newer_version_are_refused_and_missing_ones_reported(
     store: nb.SQLStore, url: str
 ) -> None:
     """Nothing is written to what is not known."""
@@ -343,7 +343,7 @@ def test_tables_of_a_newer_version_are_refused_and_gone_ones_told(
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_an_engine_of_ones_own_threads_and_a_fork_may_use_it(url: str) -> None:
+def test_an_engine_of_the_caller_threads_and_a_fork_can_use_it(url: str) -> None:
     """The child gets connections of its own, and the engine stays its owner's."""
     engine = sa.create_engine(url.replace("postgresql", "postgresql+psycopg"))
     with nb.SQLStore(engine) as store:
@@ -370,14 +370,16 @@ def test_an_engine_of_ones_own_threads_and_a_fork_may_use_it(url: str) -> None:
         ("mysql+pymysql://a:hunter2@b/c", "driver of .* is not installed"),
     ],
 )
-def test_what_is_no_database_is_refused_with_what_to_give(database: str, told: str) -> None:
+def test_an_object_that_is_not_a_database_is_refused_with_what_to_pass(
+    database: str, told: str
+) -> None:
     """And without the password that stands in it."""
     with pytest.raises(nb.errors.UsageError, match=told) as error:
         nb.SQLStore(database)
     assert "hunter2" not in str(error.value)
 
 
-def test_a_server_that_is_not_there_is_told_without_its_password() -> None:
+def test_an_unreachable_server_is_reported_without_its_password() -> None:
     """Nothing is asked of it before it is needed."""
     with nb.SQLStore("postgres://me:hunter2@127.0.0.1:9/runs?sslpassword=hunter2") as store:
         with pytest.raises(nb.errors.StoreError, match="refused") as error:

@@ -100,7 +100,7 @@ def test_c132_of_two_processes_that_answer_at_once_one_wins_and_the_tool_runs_on
     assert effects(tmp_path) == ["gate"] * runs
 
 
-def test_a_slow_call_of_another_process_is_waited_for_and_not_run_again(
+def test_a_slow_call_of_another_process_is_awaited_and_not_run_again(
     begin: Begin, tmp_path: Path
 ) -> None:
     """Whoever opens a run under way sees its end, as the one who drives it does."""
@@ -123,7 +123,7 @@ LOST = [
 
 
 @pytest.mark.parametrize(("answer", "text", "times"), LOST, ids=["result", "again", "fail"])
-def test_c136_a_person_says_what_becomes_of_a_call_whose_process_was_killed(
+def test_c136_a_person_settles_a_call_whose_process_was_killed(
     begin: Begin, tmp_path: Path, answer: dict[str, str], text: str, times: int
 ) -> None:
     """It is asked once, whoever opens the run; nothing is repeated in silence."""
@@ -151,7 +151,7 @@ def test_c136_a_person_says_what_becomes_of_a_call_whose_process_was_killed(
     assert effects(tmp_path) == ["slow"] * times
 
 
-def test_c136_where_nobody_is_attached_awaiting_names_the_lost_call(
+def test_c136_without_a_person_awaiting_a_run_names_the_lost_call(
     begin: Begin, tmp_path: Path
 ) -> None:
     """And says what answers it."""
@@ -195,7 +195,7 @@ def test_c136_a_lost_call_beside_a_body_that_waits_here_is_asked_about_too(
     assert effects(tmp_path).count("slow") == 1
 
 
-def test_a_slow_call_on_another_machine_is_waited_for_while_its_heart_beats(
+def test_a_slow_call_on_another_machine_is_awaited_while_its_heartbeat_continues(
     begin: Begin, tmp_path: Path
 ) -> None:
     """What cannot be seen is heard: longer than silence is borne, and the run says whom it waits for."""
@@ -215,7 +215,7 @@ def test_a_slow_call_on_another_machine_is_waited_for_while_its_heart_beats(
     assert second.hear()["text"] == '["slept"]'
 
 
-def test_c136_a_call_on_another_machine_is_lost_when_its_heart_has_stopped(
+def test_c136_a_call_on_another_machine_is_lost_when_its_heartbeat_has_stopped(
     begin: Begin, tmp_path: Path
 ) -> None:
     """A container that was started anew is another machine: nobody waits for its calls for ever."""
@@ -247,7 +247,7 @@ def test_c136_an_idempotent_call_whose_process_was_killed_runs_again(
     assert effects(tmp_path) == ["steady"] * 2
 
 
-def test_a_killed_process_leaves_its_answered_call_to_whoever_opens_the_run(
+def test_a_killed_process_leaves_its_answered_call_to_the_next_process(
     begin: Begin, tmp_path: Path
 ) -> None:
     """An answer that was stored counts, also where its process died before the tool was started."""
@@ -275,7 +275,7 @@ def test_a_paused_process_takes_over_when_the_one_that_answered_is_killed(
     assert effects(tmp_path) == ["gate"]
 
 
-def test_a_body_that_waits_at_its_line_goes_on_there_when_answered_elsewhere(
+def test_a_body_that_waits_at_its_line_continues_there_when_answered_elsewhere(
     begin: Begin, tmp_path: Path
 ) -> None:
     """``ctx.ask`` keeps its locals: the process that has them goes on, the one that answers follows."""

@@ -28,7 +28,7 @@ def ended(both: list[Process], run: Any) -> Any:
     return ends[0]
 
 
-def test_p2_answers_cancels_and_deadlines_of_two_processes_race_and_one_wins_each_time(
+def test_p2_of_racing_answers_cancels_and_deadlines_of_two_processes_one_wins_each_time(
     tmp_path: Path,
 ) -> None:
     """What was accepted ran once, what was not never; both come to the same journal and end."""

@@ -75,7 +75,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_c310_a_process_that_was_stopped_runs_nothing_more_of_a_run_that_was_taken_over(
+def test_c310_a_suspended_process_runs_nothing_more_of_a_run_that_was_taken_over(
     begin: Begin, tmp_path: Path, place: str
 ) -> None:
     """Taken over, answered and ended elsewhere; then it goes on, says who has it, and has changed nothing."""
@@ -115,7 +115,9 @@ def _answer_all(process: Process, run_id: str, answers: dict[str, Any]) -> None:
             assert told == "won"
 
 
-def test_c311_who_had_the_run_is_told_who_has_it_and_follows(begin: Begin, tmp_path: Path) -> None:
+def test_c311_the_process_that_lost_a_run_learns_who_has_it_and_follows(
+    begin: Begin, tmp_path: Path
+) -> None:
     """Awaiting it raises there, with the process that took it; its late result counts no more."""
     first, second = begin(), begin()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
@@ -141,7 +143,7 @@ def test_c311_who_had_the_run_is_told_who_has_it_and_follows(begin: Begin, tmp_p
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "let go"])
-def test_c312_a_run_answered_by_its_record_goes_on_in_one_process_that_has_it(
+def test_c312_a_run_answered_by_its_record_continues_in_one_process_that_has_it(
     begin: Begin, tmp_path: Path, held: bool
 ) -> None:
     """The process that had it takes it; where that lives and let go of it, whoever opened it does; the body runs once."""
@@ -163,7 +165,7 @@ def test_c312_a_run_answered_by_its_record_goes_on_in_one_process_that_has_it(
     assert effects(tmp_path) == ["gate"]
 
 
-def test_c313_of_two_that_open_a_run_that_came_in_a_document_one_takes_it(
+def test_c313_of_two_processes_that_open_an_imported_run_one_takes_it(
     begin: Begin, tmp_path: Path
 ) -> None:
     """Nobody drives it, and both may: one writes so first, and the other follows that one's run."""

@@ -22,11 +22,11 @@ call = nb.ScriptedModel.call
 PAGE = Path(__file__).parents[2] / "docs" / "coming-from.md"
 
 
-def test_the_page_names_these_tests_and_no_others() -> None:
+def test_the_page_names_exactly_these_tests() -> None:
     """Who looks up a framework's words finds the test that plays them."""
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text(encoding="utf-8")))
     here = {name for name in globals() if name.startswith("test_")}
-    assert named == here - {"test_the_page_names_these_tests_and_no_others"}
+    assert named == here - {"test_the_page_names_exactly_these_tests"}
 
 
 async def asked(run: nb.Run) -> nb.PendingInterrupt:
@@ -141,7 +141,7 @@ async def test_langgraph_an_interrupt_inside_a_tool_that_a_node_calls() -> None:
     assert booked == ["Stella"]
 
 
-async def test_langgraph_a_thread_is_taken_up_again(tmp_path: Path) -> None:
+async def test_langgraph_a_thread_is_continued(tmp_path: Path) -> None:
     """``thread_id`` and a checkpointer: the run's id and its store."""
     done: list[str] = []
 
@@ -367,7 +367,7 @@ async def _result(run: nb.Run) -> nb.Result:
 # --- Genkit: interrupts without a body, without a type, with a parameter called "questions"
 
 
-async def test_genkit_trivia_questions_are_answered_by_whatever_the_player_says() -> None:
+async def test_genkit_trivia_questions_accept_any_answer_of_the_player() -> None:
     """A tool ``-> None`` whose parameter is named ``questions`` only presents, and waits."""
 
     class Question(BaseModel):

@@ -21,7 +21,7 @@ def test_the_list_names_every_notebook_once():
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_notebook_is_read_in_short_steps(path):
+def test_a_notebook_has_short_steps(path):
     """It begins with its title; no cell is a wall of text or of code; what it links to is there."""
     cells = read(path).cells
     assert cells[0].source.startswith("# ")
@@ -35,7 +35,7 @@ def test_a_notebook_is_read_in_short_steps(path):
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_notebook_is_saved_with_what_it_shows(path):
+def test_a_notebook_is_saved_with_its_outputs(path):
     """A page without a kernel reads it: outputs in the order of execution, no widget, no error, no folder of ours."""
     code = [cell for cell in read(path).cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))

@@ -49,7 +49,7 @@ async def told(code, answers=NAMED):
     return run.calls["run_python"][-1].output
 
 
-async def test_c430_approved_code_runs_among_the_variables_and_its_last_value_is_the_result(main):
+async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_result(main):
     """Names that it made, set, changed and deleted are told; the value is the object itself, in memory."""
     main.old = 1
     code = "sales['double'] = sales.amount * 2\ntotal = int(sales.double.sum())\ndel old\ntotal"
@@ -76,7 +76,7 @@ async def test_c430_approved_code_runs_among_the_variables_and_its_last_value_is
     assert "characters left out" in long
 
 
-async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change_is_what_runs(main):
+async def test_c431_the_approval_shows_what_the_code_can_reach_and_the_edited_code_runs(main):
     """In words, of the text as it is edited; the edited code runs, and the model is told that it was changed."""
     agent = agent_of("sales.drop(columns='amount', inplace=True)")
     run = await agent.run("go", attended=True, show=False).settled()
@@ -112,7 +112,7 @@ async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change
     assert list(main.sales.columns) == ["month", "amount"]
 
 
-async def test_c432_no_rule_and_no_list_lets_code_run_unasked(main):
+async def test_c432_no_rule_and_no_list_lets_code_run_without_approval(main):
     """Rules that allow it ask all the same, ``answers=`` must name it, and only its own run remembers."""
     for answers in (None, [True], lambda _asked: True):
         agent = agent_of("hit = 1", policy=[nb.allow("run_*"), nb.allow("*")])
@@ -149,7 +149,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("way", ANSWERS)
-async def test_c433_code_answers_no_question_of_any_run(main, way):
+async def test_c433_code_cannot_answer_a_question_of_any_run(main, way):
     """By any way that a person's code has; the question stays open, and the model is told."""
     ran = []
 
@@ -190,7 +190,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("what", RULES)
-async def test_c434_rules_that_code_changes_are_put_back_and_the_model_is_told(main, what):
+async def test_c434_rules_that_code_changes_are_restored_and_the_model_learns_it(main, what):
     """Of any agent, its own among them: lists in place, other objects, other tools of a name."""
 
     def wipe() -> str:
@@ -255,7 +255,7 @@ async def test_c435_an_error_reaches_the_model_as_a_person_reads_it(main, code):
     assert "nbagent/data/code.py" not in output
 
 
-async def test_c436_sigint_ends_the_code_alone_and_a_cancelled_run_ends_code_that_awaits(main):
+async def test_c436_sigint_ends_only_the_code_and_a_cancelled_run_ends_code_that_awaits(main):
     """Whether it computes or awaits; what hears the signal otherwise is there again after it."""
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a kernel between cells
@@ -289,7 +289,7 @@ def _interrupt_once(hits):
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_c437_what_is_no_flag_is_told(main):
+def test_c437_an_invalid_code_flag_is_reported(main):
     """Data of the name ``code`` needs another name; code alone needs no data."""
     with pytest.raises(nb.errors.UsageError, match="code must be True or False, got a DataFrame"):
         nb.notebook_tools(code=main.sales)

@@ -69,7 +69,7 @@ async def test_c419_a_table_of_any_library_is_listed_described_and_queried(libra
     assert found == "m\n5.75"
 
 
-def test_c419_odd_tables_are_read_all_the_same():
+def test_c419_unusual_tables_can_be_read_too():
     """Doubled names, two levels of columns and of rows, values of several types, types that Parquet has not."""
     odd = pd.DataFrame(
         [[1, "x", pd.NaT, 2**70, {"a": 1}, 1 + 2j, pd.Period("2026-01")]] * 2,
@@ -129,7 +129,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("kind", ["frames", "connection", "file opened for reading"])
-def test_c420_a_query_of_duckdb_reaches_no_file_setting_extension_or_variable(
+def test_c420_a_duckdb_query_reaches_no_file_setting_extension_or_variable(
     kind, tables, shop, tmp_path
 ):
     """Each is refused by DuckDB itself, in a process of its own that can write no file; what is there stays as it is."""
@@ -167,7 +167,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("sql", [*ENDLESS.values(), *LARGE.values()], ids=[*ENDLESS, *LARGE])
-def test_c420_a_query_of_duckdb_is_bounded_in_time_and_memory(sql, monkeypatch):
+def test_c420_a_duckdb_query_is_bounded_in_time_and_memory(sql, monkeypatch):
     """Its process is ended with it, or says why it ended; the next query works."""
     begun = []
 
@@ -186,7 +186,7 @@ def test_c420_a_query_of_duckdb_is_bounded_in_time_and_memory(sql, monkeypatch):
     assert data.query("SELECT count(*) AS n FROM sales", "").rows == [(3,)]
 
 
-async def test_c420_a_connection_of_duckdb_is_read_through_copies_and_a_file_where_it_is(
+async def test_c420_a_duckdb_connection_is_read_through_copies_and_a_file_in_place(
     shop, tmp_path, monkeypatch
 ):
     """Tables, schemas and views of files; what is written meanwhile is seen; too much is not copied; no copy is left."""
@@ -216,7 +216,7 @@ async def test_c420_a_connection_of_duckdb_is_read_through_copies_and_a_file_whe
         assert await told(tools, "query_data", sql="SELECT count(id) AS n FROM orders") == "n\n301"
 
 
-async def test_c420_an_approval_shows_what_a_query_of_duckdb_gives(tables):
+async def test_c420_an_approval_shows_the_result_of_a_duckdb_query(tables):
     """The preview is read as any query is."""
     query = nb.notebook_tools(sales=pd.DataFrame(DATA), approval=True)[-1]
     shown = query.options.preview(query.parse({"sql": "SELECT month FROM sales"}))
@@ -225,7 +225,7 @@ async def test_c420_an_approval_shows_what_a_query_of_duckdb_gives(tables):
         query.options.preview(query.parse({"sql": "DROP TABLE sales"}))
 
 
-def test_what_is_no_table_of_duckdb_says_what_to_give():
+def test_an_unsupported_duckdb_object_is_refused_with_an_alternative():
     """A relation, a plan."""
     for value, said in (
         (duckdb.sql("SELECT 1"), r"Pass the connection, or its \.df\(\)"),
@@ -235,7 +235,7 @@ def test_what_is_no_table_of_duckdb_says_what_to_give():
             nb.notebook_tools(data=value)
 
 
-def test_duckdb_is_loaded_by_a_query_alone():
+def test_only_a_query_loads_duckdb():
     """A process that makes the tools of a frame does not have it yet."""
     code = (
         "import sys, pandas as pd, nbagent as nb; t = nb.notebook_tools(a=pd.DataFrame({'a': [1]})); "

@@ -25,7 +25,7 @@ def test_an_example_has_the_spec_that_pages_are_tested_with(example):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["name"])
-def test_an_example_is_answered_as_the_file_says(example):
+def test_an_example_has_the_answer_given_in_the_file(example):
     """Drafts in, document or errors out."""
     form = made(example["form"])
     for case in example["submissions"]:

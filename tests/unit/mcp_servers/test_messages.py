@@ -46,7 +46,7 @@ def take(events: _Events, pieces: list[bytes]) -> None:
     st.sampled_from(["event: message", 'id: "', ": \\", 'event: "message']),
     st.lists(st.integers(1, 300_000), max_size=8),
 )
-def test_an_event_is_counted_however_it_comes(texts, end, lines, before, sizes):
+def test_the_size_of_an_event_is_counted_however_it_arrives(texts, end, lines, before, sizes):
     """In pieces of any size, with any ends of lines, beside other fields: one with too many parts is refused."""
     data = b"".join(event(text, end, lines, before) for text in texts)
     events, at = _Events(), 0
@@ -63,7 +63,7 @@ def test_an_event_is_counted_however_it_comes(texts, end, lines, before, sizes):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_an_end_that_comes_in_two_pieces_is_one(end):
+def test_a_line_end_split_over_two_chunks_is_one(end):
     """It is found wherever it was cut."""
     data = event(MANY, end, 1, "")
     for back in range(len(end) * 2 + 1):
@@ -73,7 +73,7 @@ def test_an_end_that_comes_in_two_pieces_is_one(end):
             take(events, pieces)
 
 
-def test_an_event_without_an_end_is_refused():
+def test_an_endless_event_is_refused():
     """Bytes and lines are bounded as parts are."""
     for piece in (b"data: " + b"x" * 1_000_000, b": x\n" * 200_000):
         events = _Events()
@@ -82,7 +82,7 @@ def test_an_event_without_an_end_is_refused():
 
 
 @given(st.sampled_from([MANY, FEW, "[]"]), st.lists(st.integers(1, 300_000), max_size=8))
-def test_a_body_is_counted_at_its_end(text, sizes):
+def test_the_size_of_a_body_is_counted_at_its_end(text, sizes):
     """However it comes."""
     whole, data, at = _Whole(), text.encode(), 0
     for size in [*sizes, len(data)]:
@@ -95,7 +95,7 @@ def test_a_body_is_counted_at_its_end(text, sizes):
         whole.end()
 
 
-def test_lists_of_models_are_shortened_before_models_are_made():
+def test_lists_of_models_are_truncated_before_models_are_created():
     """Content and questions of a result; what a server wants to ask a model is refused where it is too much."""
     part = {"type": "text", "text": "x"}
     result: dict[str, Any] = {

@@ -133,7 +133,7 @@ def use(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_is_no_sound_store_is_refused_with_what_to_do(path: Path, name: str) -> None:
+def test_a_file_that_is_not_a_sound_store_is_refused_with_what_to_do(path: Path, name: str) -> None:
     """By name, in one error of ours, when it is opened or first read."""
     damage, told = FILES[name]
     damage(path)
@@ -168,7 +168,7 @@ def why_unreadable(store: nb.SQLiteStore, run_id: str) -> str | None:
     return None
 
 
-def test_a_damaged_page_hides_no_run_that_it_is_not_of(path: Path) -> None:
+def test_a_damaged_page_hides_only_its_own_run(path: Path) -> None:
     """SQLite finds it where it reads it, and reads all else."""
     data = bytearray(path.read_bytes())
     place = data.rindex(b'"at":30.0', 0, data.index(b'"at":0.0', data.index(b'"at":39.0')))
@@ -184,7 +184,7 @@ def test_a_damaged_page_hides_no_run_that_it_is_not_of(path: Path) -> None:
 
 @given(data=st.data())
 @settings(max_examples=150)
-def test_no_damage_comes_up_as_another_error(path: Path, sound: bytes, data: st.DataObject) -> None:
+def test_damage_never_raises_another_error(path: Path, sound: bytes, data: st.DataObject) -> None:
     """Whatever bytes are lost or changed, most of all in the header and the table of tables."""
     broken = bytearray(sound)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -244,7 +244,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_file_that_others_may_read_is_made_private_and_that_is_told(
+def test_a_file_that_others_can_read_is_made_private_and_reported(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A copy has the rights that the copying gave it; what SQLite keeps beside it too."""
@@ -262,7 +262,7 @@ def test_a_file_that_others_may_read_is_made_private_and_that_is_told(
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_link_stands_for_the_file_it_leads_to(path: Path, *, exists: bool) -> None:
+def test_a_link_means_the_file_it_points_to(path: Path, *, exists: bool) -> None:
     """That is the one made, and made private, beside which SQLite keeps its log."""
     link = path.with_name("link")
     target = path if exists else path.with_name("new.db")
@@ -302,7 +302,7 @@ def device(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [fifo, folder, loop, device])
-def test_what_is_no_file_is_refused_and_not_waited_for(path: Path, make: Any) -> None:
+def test_a_special_file_is_refused_at_once(path: Path, make: Any) -> None:
     """A pipe would be read for ever."""
     make(path)
     with pytest.raises(nb.errors.StoreError, match=r"not a file|symbolic links"):
@@ -331,7 +331,7 @@ def nobody(path: Path) -> Iterator[None]:
             each.chmod(rights)
 
 
-def test_a_folder_without_rights_is_told(path: Path, nobody: None) -> None:
+def test_a_folder_without_rights_is_reported(path: Path, nobody: None) -> None:
     """Not as PermissionError from somewhere deep, nor when it cannot even be looked into."""
     with pytest.raises(nb.errors.StoreError, match=r"new\.db.*folder where you can write"):
         nb.SQLiteStore(path.with_name("new.db"))

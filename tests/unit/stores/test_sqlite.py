@@ -43,7 +43,7 @@ def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) ->
     assert [p.name for p in store.path.parent.iterdir()] == ["runs.db"]
 
 
-def test_a_store_opened_again_has_what_it_had(tmp_path: Path) -> None:
+def test_a_reopened_store_has_its_data(tmp_path: Path) -> None:
     """Also the position: an append goes on where the last process stopped."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("b", [said("1")], 0)
@@ -54,7 +54,7 @@ def test_a_store_opened_again_has_what_it_had(tmp_path: Path) -> None:
         assert [e.text for e in store.read("a", 1)] == ["3", "4"]
 
 
-def test_a_store_in_memory_is_refused_with_what_to_use() -> None:
+def test_an_in_memory_store_is_refused_with_an_alternative() -> None:
     """SQLite's own word for it would be another empty store for each process and thread."""
     with pytest.raises(nb.NbagentError, match=r"nb\.MemoryStore"):
         nb.SQLiteStore(":memory:")
@@ -70,7 +70,7 @@ def test_a_path_from_home_is_found_and_shown_as_given(
         assert store.path == tmp_path / "runs.db"
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path) -> None:
     """A wrong path is told, and the file there is not touched."""
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but " * 100)
@@ -79,7 +79,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "not a database, but " * 100
 
 
-def test_looking_at_a_file_does_not_change_who_may_read_it(tmp_path: Path) -> None:
+def test_reading_a_file_does_not_change_its_permissions(tmp_path: Path) -> None:
     """A slip in the path takes no rights from a stranger's file; a store is made private when it is written."""
     table, theirs, ours = (tmp_path / name for name in ("orders.csv", "theirs.db", "runs.db"))
     table.write_text("item,bottles\n" * 20)
@@ -99,7 +99,7 @@ def test_looking_at_a_file_does_not_change_who_may_read_it(tmp_path: Path) -> No
         assert mode(ours) == 0o600
 
 
-def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+def test_the_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
     """A browser's history gets no tables of ours."""
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as other:
@@ -111,7 +111,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     """The message names the path that was asked for."""
     (tmp_path / "file").write_text("")
     with pytest.raises(nb.errors.StoreError, match=r"file/runs\.db"):
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         ("pragma max_page_count = 1", "disk is full"),
     ],
 )
-def test_a_file_that_takes_nothing_more_says_why_and_keeps_what_it_has(
+def test_a_full_file_says_why_and_keeps_its_data(
     tmp_path: Path, break_it: str, reason: str
 ) -> None:
     """An append is whole or not at all."""
@@ -182,7 +182,7 @@ def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Pat
         assert store.read("old") == [said("b")]
 
 
-def test_c126_a_journal_that_says_it_is_newer_is_refused() -> None:
+def test_c126_a_journal_marked_as_newer_is_refused() -> None:
     """Also where it comes as plain JSON, without a store."""
     started = RunStarted(at=1.0, version=3, agent="a", model="m", messages=[], max_turns=1)
     with pytest.raises(nb.errors.StoreError, match="format is 3"):
@@ -216,7 +216,7 @@ def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
             store.read("run")
 
 
-def test_many_processes_may_make_and_fill_one_file_at_once(tmp_path: Path) -> None:
+def test_many_processes_can_create_and_fill_one_file_at_once(tmp_path: Path) -> None:
     """Whoever comes first makes the tables; nobody fails, nothing is lost."""
     code = (
         "import sys, nbagent as nb\n"
@@ -240,7 +240,7 @@ def test_many_processes_may_make_and_fill_one_file_at_once(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_may_use_and_end_with_the_store(tmp_path: Path) -> None:
+def test_a_forked_process_can_use_and_close_the_store(tmp_path: Path) -> None:
     """``multiprocessing`` forks by default: the child gets a connection of its own."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("run", [said("parent")], 0)
@@ -254,7 +254,7 @@ def test_a_forked_process_may_use_and_end_with_the_store(tmp_path: Path) -> None
         assert [e.text for e in store.read("run")] == ["parent", "child", "parent again"]
 
 
-def test_the_log_is_carried_over_now_and_then_while_the_store_is_used(
+def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or it would grow for as long as the kernel lives."""

@@ -75,7 +75,7 @@ def test_a_message_never_changes(change):
         lambda m: load([m])[0],
     ],
 )
-def test_a_message_is_itself_after_a_round_trip(through):
+def test_a_message_is_equal_after_a_round_trip(through):
     """Equal, of its own type, and as unchangeable as before."""
     made = message("assistant", CALL)
     made.wire = ("x", b"x")
@@ -159,7 +159,7 @@ def test_a_malformed_history_is_refused(values):
         (of("user", TEXT),),
     ],
 )
-def test_a_whole_history_is_loaded(values):
+def test_a_complete_history_is_loaded(values):
     """Also with an open turn at its end, which is a pause."""
     loaded = load(values)
     check(loaded)
@@ -174,6 +174,6 @@ def test_the_encoding_is_strict(encode, value):
         encode(value)
 
 
-def test_canonical_knows_no_order():
+def test_canonical_json_ignores_order():
     """For digests."""
     assert canonical({"b": 1, "a": {"d": 1, "c": "é"}}) == '{"a":{"c":"é","d":1},"b":1}'

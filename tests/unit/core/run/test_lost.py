@@ -80,7 +80,7 @@ class Bank:
         return await nb.open_run("r", agent=self.agent, store=store, attended=True, show=False)
 
 
-async def test_c136_a_lost_call_is_one_question_and_takes_three_answers(gone):
+async def test_c136_a_lost_call_is_one_question_with_three_answers(gone):
     """Run it again, give its result, or let it fail; and nothing else."""
     for answer, told, did in [
         (nb.Restart(), "sent 5", [5]),
@@ -106,7 +106,7 @@ async def test_c136_a_lost_call_is_one_question_and_takes_three_answers(gone):
         assert bank.did == did
 
 
-async def test_c136_a_lost_gate_runs_again_with_what_it_was_restarted_with(gone):
+async def test_c136_a_lost_gate_runs_again_with_the_data_of_its_restart(gone):
     """Its state and the person's data are those of the body that was lost; nobody approves twice."""
     bank = Bank(call("gate", n=5))
     run = await bank.agent.run("go", attended=True, show=False).settled()
@@ -120,7 +120,7 @@ async def test_c136_a_lost_gate_runs_again_with_what_it_was_restarted_with(gone)
     assert bank.did == [(5, {"quote": 5}, "yes")]
 
 
-async def test_c136_a_lost_call_with_a_secret_runs_again_once_that_is_given_again(gone):
+async def test_c136_a_lost_call_with_a_secret_runs_again_once_the_secret_is_entered_again(gone):
     """P13: the secret went with its process, so it is asked for before the body runs."""
     got: list[str] = []
     bank = Bank(call("login", password="hunter2"))
@@ -167,7 +167,7 @@ async def test_c136_nothing_is_asked_of_a_run_that_was_cancelled_meanwhile(gone)
     assert (run.interrupts, bank.did) == ([], [])
 
 
-async def test_c136_what_is_idempotent_runs_again_and_the_journal_says_why(gone):
+async def test_c136_an_idempotent_call_runs_again_and_the_journal_says_why(gone):
     """Nobody is asked."""
     bank = Bank([call("put", n=1), call("send", n=2)])
     run = bank.agent.run("go", show=False)
@@ -187,7 +187,7 @@ async def test_c136_what_is_idempotent_runs_again_and_the_journal_says_why(gone)
             assert event.resolution == nb.Restart()
 
 
-async def test_c136_an_agent_in_which_nothing_had_begun_runs_again(gone):
+async def test_c136_an_inner_agent_that_had_not_started_runs_again(gone):
     """Its call was claimed, and its process gone before the run inside began."""
     bank = Bank(call("inner", prompt="go"))
     run = bank.agent.run("go", show=False)
@@ -226,7 +226,7 @@ async def test_c136_a_lost_call_waits_in_a_history_too(gone):
 @pytest.mark.parametrize(
     "answers", [{"send": True}, [True], lambda _: "yes"], ids=["by name", "in order", "by function"]
 )
-async def test_c136_answers_that_were_meant_for_something_else_restart_nothing(gone, answers):
+async def test_c136_answers_for_other_questions_do_not_restart_a_lost_call(gone, answers):
     """``answers=`` must say what becomes of a lost call."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
@@ -244,7 +244,7 @@ async def test_c136_answers_that_were_meant_for_something_else_restart_nothing(g
     assert ((await run).text, bank.did) == ("done", [5])
 
 
-async def test_c136_a_fork_asks_what_became_of_a_lost_call_for_itself(gone):
+async def test_c136_a_fork_asks_about_a_lost_call_separately(gone):
     """Its question has an id of its own."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
@@ -293,7 +293,7 @@ async def test_c302_a_call_whose_process_ends_is_asked_about_while_a_body_here_w
     assert (await run).text == "done"
 
 
-async def test_an_agent_inside_is_begun_later_where_another_process_goes_on_with_the_run_first(
+async def test_an_inner_agent_starts_later_where_another_process_continues_the_run_first(
     gone: str,
 ):
     """Its call had been claimed by then: it does not fail, and runs once nobody else has the run."""

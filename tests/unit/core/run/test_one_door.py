@@ -52,7 +52,7 @@ def test_p2_no_other_module_makes_an_answer():
     assert found == {DOOR, FORM_RECORD}
 
 
-def test_p2_no_other_module_takes_the_door_apart():
+def test_p2_no_other_module_bypasses_the_single_entry_of_answers():
     """What decides whether an answer is in time, and fits, is imported by nobody."""
     tree = ast.parse((PACKAGE / DOOR).read_text(encoding="utf-8"))
     makers = {

@@ -151,7 +151,7 @@ TABLE: list[tuple[str, list[Any], Any, str]] = [
 @pytest.mark.parametrize(
     ("events", "step", "status"), [t[1:] for t in TABLE], ids=[t[0] for t in TABLE]
 )
-def test_what_comes_next_and_where_the_run_stands(events, step, status):
+def test_the_next_step_and_the_status_follow_from_the_journal(events, step, status):
     """Both are functions of the journal alone; a closed turn is a well-formed history."""
     state = fold(START, *events)
     assert next_step(state) == step
@@ -162,7 +162,7 @@ def test_what_comes_next_and_where_the_run_stands(events, step, status):
 
 
 @pytest.mark.parametrize("events", [t[1] for t in TABLE[:16]], ids=[t[0] for t in TABLE[:16]])
-def test_an_open_turn_rides_in_the_messages(events):
+def test_an_open_turn_is_part_of_the_messages(events):
     """Through JSON and back it is the same turn; a body that was stopped is ready to run again."""
     state = fold(START, *events)
     back = restore(load(json.loads(json.dumps(paused_messages(state, stopped=True)))))
@@ -176,7 +176,7 @@ def test_an_open_turn_rides_in_the_messages(events):
                 assert getattr(other, name) == getattr(call, name), name
 
 
-def test_a_restart_keeps_what_was_shown_and_tells_what_was_changed():
+def test_a_restart_keeps_the_displayed_input_and_reports_the_change():
     """Input, proposed input, record and note."""
     state = fold(
         START, asked("a"), started(0), paused(0), settled(0, Restart(input={"n": 9}, data=1))
@@ -195,7 +195,7 @@ def test_a_restart_keeps_what_was_shown_and_tells_what_was_changed():
     assert result["nbagent"][0]["resolution"] == {"type": "restart", "input": {"n": 9}, "data": 1}
 
 
-def test_an_input_given_back_in_another_order_is_no_change():
+def test_an_input_returned_in_another_order_is_not_a_change():
     """A form may send the fields in its own order."""
     first = ev.CallRequested(id="c0", name="gate", input={"a": 1, "b": [2]})
     state = fold(
@@ -207,7 +207,7 @@ def test_an_input_given_back_in_another_order_is_no_change():
     assert not state.calls["c0"].replaced
 
 
-def test_the_results_of_a_turn_come_in_call_order():
+def test_the_results_of_a_turn_are_in_call_order():
     """Whatever finished first."""
     state = fold(START, asked("a", "b", "c"), finished(2, "z"), finished(0, "x"), finished(1, "y"))
     assert [p["output"] for p in state.messages[-1]["content"]] == ["x", "y", "z"]
@@ -252,14 +252,14 @@ def test_restoring_counts_turns_since_the_last_user_message():
 
 
 @pytest.mark.parametrize("status", ["running", "waiting", "done", "no", 5])
-def test_a_record_that_lacks_what_its_status_needs_is_refused(status):
+def test_a_record_that_lacks_fields_of_its_status_is_refused(status):
     """Instead of a run that waits for nobody."""
     part = {"type": "tool_call", "id": "c", "name": "a", "input": {}, "nbagent": {"status": status}}
     with pytest.raises(MessagesError, match="record of the open call 'c'"):
         restore([user("go"), message("assistant", part)])
 
 
-def test_but_is_replace():
+def test_but_works_like_replace():
     """The same copy, and the original stays."""
     call = CallState("i", "n", {}, {})
     assert evolve(call, status="done") == dataclasses.replace(call, status="done")

@@ -168,7 +168,7 @@ SAID: list[tuple[str, Any, dict[str, Any], AnyResolution]] = [
 @pytest.mark.parametrize(
     ("script", "options", "said"), [x[1:] for x in SAID], ids=[x[0] for x in SAID]
 )
-async def test_c290_an_answer_by_the_record_comes_to_what_it_would_in_the_run(
+async def test_c290_an_answer_by_the_record_has_the_same_effect_as_in_the_run(
     script: Any, options: dict[str, Any], said: AnyResolution, gone: str
 ) -> None:
     """For each kind of question: what the bodies do, what the model is told, how the run ends."""
@@ -218,7 +218,7 @@ WRONG: list[tuple[str, Any, AnyResolution, str]] = [
 @pytest.mark.parametrize(
     ("script", "said", "why"), [x[1:] for x in WRONG], ids=[x[0] for x in WRONG]
 )
-async def test_c291_what_the_record_shows_to_be_wrong_is_refused_and_nothing_is_written(
+async def test_c291_an_answer_that_the_record_shows_to_be_wrong_is_refused_and_not_stored(
     script: Any, said: AnyResolution, why: str
 ) -> None:
     """Only what the question offers may be changed, and a secret would be lost on its way."""
@@ -239,7 +239,7 @@ async def test_c291_what_the_record_shows_to_be_wrong_is_refused_and_nothing_is_
     ],
     ids=["input", "ask"],
 )
-async def test_c292_an_answer_that_only_the_tool_refuses_is_asked_again_with_what_was_wrong(
+async def test_c292_an_answer_that_only_the_tool_refuses_is_asked_again_with_the_error(
     script: Any, wrong: AnyResolution, right: AnyResolution, did: Any
 ) -> None:
     """No JSON Schema says it: the misfit never runs, and what was typed is there to be mended."""
@@ -258,7 +258,7 @@ async def test_c292_an_answer_that_only_the_tool_refuses_is_asked_again_with_wha
     assert again.did == [did]
 
 
-async def test_c293_a_handle_that_waits_elsewhere_goes_on_by_itself() -> None:
+async def test_c293_a_handle_that_waits_elsewhere_continues_by_itself() -> None:
     """Whoever holds the run follows its store: nobody has to be told."""
     office, run = await begun(call("send", n=1))
     event = answer(run._session.journal.store, run.id, lambda _: nb.Restart())

@@ -40,7 +40,7 @@ def nested(levels: int) -> dict[str, Any]:
         nested(10),
     ],
 )
-def test_what_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
+def test_a_schema_that_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
     """All required, nothing more allowed, supported keywords."""
     assert is_strict(schema)
 
@@ -71,7 +71,7 @@ def test_what_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
         nested(11),
     ],
 )
-def test_what_does_not_is_not(schema: dict[str, Any]) -> None:
+def test_a_schema_that_breaks_a_rule_is_not_strict(schema: dict[str, Any]) -> None:
     """It is sent all the same, and said not to be strict."""
     assert not is_strict(schema)
 

@@ -90,7 +90,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("pair", ALIKE.values(), ids=ALIKE)
-def test_calls_that_differ_in_values_only_are_one_group(pair):
+def test_calls_that_differ_only_in_values_are_one_group(pair):
     """Each form has the group of the other, and the exact input as facts for its row."""
     one, other = forms(*pair)
     assert one.group == other.group != ""
@@ -98,7 +98,7 @@ def test_calls_that_differ_in_values_only_are_one_group(pair):
 
 
 @pytest.mark.parametrize("pair", DIFFERENT.values(), ids=DIFFERENT)
-def test_questions_that_ask_for_something_else_are_not(pair):
+def test_questions_that_ask_for_something_else_are_not_one_group(pair):
     """What is not asked in the same words, form and buttons is not answered in one go."""
     one, other = forms(*pair)
     assert one.group != other.group
@@ -112,7 +112,7 @@ ALONE = {
 
 
 @pytest.mark.parametrize("question", ALONE.values(), ids=ALONE)
-def test_what_a_table_could_not_show_stands_alone(question):
+def test_a_question_that_does_not_fit_a_table_is_shown_separately(question):
     """No buttons, no call, or controls outside the card."""
     assert [(form.group, form.input) for form in forms(question, question)] == [("", [])] * 2
 

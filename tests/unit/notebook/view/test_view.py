@@ -59,7 +59,7 @@ def test_a_page_that_got_every_patch_shows_the_whole_view(story, seed):
         assert view.flush(now + 1) is None
 
 
-def test_a_burst_of_thousands_of_rows_leaves_in_pieces():
+def test_a_burst_of_thousands_of_rows_is_sent_in_pieces():
     """No flush sends more than goes at once, what is new comes in its order, and in the end all is there."""
     calls = [CallRequested(id=f"c{n}", name="look", input={"n": n}) for n in range(3_000)]
     view, page = view_of(started()), Page()
@@ -83,7 +83,7 @@ def without_progress(view):
 
 @settings(max_examples=150)
 @given(STORIES, st.integers(0, 10**9))
-def test_replaying_the_journal_ends_in_the_view_that_was_seen_live(story, seed):
+def test_replaying_the_journal_gives_the_view_that_was_live(story, seed):
     """Deltas leave no trace that stored events do not tell: saved runs read as they were."""
     rng, live, replayed, now = random.Random(seed), RunView("r"), RunView("r"), 0.0
     stored = [event for event in story if isinstance(event, StoredEvent)]
@@ -142,7 +142,7 @@ def kinds(view):
     return [item.type for item in view.snapshot().items]
 
 
-def test_items_stand_in_call_order_whatever_happens_first():
+def test_items_are_in_call_order_whatever_happens_first():
     """Reasoning, text, then each call, or the question that stands in its place."""
     whole = ModelResponded(
         at=101.0, text="t", reasoning="r", calls=(call(id_="a"), call(id_="b"), call(id_="c"))
@@ -160,7 +160,7 @@ def test_headings_in_reasoning_lose_their_asterisks_and_nothing_else_does():
     assert item.text == "Looking it up\n\n2**3 is **eight**.\n**Done** now"
 
 
-def test_an_answered_question_becomes_its_calls_row_where_it_stood():
+def test_an_answered_question_becomes_the_row_of_its_call_in_place():
     """The form goes; the row says what was decided, by whom and after how long, and marks the change."""
     view = view_of(started(), responded(call(), call(id_="d")), asked())
     resolved = Resolved(
@@ -186,7 +186,7 @@ def test_a_rejection_shows_its_reason_and_the_call_as_rejected():
     assert (record.decision, record.tone) == ("rejected · “not now”", "bad")
 
 
-def test_a_run_is_interrupted_only_when_nothing_goes_on_without_an_answer():
+def test_a_run_is_interrupted_only_when_nothing_continues_without_an_answer():
     """While a sibling runs the run is running, and the question is answerable all the same."""
     view = view_of(started(), responded(call(), call(id_="d")), asked())
     assert view.status == "running"
@@ -221,7 +221,7 @@ def test_a_pause_inside_an_inner_agent_makes_the_whole_run_interrupted():
     assert form.call == f"{outer.key}/0.c0"
 
 
-def test_a_call_row_adds_up_the_time_of_its_bodies_and_not_of_the_wait():
+def test_a_call_row_adds_up_the_time_of_its_bodies_without_the_wait():
     """Elapsed is what the body took, over a restart too."""
     run = ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200})
     again = ToolStarted(at=203.0, call_id="c", attempt=2, owner="o", input={"amount": 200})
@@ -249,7 +249,7 @@ def test_a_changed_input_is_marked_in_the_row():
     assert (fact.value, fact.changed_from) == ("50", "200")
 
 
-def test_a_discarded_attempt_clears_what_was_streamed_and_says_so():
+def test_a_discarded_attempt_clears_the_streamed_text_and_says_so():
     """Half an answer never stands beside the good one."""
     view = view_of(started(), TextDelta("half"), ToolCallDelta(0, "{", "c", "pay"))
     page = Page()
@@ -264,7 +264,7 @@ def test_a_discarded_attempt_clears_what_was_streamed_and_says_so():
     assert [item.type for item in page.items] == ["text"]
 
 
-def test_a_text_that_came_as_streamed_is_not_sent_again():
+def test_a_streamed_text_is_not_sent_again():
     """The stored response costs only the last block."""
     view = view_of(started(), TextDelta("One.\n\n"), TextDelta("Two."))
     view.flush(1.0)
@@ -278,7 +278,7 @@ def test_a_text_that_came_as_streamed_is_not_sent_again():
     assert [type(op) for op in ops] == [Put]
 
 
-def test_code_that_streamed_as_text_does_not_travel_again():
+def test_streamed_code_is_not_sent_again():
     """A long block without colors costs its text once, and ends as the block it is."""
     code = "".join(f"row < {n} & more 🎉\n" for n in range(2_000))
     view, page, sent = view_of(started()), Page(), 0
@@ -316,7 +316,7 @@ PIECES += [
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(PIECES), max_size=40), st.integers(0, 10**9))
-def test_at_whatever_pace_a_text_comes_the_page_has_what_the_kernel_has(pieces, seed):
+def test_the_page_equals_the_kernel_at_any_pace_of_a_text(pieces, seed):
     """Slow, fast and in bursts: after each flush they agree, and the end is the text as rendered."""
     rng, text, now, start = random.Random(seed), "".join(pieces), 0.0, 0
     view, page = view_of(started()), Page()
@@ -334,7 +334,7 @@ def test_at_whatever_pace_a_text_comes_the_page_has_what_the_kernel_has(pieces, 
     assert drawn == ([blocks(text)] if text.strip() else [])
 
 
-def test_deltas_between_two_flushes_travel_as_one():
+def test_deltas_between_two_flushes_are_sent_as_one():
     """A thousand tokens and a hundred printed lines are two operations."""
     long = "word " * 1_000
     view = view_of(started(), TextDelta(long))
@@ -352,7 +352,7 @@ def test_deltas_between_two_flushes_travel_as_one():
     assert view.flush(3.0) is None
 
 
-def test_mere_progress_of_a_heavy_row_is_sent_once_a_second():
+def test_progress_of_a_heavy_row_is_sent_once_a_second():
     """A large picture does not travel again with every step of a progress bar."""
     view = view_of(started(), responded(call()))
     view.apply(ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200}))
@@ -365,7 +365,7 @@ def test_mere_progress_of_a_heavy_row_is_sent_once_a_second():
     assert sent == 2
 
 
-def test_endless_printing_stops_being_shown_live_and_is_shown_whole_at_the_end():
+def test_endless_printing_is_no_longer_shown_live_and_is_complete_at_the_end():
     """A tool that prints without end does not fill the page."""
     view = view_of(started(), responded(call()))
     view.apply(ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200}))
@@ -394,7 +394,7 @@ def test_a_run_that_ends_with_open_questions_leaves_no_form_behind():
         assert snapshot.head.questions == 0
 
 
-def test_a_failed_run_that_goes_on_asks_again():
+def test_a_retried_run_asks_its_open_question_again():
     """After a retry the open question is there again, and the failure is gone."""
     view = view_of(
         started(),
@@ -448,7 +448,7 @@ def test_a_question_inside_a_body_leaves_its_call_open():
     assert (first.decision, second.decision) == ("you answered 3", "declined")
 
 
-def test_an_interrupt_for_an_outside_system_has_nothing_to_press():
+def test_an_external_interrupt_has_no_buttons():
     """It is shown, and neither a button nor a message of the page settles it."""
     view = view_of(started(), responded(call()), asked(external="digest", expects="external"))
     form = view.snapshot().items[1]
@@ -457,7 +457,7 @@ def test_an_interrupt_for_an_outside_system_has_nothing_to_press():
         assert isinstance(view.question("i").resolve(action), list)
 
 
-def test_a_row_shows_its_interim_result_and_what_is_awaited_then_the_final_one():
+def test_a_row_shows_its_interim_result_and_the_awaited_one_then_the_final_one():
     """Nothing is to be pressed; a failure outside is the row's own, and a refusal leaves what it said."""
     awaited = asked(external="digest", expects="external", kind="later")
     interim = ToolFinished(at=102.0, call_id="c", output="started, job 7")
@@ -507,7 +507,7 @@ def test_the_final_text_is_shown_once():
     assert kinds(other) == ["call", "text"]
 
 
-def test_drafts_are_kept_for_pages_to_come():
+def test_drafts_are_kept_for_later_pages():
     """A reload shows what was typed; the pages that are open know it."""
     view = view_of(started(), responded(call()), asked(editable=True))
     view.flush(1.0)
@@ -516,7 +516,7 @@ def test_drafts_are_kept_for_pages_to_come():
     assert view.snapshot().items[0].drafts == {"fields": {"amount": {"text": "1"}}}
 
 
-def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():
+def test_a_notice_of_the_notebook_is_added_replaced_and_removed():
     """The notebook layer's own lines come and go by their key."""
     view, page = view_of(started()), Page()
     view.notice("earlier", NoticeItem(key="", text="one"))
@@ -533,7 +533,7 @@ def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():
     ("reason", "says"),
     [("length", "limit of output tokens"), ("content_filter", "content filter"), ("other", None)],
 )
-def test_an_answer_that_was_cut_off_says_so_in_every_view(reason, says):
+def test_a_truncated_answer_says_so_in_every_view(reason, says):
     """Behind what was said, live and replayed, in static HTML and as text."""
     event = responded(text="half").model_copy(update={"finish_reason": reason})
     live, page = view_of(started(), TextDelta("half")), Page()
@@ -550,7 +550,7 @@ def test_an_answer_that_was_cut_off_says_so_in_every_view(reason, says):
         assert drawn.index("half") < drawn.index(says)
 
 
-def test_the_strip_stays_short_however_long_the_run():
+def test_the_time_strip_stays_short_however_long_the_run():
     """A run of 2,000 turns has a head that is as small as that of 100."""
     view = view_of(started().model_copy(update={"max_turns": 3_000}))
     for turn in range(2_000):
@@ -561,7 +561,7 @@ def test_the_strip_stays_short_however_long_the_run():
     assert max(s.end or 0 for s in spans) > 19_000
 
 
-def test_static_and_plain_hold_no_time_no_id_and_no_token_count():
+def test_static_and_plain_views_contain_no_time_no_id_and_no_token_count():
     """The same run at another time, with other ids and prices, gives the same static views."""
 
     def drawn(offset, ids, tokens):

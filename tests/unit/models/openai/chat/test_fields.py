@@ -107,7 +107,7 @@ PIECES = {
 
 
 @pytest.mark.parametrize("name", PIECES)
-def test_pieces_become_what_was_meant(name: str) -> None:
+def test_streamed_pieces_are_merged_into_the_intended_value(name: str) -> None:
     """Each row is what some server streams."""
     deltas, fields = PIECES[name]
     parser = ChatParser("p")
@@ -117,7 +117,7 @@ def test_pieces_become_what_was_meant(name: str) -> None:
     assert kept(parser) == (fields and {"name": "p", "data": {"fields": fields}})
 
 
-def test_fields_of_a_call_are_told_once_it_is_whole() -> None:
+def test_fields_of_a_call_are_reported_once_it_is_complete() -> None:
     """Those of its function too; a call without any has none, and the answer says whose it is."""
     parser = ChatParser("p")
     head = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "", "mark": {"m": 1}}}

@@ -92,7 +92,7 @@ def test_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, serv
     card.press("Approve")
     expect(card.root).to_contain_text("Paid, and noted.")
     notebook.shot("chat-done", card.root)
-    say_anew(notebook, card, box)
+    edit_message(notebook, card, box)
     check_saved(notebook, server)
 
 
@@ -109,7 +109,7 @@ def check_saved(notebook, server):
     assert "Paid, and noted" not in html
 
 
-def say_anew(notebook, card, box):
+def edit_message(notebook, card, box):
     """Go back to an earlier message, and say another in its place."""
     keys = notebook.page.keyboard
     box.focus()

@@ -47,7 +47,7 @@ def test_the_quickstart_asks_and_each_answer_continues_its_run(app, server, open
     notebook.save()
     notebook.close()
     server.end_kernels()
-    read_without_a_kernel(open_page(name, app=app, kernel=False), app)
+    expect_saved_record(open_page(name, app=app, kernel=False), app)
 
 
 def choose_a_dinner(card):
@@ -105,7 +105,7 @@ def reject_a_transfer(card):
     expect(card.root).to_contain_text("you said no (Not before Monday)")
 
 
-def read_without_a_kernel(notebook, app):
+def expect_saved_record(notebook, app):
     """What was asked and decided is there to read, and nothing asks for a kernel."""
     card = Card(notebook.output(EDIT))
     notebook.cell(EDIT).scroll_into_view_if_needed()

@@ -43,14 +43,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
                 yield made
 
 
-def begun(*said: Any, after: str | None = None) -> RunStarted:
+def run_started(*said: Any, after: str | None = None) -> RunStarted:
     """The beginning of a run."""
     return RunStarted(at=1.0, agent="a", model="m", messages=list(said), max_turns=5, after=after)
 
 
 def refers(to: str) -> RunStarted:
     """The beginning of one that goes on with the first message of another."""
-    return begun({"role": "run", "id": to, "events": 1, "messages": 1}, user("more"), after=to)
+    return run_started(
+        {"role": "run", "id": to, "events": 1, "messages": 1}, user("more"), after=to
+    )
 
 
 def test_c263_a_run_never_refers_to_a_deleted_run_and_a_needed_run_is_not_deleted(
@@ -58,7 +60,7 @@ def test_c263_a_run_never_refers_to_a_deleted_run_and_a_needed_run_is_not_delete
 ) -> None:
     """Both are looked at where it is written: all or nothing is deleted, and an id that was given anew is another run."""
     kept: Any = store
-    kept.append("one", [begun(user("hi"))], 0)
+    kept.append("one", [run_started(user("hi"))], 0)
     kept.append("two", [refers("one")], 0)
     with pytest.raises(nb.Conflict, match="'two' was started in the meantime"):
         store.delete("one", known={"one"})
@@ -134,7 +136,7 @@ def test_c263_every_way_of_writing_a_run_refuses_references_to_deleted_runs(stor
             go_on(kept, "two", "one")
     assert kept.run_ids() == []
     kept.append("apart", [queued("one", elsewhere=True)], 0)
-    begun_since = [queued("one"), begun(user("hi"), user("more"), after="one")]
+    begun_since = [queued("one"), run_started(user("hi"), user("more"), after="one")]
     kept.put("old", sealed("old", map(dump, begun_since)))
     assert kept.run_ids() == ["apart", "old"]
 
@@ -146,7 +148,7 @@ def test_continuing_a_run_and_deleting_it_exclude_each_other(store: Archive, way
     outcomes = set()
     for n in range(4):
         one, two = f"one{n}", f"two{n}"
-        kept.append(one, [begun(user("hi"))], 0)
+        kept.append(one, [run_started(user("hi"))], 0)
         known = set(kept.run_ids())
         ready = threading.Barrier(2)
         said: dict[str, str] = {}
@@ -191,7 +193,7 @@ def test_the_second_connection_waits_while_the_first_writes_a_run(
     """One stands right before its commit; the other, begun then, sees what came of it."""
     url = database(postgres)
     with nb.SQLStore(url) as one, nb.SQLStore(url) as two:
-        one.append("run", [begun(user("hi"))], 0)
+        one.append("run", [run_started(user("hi"))], 0)
         works = {
             "delete": lambda store: store.delete("run", known={"run"}),
             "go on": lambda store: GOES_ON[way](store, "next", "run"),

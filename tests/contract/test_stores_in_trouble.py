@@ -231,7 +231,7 @@ async def test_a_damaged_run_is_reported_with_its_event_and_hides_no_other_run(p
     assert ((await run).text, office.paid) == ("All paid.", [120])
 
 
-def said(at: int) -> RunCompleted:
+def completed(at: int) -> RunCompleted:
     return RunCompleted(at=float(at), text="x" * (300 * (at % 7)))
 
 
@@ -242,7 +242,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]
     with nb.SQLiteStore(path) as store:
         for run_id, first in (("a", 0), ("b", 0), ("a", 20), ("b", 20)):
             for n in range(first, first + 20):
-                store.append(run_id, [said(n)], n)
+                store.append(run_id, [completed(n)], n)
             if (run_id, first) == ("b", 0):
                 store._patiently(store._empty_log)
         return path.read_bytes(), path.with_name("runs.db-wal").read_bytes()
@@ -270,8 +270,8 @@ def test_a_truncated_or_damaged_log_loses_its_end_and_nothing_before(
         assert min(lengths.values()) >= 20
         assert lengths["b"] == 20 or lengths["a"] == 40  # in the order of the commits
         for run_id, length in lengths.items():
-            assert store.read(run_id) == [said(n) for n in range(length)]
-            store.append(run_id, [said(length)], length)
+            assert store.read(run_id) == [completed(n) for n in range(length)]
+            store.append(run_id, [completed(length)], length)
             assert first_broken(run_id, store.rows(run_id)) is None
 
 
@@ -279,8 +279,8 @@ def test_data_reported_as_stored_by_a_server_survives_a_crash(postgres: Path) ->
     """As a machine that is switched off leaves it; the same store goes on once the server is there again."""
     with nb.SQLStore(servers.database(postgres)) as store:
         for n in range(20):
-            store.append("run", [said(n)], n)
+            store.append("run", [completed(n)], n)
         servers.end_abruptly(postgres)
-        assert store.read("run") == [said(n) for n in range(20)]
-        store.append("run", [said(20)], 20)
+        assert store.read("run") == [completed(n) for n in range(20)]
+        store.append("run", [completed(20)], 20)
         assert first_broken("run", store.rows("run")) is None

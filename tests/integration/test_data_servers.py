@@ -54,7 +54,7 @@ def shop(place):
     return engine_of(place, "writer")
 
 
-async def told(tools, name, /, **arguments):
+async def text_to_model(tools, name, /, **arguments):
     """What the model is told by one call."""
     model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
     run = nb.Agent(model, tools=tools).run("go", show=False)
@@ -68,28 +68,30 @@ async def test_c421_a_postgresql_database_is_listed_described_and_queried(place,
     shop = engine_of(place, "reader", **options)
     tools = nb.notebook_tools(shop)
     assert "the SQL of PostgreSQL" in tools[-1].description
-    listed = await told(tools, "list_data")
+    listed = await text_to_model(tools, "list_data")
     assert 'shop\tdatabase\tPostgreSQL\t3 tables\tlarge, old."odd one", orders' in listed
-    described = await told(tools, "describe_data", name="shop")
+    described = await text_to_model(tools, "describe_data", name="shop")
     assert "orders\tprice\tnumeric" in described
-    assert "300\titem 300\t330.0\t2026-01-02" in await told(
+    assert "300\titem 300\t330.0\t2026-01-02" in await text_to_model(
         tools, "query_data", sql="SELECT * FROM large ORDER BY id DESC"
     )
-    same = await told(
+    same = await text_to_model(
         tools,
         "query_data",
         sql="SELECT 1 AS a, 'x'::text AS a, NULL AS b, more FROM orders LIMIT 1",
     )
     assert same == 'a\ta\tb\tmore\n1\tx\t\t{"a": {"b": 1}}'
-    assert await told(tools, "query_data", sql="SELECT id FROM orders WHERE item LIKE '%x'") == (
-        "id\n(no rows)"
-    )
-    assert await told(tools, "head_data", name='shop.old."odd one"') == "a\n(no rows)"
-    many = await told(tools, "query_data", sql="SELECT id FROM orders ORDER BY id")
+    assert await text_to_model(
+        tools, "query_data", sql="SELECT id FROM orders WHERE item LIKE '%x'"
+    ) == ("id\n(no rows)")
+    assert await text_to_model(tools, "head_data", name='shop.old."odd one"') == "a\n(no rows)"
+    many = await text_to_model(tools, "query_data", sql="SELECT id FROM orders ORDER BY id")
     assert many.endswith("\n100\n(the first 100 rows; there are more)")
-    wrong = await told(tools, "query_data", sql="SELECT o.itm FROM orders o")
+    wrong = await text_to_model(tools, "query_data", sql="SELECT o.itm FROM orders o")
     assert "no such column: itm. Did you mean 'item'?" in wrong
-    assert "Did you mean 'orders'?" in await told(tools, "query_data", sql="SELECT * FROM order_s")
+    assert "Did you mean 'orders'?" in await text_to_model(
+        tools, "query_data", sql="SELECT * FROM order_s"
+    )
 
 
 HOSTILE = [

@@ -29,7 +29,7 @@ def notes(tmp_path: Path) -> Path:
     return tmp_path / "notes"
 
 
-async def _asked(how: str, notes: Path) -> tuple[nb.Run, Any]:
+async def settled_run(how: str, notes: Path) -> tuple[nb.Run, Any]:
     server = honest(notes) if how == "order" else liar(how, env={"NOTES": str(notes)})
     tool = "order" if how == "order" else "plain"
     run = nb.Agent(nb.ScriptedModel([call(tool), "done"]), tools=[server]).run("Go")
@@ -45,7 +45,7 @@ def _output(run: nb.Run) -> Any:
 @pytest.mark.parametrize("how", ["order", "waits"])
 async def test_c195_a_question_of_a_server_is_a_form_and_its_answer_is_returned(how, notes):
     """In both ways of the protocol: with an answer before the result, and in the middle of the call."""
-    run, server = await _asked(how, notes)
+    run, server = await settled_run(how, notes)
     (asked,) = run.interrupts
     assert asked.kind == "ask"
     assert asked.metadata["message"].endswith("asks: Which size?")
@@ -65,7 +65,7 @@ async def test_c195_a_question_of_a_server_is_a_form_and_its_answer_is_returned(
 @pytest.mark.parametrize("how", ["order", "waits"])
 async def test_c196_the_server_learns_that_a_person_declined(how, notes):
     """What the server makes of it is its affair: the run goes on with that."""
-    run, server = await _asked(how, notes)
+    run, server = await settled_run(how, notes)
     run.reject(run.interrupts[0])
     await run
     assert "decline" in _output(run).lower() or run.calls["order"][0].error
@@ -75,7 +75,7 @@ async def test_c196_the_server_learns_that_a_person_declined(how, notes):
 
 async def test_a_page_to_open_is_shown_with_its_host_and_opened_only_by_the_person(notes):
     """The person approves once that is done; no form, and nothing is fetched."""
-    run, server = await _asked("asks for a page", notes)
+    run, server = await settled_run("asks for a page", notes)
     (asked,) = run.interrupts
     assert (
         "a page of sign.example: https://sign.example/in?a=1&b=%3Cb%3E" in asked.metadata["message"]
@@ -169,7 +169,7 @@ def _worker(how: str, tmp_path: Path, notes: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def _id_of(worker: subprocess.Popen[str]) -> str:
+def run_id_when_waiting(worker: subprocess.Popen[str]) -> str:
     """The id of its run, once that waits."""
     assert worker.stdout is not None
     return worker.stdout.readline().strip()
@@ -178,7 +178,7 @@ def _id_of(worker: subprocess.Popen[str]) -> str:
 def _killed(how: str, tmp_path: Path, notes: Path) -> str:
     """The id of a run whose process was killed while the server's question was open."""
     with _worker(how, tmp_path, notes) as worker:
-        run_id = _id_of(worker)
+        run_id = run_id_when_waiting(worker)
         worker.kill()
     return run_id
 
@@ -241,7 +241,7 @@ async def test_c197_a_question_of_a_dead_server_is_withdrawn(how, tmp_path, note
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = agent_of("waits", notes, nb.ScriptedModel(["done"]))
     with _worker("waits", tmp_path, notes) as worker:
-        run_id = _id_of(worker)
+        run_id = run_id_when_waiting(worker)
         first = pids(notes)
         if how == "watched":
             run = await nb.open_run(run_id, agent=agent, store=store)

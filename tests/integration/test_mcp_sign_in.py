@@ -65,7 +65,7 @@ def _server(url: str, folder: Path, **options: Any) -> Any:
     return nb.mcp(url, name="guarded", **options)
 
 
-def _told(notes: Path) -> list[str]:
+def server_notes(notes: Path) -> list[str]:
     return notes.read_text().splitlines()
 
 
@@ -94,7 +94,7 @@ async def test_c376_a_sign_in_is_stored_in_a_private_file_for_later_servers_and_
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     async with nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False) as later:
         await _run(later)
-    assert _told(notes) == ["started", "registered", "signed in", "look up", "look up"]
+    assert server_notes(notes) == ["started", "registered", "signed in", "look up", "look up"]
 
 
 async def test_c377_a_script_that_must_sign_in_gets_an_error_that_says_what_to_do(url, folder):
@@ -146,7 +146,7 @@ async def test_c378_a_sign_in_during_a_call_asks_on_the_run_and_ends_when_the_br
         journal = repr(run.messages) + json.dumps(nb.export_run(run.id))
         for secret in (*_secrets(folder), address.partition("code=")[2].partition("&")[0]):
             assert secret not in journal
-    assert _told(notes).count("signed in") == 3
+    assert server_notes(notes).count("signed in") == 3
     await server.aclose()
 
 
@@ -161,8 +161,8 @@ async def test_c379_an_expired_token_is_renewed_without_a_person(notes, folder):
             await _run(lonely)
             await _get(url, "expire")
             await _run(lonely)
-    assert _told(notes).count("signed in") == 1
-    assert _told(notes).count("renewed") >= 2
+    assert server_notes(notes).count("signed in") == 1
+    assert server_notes(notes).count("renewed") >= 2
 
 
 async def test_c379_two_processes_do_not_take_the_renewed_token_of_each_other(url, notes, folder):
@@ -174,8 +174,8 @@ async def test_c379_two_processes_do_not_take_the_renewed_token_of_each_other(ur
         await _run(first)
         await _run(second)
         await _run(first)
-    assert _told(notes).count("signed in") == 1
-    assert _told(notes).count("renewed") == 1
+    assert server_notes(notes).count("signed in") == 1
+    assert server_notes(notes).count("renewed") == 1
 
 
 async def test_c380_no_token_is_in_logs_errors_or_reprs(url, folder, caplog):
@@ -203,7 +203,7 @@ async def test_c380_signing_out_forgets_the_tokens(url, notes, folder):
     assert [*folder.iterdir()] == []
     await server.connect()
     await server.aclose()
-    assert _told(notes).count("signed in") == 2
+    assert server_notes(notes).count("signed in") == 2
 
 
 class Person(ScriptHost):
@@ -243,7 +243,7 @@ async def test_c376_a_starting_run_asks_to_sign_in_before_its_first_turn_and_onl
     await second
     assert len(person.asked) == 2
     assert person.asked[1][0].endswith("asks you to sign in at 127.0.0.1")
-    assert _told(notes).count("signed in") == 1
+    assert server_notes(notes).count("signed in") == 1
     await server.aclose()
 
 
@@ -259,7 +259,7 @@ async def test_c376_a_run_stopped_during_its_sign_in_leaves_the_question_to_the_
     assert run.status == "cancelled"
     await _run(server)
     assert len(person.asked) == 2
-    assert _told(notes).count("signed in") == 1
+    assert server_notes(notes).count("signed in") == 1
     await server.aclose()
 
 
@@ -273,7 +273,7 @@ async def test_c376_the_second_of_two_waiting_runs_asks_when_the_first_is_stoppe
     await until(lambda: bool(person.asked))
     await first.cancel()
     await second
-    assert _told(notes).count("signed in") == 1
+    assert server_notes(notes).count("signed in") == 1
     await server.aclose()
 
 
@@ -286,7 +286,7 @@ async def test_c379_missing_or_damaged_tokens_lead_to_a_new_sign_in(url, notes, 
             spoil(file)
             await _get(url, "revoke")
             await _run(server)  # on the call it is the same function that answers
-    assert _told(notes).count("signed in") == 3
+    assert server_notes(notes).count("signed in") == 3
 
 
 async def _get(url: str, what: str) -> None:
@@ -347,7 +347,7 @@ def test_c381_a_code_or_the_whole_address_answers():
 )
 async def test_c382_a_misleading_sign_in_page_is_not_shown(link, folder):
     """What an authorization server calls its page of signing in is a text of others."""
-    sign_in = _of("https://mcp.example/mcp", folder)
+    sign_in = sign_in_for("https://mcp.example/mcp", folder)
     with pytest.raises(Exception, match="is not https"):
         await sign_in._remember(link)
     assert sign_in._question is None
@@ -366,7 +366,7 @@ async def test_c382_a_misleading_sign_in_page_is_not_shown(link, folder):
 )
 def test_c382_a_sign_in_leads_to_no_unencrypted_or_local_address(server, place, is_taken, folder):
     """Where its sign-in leads is its own word: no request goes to a service beside the kernel."""
-    sign_in = _of(server, folder)
+    sign_in = sign_in_for(server, folder)
     if is_taken:
         sign_in._check(httpx2.URL(place))
     else:
@@ -377,7 +377,7 @@ def test_c382_a_sign_in_leads_to_no_unencrypted_or_local_address(server, place, 
 async def test_c382_every_address_that_a_server_names_is_checked_by_that_rule(folder):
     """A server elsewhere has the kernel ask no service beside it, whatever it calls its sign-in."""
     request = httpx2.Request("POST", "https://mcp.example/mcp")
-    flow = _of(str(request.url), folder).async_auth_flow(request)
+    flow = sign_in_for(str(request.url), folder).async_auth_flow(request)
     place = "http://169.254.169.254/latest/meta-data"
     asked = [await anext(flow)]
     wants = {"WWW-Authenticate": f'Bearer resource_metadata="{place}"'}
@@ -400,7 +400,7 @@ async def test_c380_a_traceback_of_the_library_is_in_no_log(caplog):
     assert "other-words" not in caplog.text
 
 
-def _of(url: str, folder: Path) -> SignIn:
+def sign_in_for(url: str, folder: Path) -> SignIn:
     server = nb.mcp(url, auth=nb.McpSignIn(folder=folder))
     return SignIn(server._address, server._address.auth, server.name, _never)
 

@@ -79,7 +79,9 @@ def refusing(status: int, kind: str, body: bytes) -> Iterator[str]:
         server.server_close()
 
 
-async def told(url: str, prompt: object = "go", *, watched: bool = True, api: str = "chat") -> str:
+async def run_error(
+    url: str, prompt: object = "go", *, watched: bool = True, api: str = "chat"
+) -> str:
     """The error of a run."""
     async with nb.OpenAIModel("m", base_url=url, api_key="k", max_retries=0, api=api) as model:
         agent = nb.Agent(model)
@@ -109,7 +111,7 @@ FORMS = {
 async def test_c394_the_message_of_an_error_is_reported_whatever_its_form(form, watched) -> None:
     """Also where the client reads none of them; alike, streamed or not."""
     with refusing(500, *FORMS[form]) as url:
-        assert "500, the server failed" in (said := await told(url, watched=watched))
+        assert "500, the server failed" in (said := await run_error(url, watched=watched))
     assert "disk full" in said
 
 
@@ -122,8 +124,8 @@ async def test_c395_a_refused_picture_is_an_error_that_says_how_to_send_words_in
     body = b'{"error": {"message": "image input is not supported"}}'
     prompt = ["look", nb.File(PIXEL, "image/png", name="dot.png")]
     with refusing(status, "application/json", body) as url:
-        assert "vision=False" in await told(url, prompt, watched=watched)
-        assert "vision=False" not in await told(url, watched=watched)
+        assert "vision=False" in await run_error(url, prompt, watched=watched)
+        assert "vision=False" not in await run_error(url, watched=watched)
 
 
 async def test_c396_a_server_that_hung_up_is_not_reported_as_unreachable() -> None:
@@ -138,11 +140,11 @@ async def test_c396_a_server_that_hung_up_is_not_reported_as_unreachable() -> No
 
         thread = threading.Thread(target=hang_up)
         thread.start()
-        said = await told(url)
+        said = await run_error(url)
         thread.join()
     assert "was reached, but closed the connection" in said
     assert "cannot be reached" not in said
-    assert "cannot be reached" in await told(url)
+    assert "cannot be reached" in await run_error(url)
 
 
 async def test_c397_an_answer_is_sent_back_as_an_item_with_its_type() -> None:

@@ -66,7 +66,7 @@ def calls(deltas: Sequence[ModelDelta]) -> list[tuple[str, str, Any]]:
     return [(i, name, json.loads(arguments)) for _, (i, name, arguments) in sorted(found.items())]
 
 
-def said(text: str, *notes: dict[str, Any], phase: str | None = None) -> dict[str, Any]:
+def message_item(text: str, *notes: dict[str, Any], phase: str | None = None) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": list(notes)}
     own = {"id": "msg_7", "role": "assistant", "content": [part], "status": "completed"}
     return {"type": "message", **own, **({"phase": phase} if phase else {})}
@@ -122,9 +122,16 @@ async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> N
 async def test_cached_and_reasoning_tokens_and_the_finish_reason_are_reported(stream: bool) -> None:
     """Of the usage all that is billed apart; an answer that was cut off says why."""
     steps = [
-        Items(output=[said("cut")], finish="max_output_tokens", usage=(100, 50), details=(80, 30)),
-        Items(output=[said("no")], finish="content_filter"),
-        Items(output=[{**said(""), "content": [{"type": "refusal", "refusal": "I can't."}]}]),
+        Items(
+            output=[message_item("cut")],
+            finish="max_output_tokens",
+            usage=(100, 50),
+            details=(80, 30),
+        ),
+        Items(output=[message_item("no")], finish="content_filter"),
+        Items(
+            output=[{**message_item(""), "content": [{"type": "refusal", "refusal": "I can't."}]}]
+        ),
     ]
     with ResponsesServer(steps) as server:
         async with model_at(server) as model:
@@ -255,9 +262,9 @@ async def test_c177_a_history_of_one_api_continues_in_the_other_in_the_middle_of
 async def test_a_streamed_and_a_whole_response_give_the_same_message() -> None:
     """Commentary, refusals, several messages: one text, set apart, and rebuilt as it was."""
     output = [
-        said("Let me see.", phase="commentary"),
+        message_item("Let me see.", phase="commentary"),
         SEARCH,
-        said("It is tall.", CITED, phase="final_answer"),
+        message_item("It is tall.", CITED, phase="final_answer"),
     ]
     told = []
     with ResponsesServer([Items(output=output)] * 3) as server:
@@ -279,7 +286,7 @@ async def test_a_streamed_and_a_whole_response_give_the_same_message() -> None:
 
 async def test_a_hosted_search_is_shown_while_it_runs_and_with_its_sources() -> None:
     """The row says what is searched and read; what the text cites comes by itself."""
-    output = [SEARCH, said("Tall.", CITED)]
+    output = [SEARCH, message_item("Tall.", CITED)]
     search = nb.hosted("web_search", search_context_size="low")
     with ResponsesServer([Items(output=output)]) as server:
         async with model_at(server) as model:
@@ -308,7 +315,7 @@ async def test_a_run_stores_the_tools_that_the_provider_ran() -> None:
         "outputs": [{"type": "logs", "logs": "1\n"}],
         "status": "completed",
     }
-    steps = [Items(output=[SEARCH, code, said("Tall.", CITED)]), Reply("Bye.")]
+    steps = [Items(output=[SEARCH, code, message_item("Tall.", CITED)]), Reply("Bye.")]
     with ResponsesServer(steps) as server:
         async with model_at(server) as model:
             tools = [nb.hosted("web_search"), nb.hosted("code_interpreter", container={})]
@@ -584,7 +591,7 @@ def test_bytes_arrive_in_any_pieces() -> None:
     """One byte at a time gives the same deltas, joined."""
     from tests.integration.responses_server import ResponsesServer as Server  # noqa: PLC0415
 
-    output = [SEARCH, said("Grüße, 世界", CITED)]
+    output = [SEARCH, message_item("Grüße, 世界", CITED)]
     body = {"model": "m", "input": [{"role": "user", "content": "x"}]}
     with Server() as server:
         data = b"".join(server.events(body, Items(output=output)))
@@ -729,7 +736,9 @@ async def test_a_token_of_a_hosted_tool_is_a_credential(caplog: pytest.LogCaptur
         "status": "completed",
     }
     tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
-    with ResponsesServer([Items(output=[listed, call, said(token)]), Refuse(400, token)]) as server:
+    with ResponsesServer(
+        [Items(output=[listed, call, message_item(token)]), Refuse(400, token)]
+    ) as server:
         async with model_at(server) as model:
             agent = nb.Agent(model, tools=[tool])
             run = agent.run("go", attended=False)
@@ -764,7 +773,7 @@ async def test_secrets_of_a_request_are_its_own_whatever_runs_beside_it() -> Non
     """Another request of the same model, with other hosted tools, changes nothing of what is cut."""
     token = "mcp-token-0123456789abcdef"
     tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
-    failing = Items(output=[said("so")], error={"code": "x", "message": f"no such {token}"})
+    failing = Items(output=[message_item("so")], error={"code": "x", "message": f"no such {token}"})
     with Pausing([failing, Reply("beside")]) as server:
         async with model_at(server, max_retries=0) as model:
             deltas = model.stream(Request(HELLO, hosted=[tool]))

@@ -8,7 +8,7 @@ import pytest
 
 import nbagent
 from tests.bench.capabilities import CAPABILITIES, Capability, is_in
-from tests.bench.figures import ACCEPT, counts, grown, kept, passed, surplus
+from tests.bench.figures import ACCEPT, counts, grown, passed, stored_figures, surplus
 from tests.bench.journeys import Step
 
 Calls = dict[str, dict[str, dict[str, int]]]
@@ -23,15 +23,17 @@ def calls() -> Calls:
 def test_p18_the_cost_of_a_run_grows_only_where_the_figures_file_says_so():
     """Functions, files and calls of the four journeys, events and bytes of a plain run, modules that are loaded."""
     now = counts()
-    more = grown(kept()["counts"], now)
+    more = grown(stored_figures()["counts"], now)
     assert more == [], f"{'; '.join(more)}. If it has to be: {ACCEPT}"
-    assert sorted(now) == sorted(kept()["counts"]), f"counts came or went: {ACCEPT}"
+    assert sorted(now) == sorted(stored_figures()["counts"]), f"counts came or went: {ACCEPT}"
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_p18_a_run_calls_no_code_of_unused_capabilities(capability: Capability, calls: Calls):
     """What an agent or a run needs is known once it is made; calls that are known today may only become fewer."""
-    told = surplus(calls[capability.name]["without"], kept()["known"].get(capability.name, 0))
+    told = surplus(
+        calls[capability.name]["without"], stored_figures()["known"].get(capability.name, 0)
+    )
     assert not told, (
         f"{capability.name}: {told}\nFind out what the agent or run needs once, as it is made; "
         "where that cannot be, raise the number in `known` of tests/bench/figures.json, with a reason"
@@ -48,7 +50,7 @@ def test_a_run_with_a_capability_calls_each_part_of_its_code(capability: Capabil
 
 def test_every_known_exception_belongs_to_a_capability_and_a_run():
     """No debt is kept under a name that nothing looks at, or as none."""
-    known = kept()["known"]
+    known = stored_figures()["known"]
     assert set(known) <= {one.name for one in CAPABILITIES}
     assert all(known.values())
 

@@ -23,7 +23,7 @@ from tests.until import until
 call = nb.ScriptedModel.call
 
 
-def asked(messages: Any) -> str:
+def prompt_of(messages: Any) -> str:
     """The prompt of a request."""
     return str(next(m for m in reversed(messages) if m["role"] == "user")["content"][0]["text"])
 
@@ -43,14 +43,14 @@ class Rows:
         self.agent = nb.Agent(nb.ScriptedModel(self._step, usage=usage), name="rows", **options)
 
     async def _step(self, messages: Any) -> Any:
-        self.asked[asked(messages)] += 1
+        self.asked[prompt_of(messages)] += 1
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         await asyncio.sleep(self.takes)
         self.at_once -= 1
         if messages[-1]["role"] == "tool":
             return "paid"
-        return self._reply(asked(messages))
+        return self._reply(prompt_of(messages))
 
 
 def paying(**options: Any) -> Rows:
@@ -357,7 +357,7 @@ async def test_c456_questions_after_the_preview_are_left_open_unless_the_rule_st
     rows, more = paying(), asyncio.Event()
 
     async def slowly(messages: Any) -> Any:
-        if "99" in asked(messages) and messages[-1]["role"] != "tool":
+        if "99" in prompt_of(messages) and messages[-1]["role"] != "tool":
             await more.wait()
         return await Rows._step(rows, messages)
 

@@ -19,7 +19,7 @@ def danger(x: int = 0) -> str:
     return f"done {x}"
 
 
-def made(**options: Any) -> nb.Agent:
+def agent_with(**options: Any) -> nb.Agent:
     """An agent with a tool ``danger``."""
     script = nb.ScriptedModel([call("danger"), "done"])
     return nb.Agent(**{"model": script, "tools": [danger]} | options)
@@ -59,7 +59,7 @@ WRONG = [
 def test_an_agent_refuses_a_wrong_argument(options, said):
     """The error names the argument, what was given and what is expected."""
     with pytest.raises(UsageError, match=said):
-        made(**options)
+        agent_with(**options)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_agent_refuses_a_wrong_argument(options, said):
 )
 async def test_a_run_refuses_a_wrong_argument(options, said):
     """Nothing has started by then."""
-    agent = made()
+    agent = agent_with()
     with pytest.raises(UsageError, match=said):
         agent.run("go", **options)
     assert agent.model.requests == []
@@ -89,7 +89,7 @@ async def test_a_run_refuses_a_wrong_argument(options, said):
 )
 async def test_generate_refuses_a_wrong_argument(options, said):
     """Nor does a step."""
-    agent = made()
+    agent = agent_with()
     with pytest.raises(UsageError, match=said):
         await agent.generate("go", **options)
     assert agent.model.requests == []
@@ -99,7 +99,7 @@ async def test_generate_refuses_a_wrong_argument(options, said):
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live):
     """A typo in a deny rule would let the call pass."""
-    agent = made(policy=[rule])
+    agent = agent_with(policy=[rule])
     with pytest.raises(UsageError, match=r"matches no tool of 'agent'. Did you mean 'danger'\?"):
         await (agent.run("go") if live else agent.generate("go"))
     assert agent.model.requests == []
@@ -109,7 +109,7 @@ async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_rule_whose_wildcard_matches_no_tool_is_refused_too(rule, live):
     """It would let the call pass as well; ``*`` is whatever there is."""
-    agent = made(policy=[rule, nb.review("*")])
+    agent = agent_with(policy=[rule, nb.review("*")])
     with pytest.raises(UsageError, match=r"matches no tool of 'agent'. Its tools: danger"):
         await (agent.run("go") if live else agent.generate("go"))
     assert agent.model.requests == []
@@ -117,9 +117,9 @@ async def test_a_rule_whose_wildcard_matches_no_tool_is_refused_too(rule, live):
 
 async def test_a_wildcard_rule_can_match_tools_that_a_body_calls():
     """Nobody knows that before it does; a tool that has no context calls none, but may run an agent, in which what is denied here is denied."""
-    denies = made(policy=[nb.deny("wip*"), nb.review("*")])
+    denies = agent_with(policy=[nb.deny("wip*"), nb.review("*")])
     assert (await denies.generate("go")).interrupts
-    agent = made(policy=[nb.review("wip*")])
+    agent = agent_with(policy=[nb.review("wip*")])
 
     @agent.tool
     async def tidy(ctx: nb.ToolContext) -> None:
@@ -148,7 +148,7 @@ async def test_wildcard_rules_and_rules_for_registered_tools_are_accepted():
         nb.allow("danger"),
         nb.deny("*"),
     ]
-    agent = made(policy=policy)
+    agent = agent_with(policy=policy)
     agent.tool(name="later")(lambda: "x")
     assert (await agent.generate("go", tools=[danger])).finish_reason == "stop"
 
@@ -259,7 +259,7 @@ async def test_an_empty_list_of_choices_fails_the_run_in_its_tool(choices, said,
         except Exception:
             return "nothing"
 
-    agent = made(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
+    agent = agent_with(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
     with pytest.raises(Misuse, match=said):
         await agent.run("go")
     assert len(agent.model.requests) == 1
@@ -271,7 +271,7 @@ async def test_an_empty_list_of_choices_with_allow_other_is_asked():
     async def pick(ctx: nb.ToolContext) -> str:
         return str(await ctx.ask(nb.Choose("Which?", [], allow_other=True)))
 
-    agent = made(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
+    agent = agent_with(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
     run = agent.run("go", answers=["mine"])
     await run
     assert run.calls["pick"][0].output == "mine"
@@ -400,9 +400,9 @@ async def test_c169_searching_a_run_creates_no_file_and_says_where_it_searched(t
     for said in (r"rnus.db'\) has no run 'a': the file does not exist", r"has no run 'a'$"):
         with nb.SQLiteStore(path) as store:
             with pytest.raises(UsageError, match=said):
-                await nb.open_run("a", agent=made(), store=store)
+                await nb.open_run("a", agent=agent_with(), store=store)
             with pytest.raises(nb.errors.NotPending):
-                nb.answer_external("t", 1, agent=made(), store=store)
+                nb.answer_external("t", 1, agent=agent_with(), store=store)
             if "does not exist" in said:
                 assert (store.run_ids(), store.beats("p"), list(tmp_path.iterdir())) == ([], 0, [])
                 store.append("b", [], 0)
@@ -415,7 +415,7 @@ async def test_c169_searching_a_run_creates_no_file_and_says_where_it_searched(t
 async def test_the_repr_of_a_run_shows_its_question_and_its_failure():
     """In its ``repr``, bounded."""
     asking = nb.interrupt_tool("pay", metadata=nb.Ask(f"Send this?{' x' * 500}"))
-    agent = made(
+    agent = agent_with(
         model=nb.ScriptedModel([[call("pay"), call("pay")], ValueError("too\nbad")]), tools=[asking]
     )
     run = await agent.run("go").settled()
@@ -431,7 +431,7 @@ async def test_the_repr_of_a_run_shows_its_question_and_its_failure():
 async def test_a_result_has_the_calls_of_its_run():
     """With the tools' own objects, as the run has them; two equal results stay equal."""
     made_here = object()
-    agent = made(model=nb.ScriptedModel([call("give"), "done"]))
+    agent = agent_with(model=nb.ScriptedModel([call("give"), "done"]))
     agent.tool(name="give")(lambda: made_here)
     run = agent.run("go")
     result = await run

@@ -17,7 +17,7 @@ def agent(*steps):
     return nb.Agent(nb.ScriptedModel(list(steps)), name="guide", tools=[nb.interrupt_tool("ask")])
 
 
-def said(chat):
+def chat_texts(chat):
     """The texts of the conversation."""
     return [part["text"] for m in chat.messages for part in m["content"] if part["type"] == "text"]
 
@@ -28,7 +28,7 @@ async def test_c219_each_message_continues_the_conversation():
     assert (repr(chat), chat.runs, chat.messages) == ("<Chat with guide: 0 messages>", (), ())
     assert (await chat.send("first")).text == "One."
     assert (await chat.send("second")).text == "Two."
-    assert said(chat) == ["first", "One.", "second", "Two."]
+    assert chat_texts(chat) == ["first", "One.", "second", "Two."]
     assert [run.id for run in chat.runs] == [f"{chat.id}.1", f"{chat.id}.2"]
     assert repr(chat) == "<Chat with guide: 2 messages, completed>"
 
@@ -41,7 +41,7 @@ async def test_c220_a_message_sent_while_a_question_waits_is_read_after_the_answ
     assert (run.status, len(chat.runs)) == ("interrupted", 1)
     run.respond(run.interrupts[0], "yes")
     assert (await run).text == "Both read."
-    assert said(chat) == ["ask me", "and this", "Both read."]
+    assert chat_texts(chat) == ["ask me", "and this", "Both read."]
 
 
 async def test_c221_an_edited_message_replaces_the_messages_after_it():
@@ -56,7 +56,7 @@ async def test_c221_an_edited_message_replaces_the_messages_after_it():
     other = chat.edit(second, "another second")
     assert (await other).text == "Other."
     assert chat.runs == (first, other)
-    assert said(chat) == ["first", "One.", "another second", "Other."]
+    assert chat_texts(chat) == ["first", "One.", "another second", "Other."]
     with pytest.raises(nb.errors.RunError):
         await third
     assert third.status == "cancelled"
@@ -94,7 +94,7 @@ async def test_c222_a_thread_is_opened_again_by_its_id(tmp_path):
         assert (await asks).text == "Answered."
         await again.send("go on")
         assert again.runs[-1].id == "notes.5"
-        assert said(again)[-4:] == ["ask me", "Answered.", "go on", "More."]
+        assert chat_texts(again)[-4:] == ["ask me", "Answered.", "go on", "More."]
 
 
 async def test_c222_follow_ups_of_a_run_are_opened_with_it(tmp_path):
@@ -110,8 +110,8 @@ async def test_c222_follow_ups_of_a_run_are_opened_with_it(tmp_path):
         assert again.runs[0] is run
         await again.send("third")
         assert [each.id for each in again.runs] == ["march", "march.1", "march.2"]
-        assert said(again) == ["first", "One.", "second", "Two.", "third", "Three."]
-        assert said(guide.chat(id="march", store=store)) == said(again)
+        assert chat_texts(again) == ["first", "One.", "second", "Two.", "third", "Three."]
+        assert chat_texts(guide.chat(id="march", store=store)) == chat_texts(again)
         await guide.chat(id="may", store=store).send("mine")
         run = guide.run("other", id="may", store=store)
         await run
@@ -133,7 +133,7 @@ async def test_c223_a_thread_can_start_from_an_existing_run():
     chat = guide.chat("second", after=run)
     await chat.runs[-1]
     assert chat.runs[0] is run
-    assert said(chat) == ["first", "One.", "second", "Two."]
+    assert chat_texts(chat) == ["first", "One.", "second", "Two."]
 
 
 def test_c223_synchronous_code_sends_and_waits():
@@ -153,7 +153,7 @@ async def test_c224_of_two_that_continue_one_thread_one_is_first():
     assert other.runs == ()
     again = agent("Goes on.").chat(id="notes", store=store)
     await again.send("second")
-    assert said(again) == ["first", "Mine.", "second", "Goes on."]
+    assert chat_texts(again) == ["first", "Mine.", "second", "Goes on."]
 
 
 @pytest.mark.parametrize("given", [{}, {"thread": nb.Agent(nb.ScriptedModel([]))}, {"agent": 5}])

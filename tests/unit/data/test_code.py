@@ -42,7 +42,7 @@ def agent_of(*codes, **options):
     return nb.Agent(model, name="analyst", tools=nb.notebook_tools(code=True), **options)
 
 
-async def told(code, answers=NAMED):
+async def text_to_model(code, answers=NAMED):
     """What the model is told of one piece of code that is approved."""
     run = agent_of(code).run("go", answers=answers, show=False)
     await run
@@ -54,15 +54,15 @@ async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_r
     main.old = 1
     code = "sales['double'] = sales.amount * 2\ntotal = int(sales.double.sum())\ndel old\ntotal"
     made = "Made: total (int). Changed inside: sales (DataFrame, 2 by 3). Deleted: old."
-    assert await told(code) == f"16\n{made}"
+    assert await text_to_model(code) == f"16\n{made}"
     assert (main.total, hasattr(main, "old")) == (16, False)
-    table = await told("sales = sales[sales.amount > 3]\nsales")
+    table = await text_to_model("sales = sales[sales.amount > 3]\nsales")
     assert table.startswith("table (pandas.DataFrame) of 1 rows \u00d7 3 columns\n")
     assert table.endswith(
         "\nmonth\tamount\tdouble\nfeb\t5\t10\nSet again: sales (DataFrame, 1 by 3)."
     )
-    assert await told("total;") == "It ran and returned no value."
-    assert await told("import asyncio\nawait asyncio.sleep(0, total + 1)") == (
+    assert await text_to_model("total;") == "It ran and returned no value."
+    assert await text_to_model("import asyncio\nawait asyncio.sleep(0, total + 1)") == (
         "17\nMade: asyncio (module)."
     )
     run = agent_of("doubled = [total]", "doubled").run(
@@ -71,7 +71,7 @@ async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_r
     await run
     ended = [event for event in run.journal if event.type == "tool_finished"]
     assert [event.printed.count("Made") + event.output.count("Made") for event in ended] == [1, 0]
-    long = await told("'x' * 10**6")
+    long = await text_to_model("'x' * 10**6")
     assert len(long) < MAX_TOLD + 200
     assert "characters left out" in long
 
@@ -249,7 +249,7 @@ ERRORS = {
 @pytest.mark.parametrize("code", ERRORS)
 async def test_c435_an_error_reaches_the_model_as_a_person_reads_it(main, code):
     """The lines of the code, the last line of others, and what it says; not many. The run goes on."""
-    output = await told(code)
+    output = await text_to_model(code)
     assert all(part in output for part in ERRORS[code])
     assert len(output.splitlines()) <= ERROR_LINES + 1
     assert "nbagent/data/code.py" not in output
@@ -268,7 +268,7 @@ async def test_c436_sigint_ends_only_the_code_and_a_cancelled_run_ends_code_that
             main.hits.clear()
             ticking = threading.Thread(target=_interrupt_once, args=(main.hits,))
             ticking.start()
-            assert "A person stopped it" in await told(loop)
+            assert "A person stopped it" in await text_to_model(loop)
             ticking.join()
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:

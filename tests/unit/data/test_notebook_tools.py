@@ -58,7 +58,7 @@ def shop(tmp_path):
         yield connection
 
 
-async def told(tools, name, /, **arguments):
+async def text_to_model(tools, name, /, **arguments):
     """What the model is told by one call."""
     model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
     run = nb.Agent(model, tools=tools).run("go", show=False)
@@ -80,16 +80,20 @@ async def test_the_tools_list_the_data_under_the_names_of_the_variables(sales, s
     [query] = [one for one in tools if one.name == "query_data"]
     assert 'There is "sales" ("month", "amount", "day"), "totals"' in query.description
     assert 'the database "shop".' in query.description
-    listed = await told(tools, "list_data")
+    listed = await text_to_model(tools, "list_data")
     assert "sales\ttable\tSQLite\t3 rows\tmonth, amount, day" in listed
     assert "totals\ttable\tSQLite\t3 rows\tmonth, amount" in listed
     assert "shop\tdatabase\tSQLite\t1 tables\torders" in listed
-    assert "amount\tfloat64\t2\t2\t3.5\t8.0" in await told(tools, "describe_data", name="sales")
-    assert "orders\titem\tTEXT" in await told(tools, "describe_data", name="shop")
-    assert "jan\t3.5\t2026-01-02 00:00:00\n(the first 1 of 3 rows)" in await told(
+    assert "amount\tfloat64\t2\t2\t3.5\t8.0" in await text_to_model(
+        tools, "describe_data", name="sales"
+    )
+    assert "orders\titem\tTEXT" in await text_to_model(tools, "describe_data", name="shop")
+    assert "jan\t3.5\t2026-01-02 00:00:00\n(the first 1 of 3 rows)" in await text_to_model(
         tools, "head_data", name="sales", rows=1
     )
-    assert "0\titem 0\n1\titem 1" in await told(tools, "head_data", name="shop.orders", rows=2)
+    assert "0\titem 0\n1\titem 1" in await text_to_model(
+        tools, "head_data", name="shop.orders", rows=2
+    )
 
 
 async def test_one_select_joins_frames_and_another_reads_a_database(sales, shop):
@@ -97,10 +101,10 @@ async def test_one_select_joins_frames_and_another_reads_a_database(sales, shop)
     names = pd.DataFrame({"month": ["jan"], "long": ["January"]})
     tools = nb.notebook_tools(sales, names, shop)
     joined = "SELECT long, amount FROM sales JOIN names USING (month)"
-    assert await told(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t3.5"
+    assert await text_to_model(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t3.5"
     sales.loc[0, "amount"] = 100.0
-    assert await told(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t100.0"
-    many = await told(tools, "query_data", sql="SELECT id FROM orders", database="shop")
+    assert await text_to_model(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t100.0"
+    many = await text_to_model(tools, "query_data", sql="SELECT id FROM orders", database="shop")
     assert many.endswith("99\n(the first 100 rows; there are more)")
 
 
@@ -129,13 +133,15 @@ async def test_a_query_with_an_unknown_name_gets_the_known_names(sql, database_,
     """Names as SQL writes them, of the tables it names, else of all: the model's next try can work."""
     orders = pd.DataFrame({"unit price": [1], "order": [2], 'say "so"': [3]})
     tools = nb.notebook_tools(sales, shop, orders=orders)
-    assert said in await told(tools, "query_data", sql=sql, database=database_)
+    assert said in await text_to_model(tools, "query_data", sql=sql, database=database_)
 
 
 async def test_invisible_differences_in_values_are_shown():
     """Dirt is what is looked for: an empty text is not a missing value, and a space at an end is one."""
     dirt = pd.DataFrame({"region": ["North", "North ", "", None, " a\tb", 'say "so"']})
-    found = await told(nb.notebook_tools(dirt), "query_data", sql="SELECT region FROM dirt")
+    found = await text_to_model(
+        nb.notebook_tools(dirt), "query_data", sql="SELECT region FROM dirt"
+    )
     assert found == 'region\nNorth\n"North "\n""\n\n" a\\tb"\nsay "so"'
 
 
@@ -195,10 +201,12 @@ async def test_c239_an_endless_query_is_stopped_and_a_huge_result_is_bounded(sal
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
     tools = nb.notebook_tools(sales, seconds=0.3, rows=5_000)
     begun = time.monotonic()
-    said = await told(tools, "query_data", sql=endless.format("count(*)"))
+    said = await text_to_model(tools, "query_data", sql=endless.format("count(*)"))
     assert "took longer than 0.3 seconds" in said
     assert time.monotonic() - begun < 20
-    said = await told(tools, "query_data", sql=endless.format("hex(zeroblob(2000)) AS wide"))
+    said = await text_to_model(
+        tools, "query_data", sql=endless.format("hex(zeroblob(2000)) AS wide")
+    )
     assert len(said) < MAX_TEXT + 500
     assert "more rows are too long to show" in said
     assert "the first 5,000 rows; there are more" in said
@@ -337,10 +345,10 @@ async def test_an_in_memory_database_is_read_and_not_changed():
         con.execute("INSERT INTO t VALUES (7)")
         con.commit()
         tools = nb.notebook_tools(con)
-        assert await told(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
+        assert await text_to_model(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
         con.execute("INSERT INTO t VALUES (8)")
         con.commit()
-        assert await told(tools, "query_data", sql="SELECT max(a) AS a FROM t") == "a\n8"
+        assert await text_to_model(tools, "query_data", sql="SELECT max(a) AS a FROM t") == "a\n8"
 
 
 async def test_uncommitted_changes_in_an_in_memory_database_are_reported_at_once(
@@ -357,16 +365,21 @@ async def test_uncommitted_changes_in_an_in_memory_database_are_reported_at_once
             ("describe_data", {"name": "con"}),
             ("query_data", {"sql": "SELECT a FROM t"}),
         ):
-            assert "con has uncommitted changes" in await told(tools, name, **arguments)
+            assert "con has uncommitted changes" in await text_to_model(tools, name, **arguments)
         con.commit()
-        assert await told(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
+        assert await text_to_model(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
 
 
 async def test_a_frame_without_columns_is_described_in_words(sales):
     """It is no table of SQL; what is read beside it is read all the same."""
     tools = nb.notebook_tools(sales, nothing=pd.DataFrame())
-    assert "nothing has no columns" in await told(tools, "query_data", sql="SELECT * FROM nothing")
-    assert await told(tools, "query_data", sql="SELECT 1 AS one FROM sales LIMIT 1") == "one\n1"
+    assert "nothing has no columns" in await text_to_model(
+        tools, "query_data", sql="SELECT * FROM nothing"
+    )
+    assert (
+        await text_to_model(tools, "query_data", sql="SELECT 1 AS one FROM sales LIMIT 1")
+        == "one\n1"
+    )
 
 
 def test_unusual_frames_are_tables_too():

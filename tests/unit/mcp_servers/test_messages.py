@@ -34,7 +34,7 @@ def event(text: str, end: str, lines: int, before: str) -> bytes:
     return (before + end + "".join(f"data: {each}{end}" for each in pieces) + end).encode()
 
 
-def take(events: _Events, pieces: list[bytes]) -> None:
+def feed(events: _Events, pieces: list[bytes]) -> None:
     for piece in pieces:
         events.take(piece)
 
@@ -70,7 +70,7 @@ def test_a_line_end_split_over_two_chunks_is_one(end):
         events = _Events()
         pieces = [data[: len(data) - back], data[len(data) - back :] + b"data: 1"]
         with pytest.raises(TooManyParts):
-            take(events, pieces)
+            feed(events, pieces)
 
 
 def test_an_endless_event_is_refused():
@@ -78,7 +78,7 @@ def test_an_endless_event_is_refused():
     for piece in (b"data: " + b"x" * 1_000_000, b": x\n" * 200_000):
         events = _Events()
         with pytest.raises(TooManyParts, match=r"16,000,000 bytes|lines"):
-            take(events, [*[piece] * (MAX_LINE // len(piece) + 1), b"\n\n"])
+            feed(events, [*[piece] * (MAX_LINE // len(piece) + 1), b"\n\n"])
 
 
 @given(st.sampled_from([MANY, FEW, "[]"]), st.lists(st.integers(1, 300_000), max_size=8))

@@ -15,7 +15,7 @@ from nbagent.models import limits
 from nbagent.models.limits import RateLimit, Ticket, Window
 
 
-async def gone(ticket: Ticket) -> Ticket:
+async def wait_until_sent(ticket: Ticket) -> Ticket:
     """Wait until it goes."""
     while (wait := ticket.why_not()) is not None:
         await ticket.wait(wait.seconds)
@@ -70,7 +70,7 @@ async def test_requests_are_sent_in_the_order_in_which_they_arrived() -> None:
 
     async def one(n: int, ticket: Ticket) -> None:
         nonlocal most
-        await gone(ticket)
+        await wait_until_sent(ticket)
         order.append(n)
         under_way.add(n)
         most = max(most, len(under_way))
@@ -89,7 +89,7 @@ async def test_a_request_that_need_not_wait_costs_its_loop_nothing(
     """Only who waits is woken: waking is a write to the loop, and one more round of it."""
     woken: list[Ticket] = []
     monkeypatch.setattr(limits, "_wake", woken.append)
-    ticket = await gone(RateLimit().ticket())
+    ticket = await wait_until_sent(RateLimit().ticket())
     ticket.leave()
     assert woken == []
 
@@ -98,7 +98,7 @@ async def test_a_cancelled_request_frees_its_place() -> None:
     """While it waits, and where it was let go and does not know yet."""
     limits = RateLimit(concurrency=1)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
-    await gone(first)
+    await wait_until_sent(first)
     assert second.why_not() is not None
     assert third.why_not() is not None
     second.leave()
@@ -112,7 +112,7 @@ async def test_a_request_that_was_never_sent_frees_its_share_of_the_minute() -> 
     """A run that was stopped takes nothing from those that go on."""
     limits = RateLimit(concurrency=1, rpm=2)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
-    await gone(first)
+    await wait_until_sent(first)
     assert second.why_not() is not None
     first.leave()  # lets the second go, which is stopped before it knows
     second.leave()
@@ -137,7 +137,7 @@ async def test_after_a_refusal_all_requests_wait_and_then_start_one_by_one() -> 
     went: list[tuple[float, Ticket]] = []
 
     async def goes(ticket: Ticket) -> None:
-        await gone(ticket)
+        await wait_until_sent(ticket)
         went.append((loop.time(), ticket))
 
     await asyncio.gather(*(goes(ticket) for ticket in (newcomer, *reversed(tickets))))
@@ -153,7 +153,7 @@ def test_loops_of_several_threads_share_one_queue() -> None:
 
     async def one() -> None:
         nonlocal most, now
-        ticket = await gone(limits.ticket())
+        ticket = await wait_until_sent(limits.ticket())
         with lock:
             now += 1
             most = max(most, now)
@@ -191,7 +191,7 @@ def test_a_waiter_on_a_closed_loop_blocks_nobody() -> None:
         ticket = limits.ticket()
         assert ticket.why_not() is not None
         under_way.leave()
-        await asyncio.wait_for(gone(ticket), 5)
+        await asyncio.wait_for(wait_until_sent(ticket), 5)
 
     asyncio.run(later())
 

@@ -20,7 +20,7 @@ from nbagent.core.base.events import RunCompleted, RunStarted, dump, parse
 from nbagent.stores import sqlite
 
 
-def said(text: str) -> RunCompleted:
+def completed(text: str) -> RunCompleted:
     return RunCompleted(at=1.0, text=text)
 
 
@@ -33,7 +33,7 @@ def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) ->
     old = os.umask(0)
     try:
         with nb.SQLiteStore(tmp_path / "new" / "deep" / "runs.db") as store:
-            store.append("run", [said("secret")], 0)
+            store.append("run", [completed("secret")], 0)
             files = sorted(p.name for p in store.path.parent.iterdir())
             assert files == ["runs.db", "runs.db-shm", "runs.db-wal"]
             assert {mode(store.path.with_name(name)) for name in files} == {0o600}
@@ -46,10 +46,10 @@ def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) ->
 def test_a_reopened_store_has_its_data(tmp_path: Path) -> None:
     """Also the position: an append goes on where the last process stopped."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("b", [said("1")], 0)
-        store.append("a", [said("2"), said("3")], 0)
+        store.append("b", [completed("1")], 0)
+        store.append("a", [completed("2"), completed("3")], 0)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("a", [said("4")], 2)
+        store.append("a", [completed("4")], 2)
         assert store.run_ids() == ["b", "a"]
         assert [e.text for e in store.read("a", 1)] == ["3", "4"]
 
@@ -86,7 +86,7 @@ def test_reading_a_file_does_not_change_its_permissions(tmp_path: Path) -> None:
     with closing(sqlite3.connect(theirs)) as other:
         other.execute("create table theirs (x)")
     with nb.SQLiteStore(ours) as store:
-        store.append("run", [said("1")], 0)
+        store.append("run", [completed("1")], 0)
     for path in (table, theirs, ours):
         path.chmod(0o644)
     for path in (table, theirs):
@@ -95,7 +95,7 @@ def test_reading_a_file_does_not_change_its_permissions(tmp_path: Path) -> None:
     with nb.SQLiteStore(ours) as store:
         assert [e.text for e in store.read("run")] == ["1"]
         assert [mode(path) for path in (table, theirs, ours)] == [0o644] * 3
-        store.append("run", [said("2")], 1)
+        store.append("run", [completed("2")], 1)
         assert mode(ours) == 0o600
 
 
@@ -130,11 +130,11 @@ def test_a_full_file_says_why_and_keeps_its_data(
 ) -> None:
     """An append is whole or not at all."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("run", [said("first")], 0)
+        store.append("run", [completed("first")], 0)
         store._handle.connection.execute(break_it)
         with pytest.raises(nb.errors.StoreError, match=rf"runs\.db.*{reason}"):
-            store.append("run", [said("x" * 5000), said("y" * 5000)], 1)
-        assert store.read("run") == [said("first")]
+            store.append("run", [completed("x" * 5000), completed("y" * 5000)], 1)
+        assert store.read("run") == [completed("first")]
 
 
 def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path: Path) -> None:
@@ -143,11 +143,11 @@ def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path:
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("begin exclusive")
         with pytest.raises(nb.errors.StoreError, match="another process has locked it"):
-            store.append("run", [said("late")], 0)
+            store.append("run", [completed("late")], 0)
         other.execute("rollback")
         other.close()
-        store.append("run", [said("late")], 0)
-        assert store.read("run") == [said("late")]
+        store.append("run", [completed("late")], 0)
+        assert store.read("run") == [completed("late")]
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
@@ -174,12 +174,12 @@ def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Pa
 def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Path) -> None:
     """One run written by a newer nbagent leaves the others readable."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("new", [said("a")], 0)
+        store.append("new", [completed("a")], 0)
         store._handle.connection.execute("update events set version = ?, data = '?'", (7,))
-        store.append("old", [said("b")], 0)
+        store.append("old", [completed("b")], 0)
         with pytest.raises(nb.errors.StoreError, match=r"format is 7, .* up to 2. Upgrade"):
             store.read("new")
-        assert store.read("old") == [said("b")]
+        assert store.read("old") == [completed("b")]
 
 
 def test_c126_a_journal_marked_as_newer_is_refused() -> None:
@@ -202,15 +202,15 @@ def test_c126_an_event_of_an_older_format_is_migrated_step_by_step(
             lambda data: {"type": data["type"], "at": data["at"], "text": data["message"]},
         ],
     )
-    assert parse('{"type":"run_completed","at":1,"said":"hello"}', 1) == said("hello")
-    assert parse('{"type":"run_completed","at":1,"message":"hello"}', 2) == said("hello")
-    assert parse(dump(said("hello")), 3) == said("hello")
+    assert parse('{"type":"run_completed","at":1,"said":"hello"}', 1) == completed("hello")
+    assert parse('{"type":"run_completed","at":1,"message":"hello"}', 2) == completed("hello")
+    assert parse(dump(completed("hello")), 3) == completed("hello")
 
 
 def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
     """Not one of pydantic's, from somewhere deep."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("run", [said("a")], 0)
+        store.append("run", [completed("a")], 0)
         store._handle.connection.execute("update events set data = '{}'")
         with pytest.raises(nb.errors.StoreError, match="not an event"):
             store.read("run")
@@ -243,14 +243,14 @@ def test_many_processes_can_create_and_fill_one_file_at_once(tmp_path: Path) -> 
 def test_a_forked_process_can_use_and_close_the_store(tmp_path: Path) -> None:
     """``multiprocessing`` forks by default: the child gets a connection of its own."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("run", [said("parent")], 0)
+        store.append("run", [completed("parent")], 0)
         child = multiprocessing.get_context("fork").Process(
-            target=lambda: store.append("run", [said("child")], 1)
+            target=lambda: store.append("run", [completed("child")], 1)
         )
         child.start()
         child.join()
         assert child.exitcode == 0
-        store.append("run", [said("parent again")], 2)
+        store.append("run", [completed("parent again")], 2)
         assert [e.text for e in store.read("run")] == ["parent", "child", "parent again"]
 
 
@@ -261,7 +261,7 @@ def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
     monkeypatch.setattr(sqlite, "CHECKPOINT", 50_000)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for n in range(300):
-            store.append("run", [said("x" * 1000)], n)
+            store.append("run", [completed("x" * 1000)], n)
             for thread in threading.enumerate():
                 if thread.name == "nbagent-checkpoint":
                     thread.join()

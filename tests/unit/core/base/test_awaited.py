@@ -19,7 +19,7 @@ def _run() -> nb.Run:
     return nb.Agent(nb.ScriptedModel(["hello"]), name="talker", store=nb.MemoryStore()).run("Hi.")
 
 
-def _kept() -> Any:
+def stored_run() -> Any:
     store = nb.MemoryStore()
     nb.Agent(nb.ScriptedModel(["hello"]), store=store).run_sync("Hi.")
     return nb.runs(store)[0]
@@ -28,7 +28,7 @@ def _kept() -> Any:
 CALLS: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
     "nb.open_run('abc', take_over=True)": lambda: nb.open_run("abc", take_over=True),
     "nb.open_run('abc', store=…)": lambda: nb.open_run("abc", store="postgresql://u:pw@h/d"),
-    "run.open()": lambda: _kept().open(),
+    "run.open()": lambda: stored_run().open(),
     "run.settled()": lambda: _run().settled(),
     "run.cancel(by=…)": lambda: _run().cancel(by="me"),
     "run.take_over()": lambda: _run().take_over(),

@@ -110,11 +110,11 @@ REFUSES = {
     "the end of a journal": (lambda text, _: last_of(text), ()),
     "an exported run": (lambda text, path: import_run(written(path, text)), UsageError),
     "a recording": (lambda text, path: load(written(path, text)), ModelConfigError),
-    "a page's message": (lambda text, _: of_page(read(text)), ValueError),
+    "a page's message": (lambda text, _: page_message(json_or_none(text)), ValueError),
 }
 
 
-def of_page(content):
+def page_message(content):
     check_size(content)
     return heard(content)
 
@@ -124,7 +124,7 @@ def written(path, text):
     return path
 
 
-def read(text):
+def json_or_none(text):
     """What a kernel makes of a message; what is no JSON never comes to us."""
     try:
         return json.loads(text)
@@ -195,7 +195,7 @@ def test_no_reader_builds_objects_of_too_many_parts(reader, tmp_path, monkeypatc
     reads, refusal = REFUSES[reader]
     if reader == "a page's message":
         with pytest.raises(TooManyParts):
-            of_page({"type": "drafts", "interrupt": "i", "drafts": [1] * count})
+            page_message({"type": "drafts", "interrupt": "i", "drafts": [1] * count})
         return
     with suppress(refusal):
         reads(text, tmp_path / "given.json")

@@ -52,7 +52,7 @@ class Works:
         return nb.Agent(nb.ScriptedModel(says), tools=[inner.as_tool()])
 
 
-async def asked(run: nb.Run) -> None:
+async def wait_for_question(run: nb.Run) -> None:
     """Wait until it asks."""
     async for event in run.events():
         if event.type == "interrupted":
@@ -63,7 +63,7 @@ async def test_a_call_that_another_handle_runs_inside_an_agent_is_awaited_withou
     """An answer from elsewhere runs its own call; the loop stays free, and each body runs once."""
     works, store = Works(), nb.MemoryStore()
     run = works.agent().run("go", store=store)
-    await asked(run)
+    await wait_for_question(run)
     other = await nb.open_run(run.id, agent=works.agent(), store=store)
     other.restart(other.interrupts[0])
 

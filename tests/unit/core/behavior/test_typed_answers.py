@@ -26,12 +26,12 @@ GOOD = '{"name": "Rome", "people": 2800000}'
 BAD = '{"name": "Rome", "people": "many"}'
 
 
-def cut(text: str) -> list[Any]:
+def truncated_response(text: str) -> list[Any]:
     """A response that the server ended at its limit."""
     return [TextDelta(text), Finished("length")]
 
 
-def said_to_the_model(session: Any) -> list[str]:
+def messages_to_the_model(session: Any) -> list[str]:
     """What the model was told in the person's place."""
     return [
         part["text"]
@@ -45,7 +45,7 @@ async def test_c184_an_answer_that_does_not_fit_is_sent_back_to_the_model(play):
     """With what is wrong, in words and without its value; the answer after it counts."""
     s = await play([BAD, "Sorry!", GOOD], output_type=City)
     assert (s.status, s.requests, json.loads(s.text)) == ("completed", 3, json.loads(GOOD))
-    first, second = said_to_the_model(s)
+    first, second = messages_to_the_model(s)
     assert "people: Input should be a valid integer" in first
     assert "it is not JSON" in second
     assert "many" not in first
@@ -67,12 +67,12 @@ async def test_c186_a_retry_asks_the_model_again(play, tools):
     assert s.requests == 4
     await s.retry()
     assert (s.status, s.requests) == ("completed", 6)
-    assert len(said_to_the_model(s)) == 4
+    assert len(messages_to_the_model(s)) == 4
 
 
 async def test_c187_a_truncated_answer_is_not_requested_again(play, tools):
     """That it was cut off is the error; a retry asks again."""
-    s = await play([call("ask"), cut('{"name": "Ro'), GOOD], tools, output_type=City)
+    s = await play([call("ask"), truncated_response('{"name": "Ro'), GOOD], tools, output_type=City)
     with pytest.raises(
         nb.errors.ModelError, match="incomplete: it was cut off at its length limit"
     ):
@@ -93,7 +93,7 @@ async def test_c188_answers_that_do_not_fit_count_as_turns(play_stored):
 async def test_c189_a_text_beside_a_call_is_not_an_answer(play, tools):
     """Nothing is refused, whatever it says; the answer of a final tool ends the run."""
     s = await play([["Let me look …", call("plain", x=1)], GOOD], tools, output_type=City)
-    assert (s.status, s.requests, said_to_the_model(s)) == ("completed", 2, [])
+    assert (s.status, s.requests, messages_to_the_model(s)) == ("completed", 2, [])
 
 
 async def test_an_inner_agent_has_its_own_retries():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from tests.unit.core.family import Family, asked, outer
+from tests.unit.core.family import Family, outer, wait_for_question
 
 call = nb.ScriptedModel.call
 
@@ -143,7 +143,7 @@ async def test_an_early_inner_answer_is_accepted_while_siblings_still_run():
 
     agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p"), "done"]), tools=[inner.as_tool()])
     run = agent.run("go")
-    await asked(run)
+    await wait_for_question(run)
     assert run.status == "running"
     run.respond(run.interrupts[0], "b")
     assert run.interrupts == []

@@ -14,7 +14,7 @@ from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState
-from tests.unit.core.family import Family, asked, outer
+from tests.unit.core.family import Family, outer, wait_for_question
 
 call = nb.ScriptedModel.call
 
@@ -140,7 +140,7 @@ async def test_cancel_reaches_all_inner_runs(short_grace):
     agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p")]), tools=[inner.as_tool()])
     run = agent.run("go")
     await started.wait()
-    await asked(run)
+    await wait_for_question(run)
     await run.cancel()
     assert (run.status, sorted(stopped), run.interrupts) == ("cancelled", ["asks", "slow"], [])
     with pytest.raises(nb.errors.Cancelled):

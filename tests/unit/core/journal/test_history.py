@@ -35,13 +35,13 @@ def failing(count: int) -> nb.Agent[Any]:
     return agent
 
 
-def saying(count: int) -> nb.Agent[Any]:
+def long_answer_agent(count: int) -> nb.Agent[Any]:
     """One that says long things."""
     return nb.Agent(nb.ScriptedModel([f"{TEXT} {n}" for n in range(count)]))
 
 
 async def by_after(store: nb.Store) -> list[nb.Run]:
-    agent = saying(3)
+    agent = long_answer_agent(3)
     runs: list[nb.Run] = []
     for n in range(3):
         runs.append(agent.run(f"go {n}", after=runs[-1] if runs else None, store=store))
@@ -66,7 +66,7 @@ async def by_edit(store: nb.Store) -> list[nb.Run]:
 
 
 async def by_line(store: nb.Store) -> list[nb.Run]:
-    agent = saying(3)
+    agent = long_answer_agent(3)
     runs = [agent.run("go", store=store)]
     runs += [agent.run("then", after=runs[-1], store=store)]
     runs += [agent.run("then", after=runs[-1], store=store)]

@@ -135,7 +135,7 @@ def arguments(value: Any) -> nb.Agent:
     return agent_with(work, [call("work", x=value), "done"])
 
 
-def said(value: Any) -> nb.Agent:
+def agent_answering(value: Any) -> nb.Agent:
     return nb.Agent(nb.ScriptedModel([value if isinstance(value, str) else type(value).__name__]))
 
 
@@ -152,7 +152,7 @@ DOORS: dict[str, Door] = {
         a_step_name,
         a_question,
         arguments,
-        said,
+        agent_answering,
     )
 }
 

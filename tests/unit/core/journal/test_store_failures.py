@@ -20,7 +20,7 @@ call = nb.ScriptedModel.call
 Fails = Callable[[StoredEvent], bool]
 
 
-def of(kind: str, *, inside: bool = False) -> Fails:
+def event_matches(kind: str, *, inside: bool = False) -> Fails:
     """Whether an event is of this type, and of the run inside a call or not."""
     return lambda event: event.type == kind and bool(event.scope) == inside
 
@@ -80,7 +80,7 @@ def types(run: nb.Run) -> list[str]:
 async def test_a_result_that_could_not_be_stored_is_stored_by_the_retry() -> None:
     """A transfer that was made is not made again: its result is kept in the process."""
     sent: list[float] = []
-    run = await approved(banker(Shaky(of("tool_finished")), sent))
+    run = await approved(banker(Shaky(event_matches("tool_finished")), sent))
     assert (run.status, sent) == ("failed", [5.0])
     assert (await run.retry()).text == "done"
     assert sent == [5.0]
@@ -90,7 +90,7 @@ async def test_a_result_that_could_not_be_stored_is_stored_by_the_retry() -> Non
 async def test_another_handle_of_the_process_can_store_the_result_as_well() -> None:
     """What is kept belongs to the run, not to the handle."""
     sent: list[float] = []
-    store = Shaky(of("tool_finished"))
+    store = Shaky(event_matches("tool_finished"))
     agent = banker(store, sent)
     run = await approved(agent)
     other = await nb.open_run(run.id, agent=agent, store=store, attended=True)
@@ -108,7 +108,7 @@ async def test_watching_a_run_as_it_fails_does_not_hide_the_error(look: str) -> 
             if events[0].type == "run_failed":
                 getattr(session_of(run), look)()
 
-    agent = banker(Watched(of("tool_finished")), [])
+    agent = banker(Watched(event_matches("tool_finished")), [])
     run = agent.run("go", attended=True)
     await run.settled()
     run.restart(run.interrupts[0])
@@ -122,7 +122,7 @@ async def test_watching_a_run_as_it_fails_does_not_hide_the_error(look: str) -> 
 async def test_a_fork_or_history_of_such_a_run_does_not_repeat_the_call() -> None:
     """A fork takes the result over; the messages say that it is not known."""
     sent: list[float] = []
-    agent = banker(Shaky(of("tool_finished")), sent)
+    agent = banker(Shaky(event_matches("tool_finished")), sent)
     run = await approved(agent)
     assert (await run.fork()).text == "done"
     with pytest.raises(nb.errors.StoreError) as error:
@@ -138,7 +138,7 @@ async def test_another_process_does_not_repeat_a_call_that_may_have_taken_effect
 ) -> None:
     """There it is not known what the body came to, and the refusal names it."""
     sent: list[float] = []
-    run = await approved(banker(Shaky(of("tool_finished")), sent))
+    run = await approved(banker(Shaky(event_matches("tool_finished")), sent))
     monkeypatch.setattr("nbagent.core.state.retry.this_process", lambda: "elsewhere:1:1")
     with pytest.raises(nb.errors.UsageError, match="was running these calls: 'transfer'"):
         run.retry()
@@ -202,7 +202,7 @@ async def test_c121_a_store_failure_during_a_tool_fails_the_run(kind: str, swall
     """It is no failure of the tool that a model is told of, whatever the tool makes of it."""
     done: list[str] = []
     model = nb.ScriptedModel([call("pay"), "done"])
-    agent = nb.Agent(model, store=Shaky(of(kind)))
+    agent = nb.Agent(model, store=Shaky(event_matches(kind)))
 
     @agent.tool
     async def pay(ctx: nb.ToolContext) -> str:
@@ -268,7 +268,7 @@ async def test_c121_a_store_failure_in_an_inner_run_fails_the_outer_run() -> Non
     inner = nb.Agent(nb.ScriptedModel(["lost", "found"]), name="inner")
     model = nb.ScriptedModel([call("inner", prompt="x"), "done"])
     agent = nb.Agent(
-        model, tools=[inner.as_tool()], store=Shaky(of("model_responded", inside=True))
+        model, tools=[inner.as_tool()], store=Shaky(event_matches("model_responded", inside=True))
     )
     run = agent.run("go")
     with pytest.raises(nb.errors.StoreError, match="no space left"):
@@ -297,7 +297,7 @@ KINDS = ["model_responded", "tool_started", "tool_finished", "interrupted", "res
 async def test_an_append_that_succeeded_and_raised_counts(kind: str) -> None:
     """As when a connection breaks after the commit: what is there is there, and nothing hangs."""
     sent: list[float] = []
-    store = Shaky(of(kind), "after")
+    store = Shaky(event_matches(kind), "after")
     run = await approved(banker(store, sent))
     assert store.fails is None
     assert (await run).text == "done"
@@ -326,7 +326,7 @@ async def test_an_answer_with_an_unknown_outcome_is_found_later() -> None:
             return super().read(run_id, start)
 
     sent: list[float] = []
-    run = banker(Cut(of("resolved"), "after"), sent).run("go", attended=True)
+    run = banker(Cut(event_matches("resolved"), "after"), sent).run("go", attended=True)
     await run.settled()
     with pytest.raises(nb.errors.StoreError, match="the connection broke"):
         run.restart(run.interrupts[0])

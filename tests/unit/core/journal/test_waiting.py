@@ -60,7 +60,7 @@ class Far:
         return self.near.run_ids()
 
 
-def of(kind: type[StoredEvent]) -> Any:
+def hold_first(kind: type[StoredEvent]) -> Any:
     """Holds the first append of such an event."""
     return lambda events, _count: any(isinstance(event, kind) for event in events)
 
@@ -102,7 +102,7 @@ async def test_of_two_answers_that_are_being_stored_one_counts() -> None:
     store, done = Far(), list[str]()
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: run.status == "interrupted" and "plain" in done)
-    store.held = of(Resolved)
+    store.held = hold_first(Resolved)
     first = run.restart(run.interrupts[0])
     second = run.reject(run.interrupts[0])
     await until(lambda: store.is_held)
@@ -130,7 +130,7 @@ async def test_a_bad_answer_is_refused_at_once() -> None:
 async def test_a_result_that_waits_to_be_stored_is_kept_when_the_run_is_stopped() -> None:
     """Stopped means stored as stopped, after what was done before."""
     store, done = Far(), list[str]()
-    store.held = of(ToolFinished)
+    store.held = hold_first(ToolFinished)
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: store.is_held)
     stopping = asyncio.create_task(run.cancel())
@@ -160,7 +160,7 @@ async def test_a_claim_that_waits_to_be_stored_is_dropped_when_the_run_is_stoppe
         started.append("two")
         return "2"
 
-    store.held = of(ToolStarted)
+    store.held = hold_first(ToolStarted)
     run = agent.run("go", store=store, attended=True)
     await until(lambda: store.is_held)
     stopping = asyncio.create_task(run.cancel())
@@ -302,7 +302,7 @@ async def test_cancelling_the_wait_for_an_answer_does_not_withdraw_it(how: str) 
     store, done = Far(), list[str]()
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: run.status == "interrupted" and "plain" in done)
-    store.held = of(Resolved)
+    store.held = hold_first(Resolved)
     if how == "receipt":
         waits: Any = wait_for(run.restart(run.interrupts[0]))
     else:

@@ -90,7 +90,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return made.get(request.param, lambda: Waited(path))()
 
 
-async def begun(model: Speaker, **options: Any) -> nb.Run:
+async def started_run(model: Speaker, **options: Any) -> nb.Run:
     """A run whose model has said what it says first, watched by somebody."""
     run = nb.Agent(model, name="analyst").run("go", show=False, attended=True, **options)
     run.subscribe(lambda _event: None)
@@ -102,7 +102,7 @@ async def begun(model: Speaker, **options: Any) -> nb.Run:
 async def test_c400_the_partial_answer_of_a_stopped_run_is_kept(store: Any, by: str) -> None:
     """In the history and the journal, marked; how many tokens it used is not known; the next turn has it."""
     model = Speaker(ReasoningDelta("Hm."), TextDelta("The quick "), TextDelta("brown fox "))
-    run = await begun(model, store=store)
+    run = await started_run(model, store=store)
     session_of(run).stop(by=by)
     await until(lambda: run.status == "cancelled")
     thought = {"type": "reasoning", "text": "Hm.", "nbagent": {"cut": "stopped"}}
@@ -135,7 +135,7 @@ async def test_c400_a_partial_answer_before_a_failure_is_kept_and_requested_agai
 ) -> None:
     """A retry, and a run that begins with this history, ask for the whole answer, without the piece."""
     model = Speaker(TextDelta(SAID), then=then)
-    run = await begun(model, store=store)
+    run = await started_run(model, store=store)
     with pytest.raises(nb.errors.ModelError) as caught:
         await run
     said = {**CUT, "nbagent": {"cut": "failed"}}
@@ -158,7 +158,7 @@ async def test_c400_a_partial_answer_before_a_lost_connection_is_kept_if_nothing
         ((TextDelta(SAID), lost), SAID),
         ((TextDelta(SAID), lost, TextDelta("A ")), "A "),
     ):
-        run = await begun(Speaker(*first, then=OSError("down")))
+        run = await started_run(Speaker(*first, then=OSError("down")))
         with pytest.raises(nb.errors.ModelError):
             await run
         assert run.messages[1]["content"][0]["text"] == kept
@@ -167,10 +167,10 @@ async def test_c400_a_partial_answer_before_a_lost_connection_is_kept_if_nothing
 async def test_c400_unreadable_parts_of_an_answer_are_not_kept() -> None:
     """Calls that were not whole, and no text at all."""
     for first in ((), (ToolCallDelta(0, "c1", "pay", '{"to": "A'),), (TextDelta(" \n"),)):
-        run = await begun(Speaker(*first))
+        run = await started_run(Speaker(*first))
         await run.cancel()
         assert [m["role"] for m in run.messages] == ["user"]
-    run = await begun(Speaker(TextDelta(SAID), ToolCallDelta(0, "c1", "pay", '{"to": "A')))
+    run = await started_run(Speaker(TextDelta(SAID), ToolCallDelta(0, "c1", "pay", '{"to": "A')))
     await run.cancel()
     assert run.messages[1]["content"] == [CUT]
 
@@ -197,7 +197,7 @@ async def test_c400_a_complete_answer_that_is_being_stored_is_not_kept_twice(
 async def test_c400_the_end_is_kept_in_memory_while_the_store_fails(tmp_path: Path) -> None:
     """What was said, too; both are stored once it does."""
     store = Waited(tmp_path / "runs.db")
-    run = await begun(Speaker(TextDelta(SAID)), store=store)
+    run = await started_run(Speaker(TextDelta(SAID)), store=store)
     store.fails = True
     await run.cancel()
     assert run.messages[1]["content"] == [CUT]
@@ -367,12 +367,12 @@ async def test_c410_stored_pieces_of_a_stream_grow_with_it_and_restart_with_it(
 
 async def test_c400_a_card_shows_the_partial_answer_and_where_it_ends() -> None:
     """Also where it is drawn from the store alone."""
-    run = await begun(Speaker(TextDelta(SAID)))
+    run = await started_run(Speaker(TextDelta(SAID)))
     await run.cancel()
     drawn = plain.render(view_of(run, shown=True))
     assert SAID.strip() in drawn
     assert drawn.index(SAID.strip()) < drawn.index("Stopped by code.")
-    run = await begun(Speaker(TextDelta(SAID), then=OSError("down")))
+    run = await started_run(Speaker(TextDelta(SAID), then=OSError("down")))
     with pytest.raises(nb.errors.ModelError):
         await run
     assert TEXTS["cut_failed"] in plain.render(view_of(run, shown=True))
@@ -381,7 +381,7 @@ async def test_c400_a_card_shows_the_partial_answer_and_where_it_ends() -> None:
 async def test_c400_a_partial_answer_in_a_forged_document_calls_nothing() -> None:
     """A document says that an answer was cut off, and called a tool: it is refused."""
     store = nb.MemoryStore()
-    run = await begun(Speaker(TextDelta(SAID)), store=store)
+    run = await started_run(Speaker(TextDelta(SAID)), store=store)
     await run.cancel()
     document = json.loads(json.dumps(nb.export_run(run.id, store=store)))
     row = document["runs"][0]["rows"][1]

@@ -44,7 +44,7 @@ def clocked(agent: nb.Agent, clock: Clock) -> nb.Run:
     return clock.on(agent).run("go")
 
 
-def asked(run: nb.Run) -> str:
+def first_question_id(run: nb.Run) -> str:
     """The id of the first question, whether or not it is still open."""
     return next(e.id for e in run.journal if e.type == "interrupted")
 
@@ -64,7 +64,7 @@ async def test_c133_after_the_deadline_the_default_is_applied_once_and_recorded(
     ran: list[Any] = []
     clock = Clock()
     run = await clocked(make(ran, on_expire=on_expire, seconds=seconds), clock).settled()
-    i = asked(run)
+    i = first_question_id(run)
     await clock.go_on(59)
     assert run.status == "interrupted"
     await clock.go_on(2)
@@ -225,7 +225,7 @@ def test_a_deadline_that_passed_without_a_loop_is_applied_at_the_next_access():
         return (await run).text
 
     run = asyncio.run(begin())
-    i = asked(run)
+    i = first_question_id(run)
     clock.now += 61
     assert asyncio.run(late(run)) == "done"
     assert ran == []

@@ -181,7 +181,7 @@ async def test_c161_a_reopened_flow_continues_after_its_finished_steps(tmp_path,
 
 
 @pytest.fixture(scope="module")
-def gone() -> str:
+def ended_process() -> str:
     """The word of a process that has ended."""
     says = "from nbagent.core.base.process import this_process; print(this_process())"
     told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
@@ -189,7 +189,9 @@ def gone() -> str:
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(idempotent, gone):
+async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(
+    idempotent, ended_process
+):
     """Unless it says that it may just go on; its steps are kept either way."""
     done: list[str] = []
 
@@ -202,7 +204,7 @@ async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(idempo
     run = work.run()
     await run
     kept = [
-        event.model_copy(update={"owner": gone}) if getattr(event, "owner", "") else event
+        event.model_copy(update={"owner": ended_process}) if getattr(event, "owner", "") else event
         for event in run.journal[:3]
     ]
     assert [event.type for event in kept[1:]] == ["tool_started", "step_finished"]

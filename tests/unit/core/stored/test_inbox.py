@@ -65,7 +65,7 @@ async def moved(store: nb.SQLiteStore, to: Path, owner: str) -> tuple[str, nb.SQ
     return run_id, other
 
 
-def looked(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
+def drawn_inbox(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
     """What an inbox draws, by tool."""
     waiting.look()
     view = InboxView("runs.db")
@@ -74,7 +74,7 @@ def looked(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
     return view, {item.tool: item for item in items if isinstance(item, FormItem)}
 
 
-async def asked_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLiteStore, str]:
+async def run_waiting_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLiteStore, str]:
     """A run that waits for answers, its store, and the living process that drives it."""
     store = nb.SQLiteStore(folder / "begun.db")
     run = await asker(store, agent).run("Ask", attended=True).settled()
@@ -91,7 +91,7 @@ async def test_c282_quick_answers_leave_a_run_to_the_live_process_that_drives_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second comes while this process looks after the first: it makes nobody the driver, either."""
-    run_id, other, _ = await asked_elsewhere(tmp_path, "quick")
+    run_id, other, _ = await run_waiting_elsewhere(tmp_path, "quick")
     monkeypatch.setattr(follow, "MOMENT", 3600.0)  # that process takes its time
     waiting = Waiting(other, agents=[asker(other, "quick")])
     waiting.look()
@@ -175,7 +175,7 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     if where != "here":
         _forget(f"asker {where}")
     waiting = Waiting(other, agents=agents)
-    view, forms = looked(waiting)
+    view, forms = drawn_inbox(waiting)
     told = {
         "there": f"in process 1 on {host}",
         "here": "here",
@@ -208,10 +208,10 @@ async def test_c282_a_run_released_by_a_live_process_continues_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The inbox says both; the answer names nobody, and after a moment this process takes the run."""
-    run_id, other, lives = await asked_elsewhere(tmp_path, "dropped")
+    run_id, other, lives = await run_waiting_elsewhere(tmp_path, "dropped")
     monkeypatch.setattr(follow, "MOMENT", 0.1)
     waiting = Waiting(other, agents=[asker(other, "dropped", has_asked=True)])
-    _, forms = looked(waiting)
+    _, forms = drawn_inbox(waiting)
     told = {form.facts[-1].value for form in forms.values()}
     host = lives.split(":", 3)[3]
     assert told == {f"in process 1 on {host}, or here if that process has released it"}
@@ -320,7 +320,7 @@ async def test_c282_a_secret_is_asked_for_only_where_it_reaches_its_body(
     agents = [keeper(other)] if where == "here" else []
     if where != "here":
         _forget(name)
-    _, forms = looked(Waiting(other, agents=agents))
+    _, forms = drawn_inbox(Waiting(other, agents=agents))
     form = forms["login"]
     assert (form.instead is not None) == (where == "here")
     assert ("answer" in [action.name for action in form.actions]) == (where == "here")
@@ -348,7 +348,7 @@ async def test_an_external_question_has_no_form_and_shows_its_deadline(
 
     await agent.run("Ask", attended=True).settled()
     waiting = Waiting(agent.store)
-    view, forms = looked(waiting)
+    view, forms = drawn_inbox(waiting)
     head = view.snapshot().head
     assert (head.status_text, head.questions) == ("2 waiting", 1)
     assert forms["hook"].actions == []

@@ -57,7 +57,7 @@ def wrapped() -> nb.ToolResult:
 TOOLS = [text, failing, data, pieces, streamed, awaited, wrapped]
 
 
-async def told(agent: nb.Agent, name: str) -> tuple[Any, nb.Run]:
+async def text_to_model(agent: nb.Agent, name: str) -> tuple[Any, nb.Run]:
     """What the model is told of a call, and the run."""
     agent.model = model = nb.ScriptedModel([[call(name)], "done"])
     run = agent.run("go")
@@ -69,7 +69,7 @@ async def told(agent: nb.Agent, name: str) -> tuple[Any, nb.Run]:
 @pytest.mark.parametrize("fn", TOOLS, ids=lambda fn: fn.__name__)
 async def test_a_long_result_is_sent_as_its_beginning_and_end(fn: Any) -> None:
     """Whatever form the tool has, and of a failure too; what code gets is whole."""
-    output, run = await told(nb.Agent("demo", tools=[fn]), fn.__name__)
+    output, run = await text_to_model(nb.Agent("demo", tools=[fn]), fn.__name__)
     assert isinstance(output, str)
     assert len(output) < MAX_OUTPUT + 200
     found = re.search(NOTE, output)
@@ -106,7 +106,7 @@ async def test_c418_a_model_learns_how_to_get_the_rest_and_the_person_sees_more(
     assert shown.startswith("(The model received 32,")
     assert '"line 2500"' in shown
     assert '"line 2500"' not in first
-    output, _ = await told(nb.Agent("demo", tools=[text]), "text")
+    output, _ = await text_to_model(nb.Agent("demo", tools=[text]), "text")
     assert "text has no parameter that selects a part of it" in output
 
 
@@ -114,7 +114,7 @@ async def test_c418_a_model_learns_how_to_get_the_rest_and_the_person_sees_more(
 async def test_a_tool_can_set_the_limit_of_its_output(limit: int | None) -> None:
     """More for a model that can take it, or less."""
     tool = nb.tool(max_output=limit)(text)
-    output, _ = await told(nb.Agent("demo", tools=[tool]), "text")
+    output, _ = await text_to_model(nb.Agent("demo", tools=[tool]), "text")
     assert re.sub(NOTE, "", output) == re.sub(NOTE, "", cut(LONG, limit))
     assert (output == LONG) == (limit is None)
 

@@ -29,7 +29,7 @@ KEY = "a" * 26 + "!"
 
 
 @pytest.fixture
-def given_to_re(monkeypatch):
+def re_patterns(monkeypatch):
     """The patterns that Python's engine is given, which it is not: it might not come back."""
     found: list[str] = []
     real = re._compile
@@ -63,14 +63,14 @@ def places(pattern):
 
 
 @pytest.mark.parametrize("pattern", [LOOKS, NESTED, r"(a+)+\1$", "(?<!b)(a+)+$"])
-def test_no_pattern_of_a_schema_is_passed_to_re(pattern, given_to_re):
+def test_no_pattern_of_a_schema_is_passed_to_re(pattern, re_patterns):
     """Neither to search with it nor to see whether it is one."""
     for schema in places(pattern):
         assert misfit(schema) == ""
         errors = errors_of(schema, {KEY: KEY})
         if pattern != NESTED:
             assert errors == [], schema
-    assert given_to_re == []
+    assert re_patterns == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_names_that_may_match_an_unsearched_pattern_are_not_refused_as_unevaluat
         assert bool(errors_of(schema, {"bb": 1})) == refused
 
 
-def test_a_name_that_may_match_an_unsearched_secret_pattern_is_secret(given_to_re):
+def test_a_name_that_may_match_an_unsearched_secret_pattern_is_secret(re_patterns):
     """Where it is not known whether a name is a secret's, it is one."""
     for pattern in (LOOKS, NESTED, "^b"):
         schema = {
@@ -99,7 +99,7 @@ def test_a_name_that_may_match_an_unsearched_secret_pattern_is_secret(given_to_r
         }
         shown = SecretPlaces(schema).masked({KEY: "pencil", "plain": "stone"})
         assert shown[KEY] == (MASK if pattern == LOOKS else "pencil")
-    assert given_to_re == []
+    assert re_patterns == []
 
 
 def test_many_patterns_beside_a_secret_are_not_all_searched():

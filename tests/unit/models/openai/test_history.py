@@ -20,7 +20,7 @@ from nbagent.models.openai.responses import ResponsesEncoder, Way
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
 
-def asked(call_id: str, name: str = "add", arguments: str = '{"a":1}') -> dict[str, Any]:
+def call_item(call_id: str, name: str = "add", arguments: str = '{"a":1}') -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
 
@@ -28,7 +28,7 @@ def asked(call_id: str, name: str = "add", arguments: str = '{"a":1}') -> dict[s
 CHAT = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Add 1 and 2."},
-    {"role": "assistant", "content": None, "tool_calls": [asked("c1"), asked("c2")]},
+    {"role": "assistant", "content": None, "tool_calls": [call_item("c1"), call_item("c2")]},
     {"role": "tool", "tool_call_id": "c1", "content": "3"},
     {"role": "tool", "tool_call_id": "c2", "content": '{"sum":3}'},
     {"role": "assistant", "content": "It is 3."},
@@ -58,7 +58,7 @@ async def test_calls_without_results_are_run_and_those_with_results_are_not():
         ran.append(a)
         return a + 2
 
-    both = asked("c1", arguments='{"a": 5}'), asked("c2", arguments='{"a": 6}')
+    both = call_item("c1", arguments='{"a": 5}'), call_item("c2", arguments='{"a": 6}')
     open_turn = [*CHAT[:2], {"role": "assistant", "content": None, "tool_calls": [*both]}]
     for history, called in ((open_turn, [5, 6]), ([*open_turn, CHAT[3]], [6])):
         ran.clear()
@@ -77,7 +77,7 @@ async def test_calls_without_results_are_run_and_those_with_results_are_not():
 def test_the_objects_of_the_client_are_accepted():
     """As they come out of a response."""
     message = ChatCompletionMessage.model_validate(
-        {"role": "assistant", "content": "x", "tool_calls": [asked("c1")], "refusal": None}
+        {"role": "assistant", "content": "x", "tool_calls": [call_item("c1")], "refusal": None}
     )
     call = ResponseFunctionToolCall(
         type="function_call",
@@ -204,7 +204,7 @@ def chats(draw: Any) -> list[dict[str, Any]]:
         history.append({"role": role, "content": draw(TEXT)})
         for turn in range(draw(st.integers(0, 2))):
             calls = [
-                asked(f"c{number}_{turn}_{n}", draw(NAMES), _json(draw(INPUTS)))
+                call_item(f"c{number}_{turn}_{n}", draw(NAMES), _json(draw(INPUTS)))
                 for n in range(draw(st.integers(1, 3)))
             ]
             text = draw(st.none() | TEXT)
@@ -268,7 +268,7 @@ def test_c389_arguments_that_are_not_an_object_are_refused_where_their_call_is_o
     calls = {
         "role": "assistant",
         "content": None,
-        "tool_calls": [asked("c1"), asked("c2", "f", arguments)],
+        "tool_calls": [call_item("c1"), call_item("c2", "f", arguments)],
     }
     with pytest.raises(nb.errors.MessagesError) as caught:
         nb.messages_from_openai([CHAT[1], calls])
@@ -302,13 +302,13 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
     ),
     "no content": ({"role": "assistant"}, ["messages[1] has no 'content' and no 'tool_calls'"]),
     "calls written wrong": (
-        {"role": "assistant", "content": "", "tool_call": [asked("c1")]},
+        {"role": "assistant", "content": "", "tool_call": [call_item("c1")]},
         ["messages[1] has 'tool_call'", "Did you mean 'tool_calls'?"],
     ),
     "a call without an id": (
         {
             "role": "assistant",
-            "tool_calls": [asked("c1"), {"type": "function", "function": {"name": "f"}}],
+            "tool_calls": [call_item("c1"), {"type": "function", "function": {"name": "f"}}],
         },
         ["messages[1].tool_calls[1] has no 'id'"],
     ),
@@ -420,7 +420,7 @@ async def test_c390_the_name_of_the_author_of_a_message_is_kept():
         "role": "assistant",
         "name": "planner",
         "content": "I add.",
-        "tool_calls": [asked("c1")],
+        "tool_calls": [call_item("c1")],
     }
     history = [{"role": "system", "name": "rules", "content": "Be brief."}, hi(name="Ann"), said]
     messages = nb.messages_from_openai(history)

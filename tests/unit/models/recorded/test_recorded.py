@@ -82,7 +82,7 @@ async def recorded(path, script=SCRIPT, *, make=banker, prompt="Send 5 to A1", a
     return await run
 
 
-def said(path):
+def recorded_session(path):
     return json.loads(path.read_text())["session"]
 
 
@@ -103,7 +103,7 @@ async def test_a_recording_can_be_read_as_the_story_of_a_session(tmp_path):
     """In its order; what stood in an earlier request is not told again; the answer has what was said."""
     path = tmp_path / "session.json"
     await recorded(path)
-    ask, question, last = said(path)
+    ask, question, last = recorded_session(path)
     assert ask["request"]["messages"] == [dict(user("Send 5 to A1"))]
     assert ask["request"]["instructions"] == "Be exact."
     assert [tool["name"] for tool in ask["request"]["tools"]] == ["transfer"]
@@ -234,7 +234,7 @@ async def test_c203_answers_from_code_come_before_recorded_ones_and_are_not_reco
     path = tmp_path / "session.json"
     model = nb.RecordedModel(path, nb.ScriptedModel(list(SCRIPT)), mode="record")
     await banker(model).run("Send 5 to A1", attended=False, answers=[True])
-    assert [entry for entry in said(path) if "question" in entry] == []
+    assert [entry for entry in recorded_session(path) if "question" in entry] == []
     with pytest.raises(nb.HumanInputRequired):
         await banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=False)
     run = banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=False, answers=[True])
@@ -540,7 +540,7 @@ async def test_a_deleted_file_is_recorded_again(tmp_path):
         model = nb.RecordedModel(path, nb.ScriptedModel([text]))
         before.append(model)
         assert (await nb.Agent(model).run("go", attended=False)).text == text
-        assert len(said(path)) == 1
+        assert len(recorded_session(path)) == 1
         path.unlink()
 
 
@@ -590,9 +590,9 @@ async def test_a_recording_changed_by_another_process_is_not_overwritten(tmp_pat
     await nb.Agent(second).run("two", attended=False)
     with pytest.raises(ModelError, match="was changed after this process last wrote it"):
         await nb.Agent(first).run("three", attended=False)
-    assert [entry["request"]["messages"][0]["content"][0]["text"] for entry in said(path)] == [
-        "two"
-    ]
+    assert [
+        entry["request"]["messages"][0]["content"][0]["text"] for entry in recorded_session(path)
+    ] == ["two"]
 
 
 async def test_a_cancelled_answer_is_in_no_recording(tmp_path):
@@ -605,7 +605,7 @@ async def test_a_cancelled_answer_is_in_no_recording(tmp_path):
     async for event in run.events():
         if isinstance(event, TextDelta):
             await run.cancel()
-    assert len(said(path)) == 1
+    assert len(recorded_session(path)) == 1
     assert os.listdir(tmp_path) == ["session.json"]
 
 
@@ -695,7 +695,7 @@ async def test_c386_an_unused_answer_with_a_secret_is_not_reported(tmp_path):
     path = tmp_path / "session.json"
     given = [nb.Respond(MASK)]
     await recorded(path, TYPED, make=lambda model: nb.Agent(model, tools=[pick]), answers=given)
-    assert said(path)[1]["answered"]["output"] == MASK
+    assert recorded_session(path)[1]["answered"]["output"] == MASK
     model = nb.RecordedModel(path)
     agent = nb.Agent(model, tools=[pick])
     assert (await agent.run("Send 5 to A1", attended=False, answers=[MASK])).text == "Noted."

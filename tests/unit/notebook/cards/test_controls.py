@@ -35,7 +35,7 @@ class Plan(BaseModel):
 VALUE = {"size": 7, "day": "2026-01-02", "place": {"north": 20, "name": "here"}}
 
 
-def made(**options: Any) -> tuple[Form, Controls, list[Any]]:
+def form_with_controls(**options: Any) -> tuple[Form, Controls, list[Any]]:
     form = Form(Plan, **options)
     controls = Controls.of(question_of(form, title="?"))
     assert controls is not None
@@ -44,7 +44,7 @@ def made(**options: Any) -> tuple[Form, Controls, list[Any]]:
 
 def test_an_untouched_widget_returns_the_prefill_exactly() -> None:
     """As an untouched field does: no draft at all."""
-    form, controls, widgets = made(value=VALUE)
+    form, controls, widgets = form_with_controls(value=VALUE)
     assert [widget.value for widget in widgets] == [7, dt.date(2026, 1, 2), 20]
     assert controls.drafts(None) is None
     assert form.submit(controls.drafts(None)).document == VALUE
@@ -52,7 +52,7 @@ def test_an_untouched_widget_returns_the_prefill_exactly() -> None:
 
 def test_values_of_the_widgets_are_added_to_the_typed_text() -> None:
     """Nested fields too; the page's own drafts stay."""
-    form, controls, widgets = made(value=VALUE)
+    form, controls, widgets = form_with_controls(value=VALUE)
     widgets[0].value, widgets[1].value, widgets[2].value = 8, None, 21
     typed = {"fields": {"place": {"fields": {"name": {"text": "there"}}}}}
     answer = form.submit(controls.drafts(typed)).value
@@ -61,7 +61,7 @@ def test_values_of_the_widgets_are_added_to_the_typed_text() -> None:
 
 def test_without_a_prefill_the_displayed_value_of_the_widget_counts() -> None:
     """A slider always shows a value; an empty picker answers nothing."""
-    form, controls, _ = made()
+    form, controls, _ = form_with_controls()
     wrong = form.submit(controls.drafts(None))
     assert [path for _, path, _ in wrong.errors] == [("place", "north")]
     told = [FieldError(field=id_, message=text) for id_, _, text in wrong.errors]
@@ -71,7 +71,7 @@ def test_without_a_prefill_the_displayed_value_of_the_widget_counts() -> None:
 
 def test_the_page_draws_no_field_replaced_by_a_widget_and_a_secret_is_never_a_widget() -> None:
     """A widget's state is synced, so secrets stay with the page."""
-    form, _, _ = made()
+    form, _, _ = form_with_controls()
     item = question_of(form, title="?").item("k", "", "")
     assert item.spec is not None
     fields = {each["key"]: each for each in item.spec["root"]["fields"]}
@@ -87,7 +87,7 @@ def test_the_model_sees_no_hint() -> None:
 @pytest.mark.parametrize("around", [{"null": True}, {"json": {"text": "{}"}}])
 def test_a_draft_of_the_whole_object_overrides_its_widgets(around: dict[str, Any]) -> None:
     """A nested object that was emptied or written as JSON does not get a field back."""
-    _, controls, _ = made()
+    _, controls, _ = form_with_controls()
     drafts = controls.drafts({"fields": {"place": around}})
     assert drafts["fields"]["place"] == around
 
@@ -95,7 +95,7 @@ def test_a_draft_of_the_whole_object_overrides_its_widgets(around: dict[str, Any
 def test_closing_closes_every_widget_model() -> None:
     """Rows, labels, layouts and styles too."""
     before = set(ipywidgets.widgets.widget._instances)
-    _, controls, _ = made()
+    _, controls, _ = form_with_controls()
     controls.close()
     assert set(ipywidgets.widgets.widget._instances) <= before
 

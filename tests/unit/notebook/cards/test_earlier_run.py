@@ -24,7 +24,7 @@ from tests.until import until
 class Cell:
     """One cell that is run again and again, with a tool that executes until it is let go."""
 
-    begun: threading.Event = field(default_factory=threading.Event)
+    executing_run: threading.Event = field(default_factory=threading.Event)
     let_go: threading.Event = field(default_factory=threading.Event)
     host: NotebookHost = field(default_factory=NotebookHost)
     executions: int = 0
@@ -83,7 +83,7 @@ def press(card: RunCard, action: str, notice: str = "earlier0") -> None:
     card._handle({"type": "press", "notice": notice, "action": action})
 
 
-async def begun(cell: Cell) -> Run:
+async def executing_run(cell: Cell) -> Run:
     """An earlier run whose tool executes."""
     first, _ = cell.run(cell.agent([CALL("slow")], "first"))
     await until(cell.begun.is_set)
@@ -94,7 +94,7 @@ async def test_the_new_card_names_the_tool_and_its_stop_button_ends_the_earlier_
     cell: Cell,
 ) -> None:
     """One press stops it; the notice says so at once, and goes when the earlier run has ended."""
-    first = await begun(cell)
+    first = await executing_run(cell)
     second, card = cell.run(cell.agent("second"))
     (notice,) = notices(card)
     assert notice.text == "The previous run of this cell is still executing slow."
@@ -109,7 +109,7 @@ async def test_the_new_card_names_the_tool_and_its_stop_button_ends_the_earlier_
 
 async def test_show_puts_the_earlier_card_below_and_both_end_together(cell: Cell) -> None:
     """The live card stays until the earlier run has ended, and then both are kept."""
-    first = await begun(cell)
+    first = await executing_run(cell)
     second, card = cell.run(cell.agent("second"))
     press(card, "show")
     box, below = cell.live.box, cell.live.below
@@ -137,7 +137,7 @@ async def test_a_press_of_a_missing_button_does_nothing(
     cell: Cell, action: str, notice: str
 ) -> None:
     """What a page sends is believed only where this card offers it."""
-    first = await begun(cell)
+    first = await executing_run(cell)
     _, card = cell.run(cell.agent("second"))
     press(card, action, notice)
     assert (first.status, len(cell.live.box.children)) == ("running", 1)

@@ -52,7 +52,7 @@ async def shown(host: NotebookHost, path: Path) -> nb.Run:
     return run
 
 
-async def is_gone(refs: list[weakref.ref[Any]]) -> None:
+async def wait_until_collected(refs: list[weakref.ref[Any]]) -> None:
     def none_left() -> bool:
         gc.collect()
         return not any(ref() for ref in refs)
@@ -68,10 +68,10 @@ async def test_a_shown_run_without_references_is_released(
     first = await shown(host, path)
     refs = [weakref.ref(first), weakref.ref(session_of(first).journal.store)]
     del first
-    await is_gone(refs)
+    await wait_until_collected(refs)
     files = len(os.listdir("/proc/self/fd"))
     refs = [weakref.ref(await shown(host, path)) for _ in range(30)]
-    await is_gone(refs)
+    await wait_until_collected(refs)
     # a store's own thread may be the last to hold its file
     await until(lambda: gc.collect() >= 0 and len(os.listdir("/proc/self/fd")) <= files)
 
@@ -82,7 +82,7 @@ async def test_stored_runs_share_one_file_and_are_small(host: NotebookHost, tmp_
 
     async def memory_after(more: int) -> int:
         kept.extend([await shown(host, path) for _ in range(more)])
-        await is_gone(list(host._displays.valuerefs()))
+        await wait_until_collected(list(host._displays.valuerefs()))
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()

@@ -232,7 +232,7 @@ async def test_content_that_a_page_already_draws_is_saved_without_being_sent_aga
     drawn = {item.key: item for item in card.view.snapshot().items}
     assert kept.seq == card._seq
     assert whole.seq is None
-    for mime, read in (("text/html", "".join), ("text/plain", said)):
+    for mime, read in (("text/html", "".join), ("text/plain", text_of_html)):
         pieces = [
             read([*drawn[piece.key].blocks, drawn[piece.key].tail])
             if isinstance(piece, Drawn)
@@ -247,6 +247,6 @@ async def test_content_that_a_page_already_draws_is_saved_without_being_sent_aga
     assert len(kept.model_dump_json()) < len(text) / 2
 
 
-def said(blocks: list[str]) -> str:
+def text_of_html(blocks: list[str]) -> str:
     """Blocks of HTML as a page reads them."""
     return "\n\n".join(filter(None, map(plain.text_of, blocks)))

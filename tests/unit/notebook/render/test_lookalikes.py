@@ -119,7 +119,7 @@ class Transfer(BaseModel):
     memo: str | None = None
 
 
-def asked(editable):
+def run_with_question(editable):
     """A run that asks about a call that leaves something out."""
     view = RunView("r", types_of=lambda _name: Types(input=Transfer))
     call = CallRequested(id="c", name="pay", input={"to": f"p{CYRILLIC_A}ul "})
@@ -136,7 +136,7 @@ def asked(editable):
 
 def test_an_approval_marks_and_names_lookalikes_live_static_and_as_text():
     """And it shows what the tool takes for what the model left out."""
-    snapshot = asked(editable=False)
+    snapshot = run_with_question(editable=False)
     form = snapshot.items[-1]
     assert [(f.label, f.value, f.remark) for f in form.facts][1:] == [
         ("amount", "9999", "not given: the default")
@@ -150,7 +150,7 @@ def test_an_approval_marks_and_names_lookalikes_live_static_and_as_text():
 
 def test_a_form_of_the_input_names_lookalikes_above_the_fields():
     """A field cannot mark a part of what is typed in it."""
-    note = asked(editable=True).items[-1].note
+    note = run_with_question(editable=True).items[-1].note
     assert f"Check to: Cyrillic {CYRILLIC_A}, ends with a space." in note
 
 

@@ -125,7 +125,7 @@ def call(name="pay", id_="c", **input_):
     return CallRequested(id=id_, name=name, input=input_ or {"amount": 200})
 
 
-def asked(id_="i", call_id="c", kind="tool", at=102.0, **more):
+def interrupt_event(id_="i", call_id="c", kind="tool", at=102.0, **more):
     more = {"input": {"amount": 200}, "metadata": {"message": "Large"}, **more}
     more.setdefault("expects", expected(kind, more["metadata"]))
     return Interrupted(at=at, id=id_, call_id=call_id, tool_name="pay", kind=kind, **more)
@@ -147,7 +147,7 @@ def test_items_are_in_call_order_whatever_happens_first():
     whole = ModelResponded(
         at=101.0, text="t", reasoning="r", calls=(call(id_="a"), call(id_="b"), call(id_="c"))
     )
-    view = view_of(started(), whole, asked("i2", "c"), asked("i1", "a"))
+    view = view_of(started(), whole, interrupt_event("i2", "c"), interrupt_event("i1", "a"))
     assert kinds(view) == ["reasoning", "text", "form", "call", "form"]
     forms = [item.interrupt for item in view.snapshot().items if item.type == "form"]
     assert forms == ["i1", "i2"]
@@ -162,7 +162,7 @@ def test_headings_in_reasoning_lose_their_asterisks_and_nothing_else_does():
 
 def test_an_answered_question_becomes_the_row_of_its_call_in_place():
     """The form goes; the row says what was decided, by whom and after how long, and marks the change."""
-    view = view_of(started(), responded(call(), call(id_="d")), asked())
+    view = view_of(started(), responded(call(), call(id_="d")), interrupt_event())
     resolved = Resolved(
         at=112.0, id="i", call_id="c", resolution=Restart(input={"amount": 50}), by="alice"
     )
@@ -177,7 +177,7 @@ def test_an_answered_question_becomes_the_row_of_its_call_in_place():
 
 def test_a_rejection_shows_its_reason_and_the_call_as_rejected():
     """One row says both."""
-    view = view_of(started(), responded(call()), asked())
+    view = view_of(started(), responded(call()), interrupt_event())
     no = Resolved(at=103.0, id="i", call_id="c", resolution=Reject(reason="not now"), by="form")
     view.apply(no)
     [row] = view.snapshot().items
@@ -188,7 +188,7 @@ def test_a_rejection_shows_its_reason_and_the_call_as_rejected():
 
 def test_a_run_is_interrupted_only_when_nothing_continues_without_an_answer():
     """While a sibling runs the run is running, and the question is answerable all the same."""
-    view = view_of(started(), responded(call(), call(id_="d")), asked())
+    view = view_of(started(), responded(call(), call(id_="d")), interrupt_event())
     assert view.status == "running"
     assert view.question("i") is not None
     view.apply(ToolStarted(at=103.0, call_id="d", attempt=1, owner="o", input={"amount": 200}))
@@ -213,7 +213,7 @@ def test_a_pause_inside_an_inner_agent_makes_the_whole_run_interrupted():
         ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200}),
         inner,
         turn,
-        asked(call_id="n", scope=("c",)),
+        interrupt_event(call_id="n", scope=("c",)),
     )
     assert view.status == "interrupted"
     outer, form = view.snapshot().items
@@ -225,7 +225,7 @@ def test_a_call_row_adds_up_the_time_of_its_bodies_without_the_wait():
     """Elapsed is what the body took, over a restart too."""
     run = ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200})
     again = ToolStarted(at=203.0, call_id="c", attempt=2, owner="o", input={"amount": 200})
-    view = view_of(started(), responded(call()), run, asked(at=103.0))
+    view = view_of(started(), responded(call()), run, interrupt_event(at=103.0))
     view.apply(Resolved(at=200.0, id="i", call_id="c", resolution=Restart(), by="form"))
     view.apply(again)
     view.apply(ToolFinished(at=205.0, call_id="c", output="ok"))
@@ -240,7 +240,7 @@ def test_a_call_row_adds_up_the_time_of_its_bodies_without_the_wait():
 
 def test_a_changed_input_is_marked_in_the_row():
     """What ran is shown with what was proposed."""
-    view = view_of(started(), responded(call()), asked())
+    view = view_of(started(), responded(call()), interrupt_event())
     view.apply(
         Resolved(at=103.0, id="i", call_id="c", resolution=Restart(input={"amount": 50}), by="form")
     )
@@ -383,7 +383,7 @@ def test_a_run_that_ends_with_open_questions_leaves_no_form_behind():
         (RunCancelled(at=110.0, by="form", still_running=("d",)), ["cancelled", "cancelled"]),
         (RunFailed(at=110.0, error="ToolFailed", message="x"), ["cancelled", "failed"]),
     ):
-        view = view_of(started(), responded(call(), call(id_="d")), asked())
+        view = view_of(started(), responded(call(), call(id_="d")), interrupt_event())
         view.apply(ToolStarted(at=103.0, call_id="d", attempt=1, owner="o", input={"amount": 200}))
         view.apply(end)
         snapshot = view.snapshot()
@@ -399,7 +399,7 @@ def test_a_retried_run_asks_its_open_question_again():
     view = view_of(
         started(),
         responded(call(), call(id_="d")),
-        asked(),
+        interrupt_event(),
         RunFailed(at=110.0, error="ModelError", message="x"),
         RunRetried(at=110.5, by="code"),
         ToolStarted(at=111.0, call_id="d", attempt=1, owner="o", input={"amount": 200}),
@@ -430,8 +430,8 @@ def test_a_retried_run_runs_its_failed_call_again():
 def test_a_question_inside_a_body_leaves_its_call_open():
     """``ctx.ask``: the answer goes to the line that asked, and the row goes on from there."""
     run = ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200})
-    one = asked("i1", kind="ask", ask=0, at=103.0, reply_schema={"type": "integer"})
-    two = asked("i2", kind="ask", ask=1, at=103.0, reply_schema={"type": "integer"})
+    one = interrupt_event("i1", kind="ask", ask=0, at=103.0, reply_schema={"type": "integer"})
+    two = interrupt_event("i2", kind="ask", ask=1, at=103.0, reply_schema={"type": "integer"})
     view = view_of(started(), responded(call()), run, one, two)
     assert view.status == "interrupted"
     assert view.question("i1").resolve("submit", {"text": "3"}) == Respond(output=3)
@@ -450,7 +450,9 @@ def test_a_question_inside_a_body_leaves_its_call_open():
 
 def test_an_external_interrupt_has_no_buttons():
     """It is shown, and neither a button nor a message of the page settles it."""
-    view = view_of(started(), responded(call()), asked(external="digest", expects="external"))
+    view = view_of(
+        started(), responded(call()), interrupt_event(external="digest", expects="external")
+    )
     form = view.snapshot().items[1]
     assert (form.actions, form.spec) == ([], None)
     for action in ("approve", "submit", "reject"):
@@ -459,7 +461,7 @@ def test_an_external_interrupt_has_no_buttons():
 
 def test_a_row_shows_its_interim_result_and_the_awaited_one_then_the_final_one():
     """Nothing is to be pressed; a failure outside is the row's own, and a refusal leaves what it said."""
-    awaited = asked(external="digest", expects="external", kind="later")
+    awaited = interrupt_event(external="digest", expects="external", kind="later")
     interim = ToolFinished(at=102.0, call_id="c", output="started, job 7")
     for resolution, row in [
         (Respond(output=7), ("done", "7")),
@@ -486,7 +488,7 @@ def test_a_row_shows_its_interim_result_and_the_awaited_one_then_the_final_one()
 
 def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():
     """A run that starts from paused messages shows the calls and the forms it starts with."""
-    pause = asked().model_dump(mode="json")
+    pause = interrupt_event().model_dump(mode="json")
     open_call = {"type": "tool_call", "id": "c", "name": "pay", "input": {"amount": 200}}
     open_call["nbagent"] = {"status": "waiting", "pause": pause}
     done = {"type": "tool_call", "id": "d", "name": "look", "input": {}}
@@ -509,7 +511,7 @@ def test_the_final_text_is_shown_once():
 
 def test_drafts_are_kept_for_later_pages():
     """A reload shows what was typed; the pages that are open know it."""
-    view = view_of(started(), responded(call()), asked(editable=True))
+    view = view_of(started(), responded(call()), interrupt_event(editable=True))
     view.flush(1.0)
     view.set_drafts("i", {"fields": {"amount": {"text": "1"}}})
     assert view.flush(2.0) is None
@@ -570,7 +572,7 @@ def test_static_and_plain_views_contain_no_time_no_id_and_no_token_count():
             ModelResponded(
                 at=101.0 + offset * 2, calls=(call(id_=ids),), input_tokens=tokens, cost=tokens
             ),
-            asked(f"q{ids}", ids, at=102.0 + offset * 3),
+            interrupt_event(f"q{ids}", ids, at=102.0 + offset * 3),
             Resolved(
                 at=103.0 + offset * 4, id=f"q{ids}", call_id=ids, resolution=Restart(), by="form"
             ),

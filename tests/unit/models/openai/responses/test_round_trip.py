@@ -74,7 +74,7 @@ def numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def kept(parser: ResponsesParser, pieces: list[Any]) -> Message:
+def stored_message(parser: ResponsesParser, pieces: list[Any]) -> Message:
     """The message that the engine keeps of it, after JSON."""
     collected = Collected({})
     for batch in pieces:
@@ -100,7 +100,7 @@ def test_items_are_sent_back_as_they_were_received(items: Any, size: int, whole:
     else:
         data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events(body, reply))
         batches = [parser.feed(data[at : at + size]) for at in range(0, len(data), size)]
-    message = kept(parser, batches)
+    message = stored_message(parser, batches)
     encoded = encode_message(message, "here/responses")
     back = json.loads(b"[" + encoded + b"]")
     while sent and sent[-1]["type"] == "reasoning":

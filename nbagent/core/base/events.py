@@ -553,7 +553,7 @@ def encoded(event: StoredEvent) -> bytes:
     data: bytes | None = getattr(event, "_data", None)
     if data is not None:
         return data
-    serializer = _serializer(type(event))
+    serializer = _serializers.get(type(event)) or _serializer(type(event))
     if isinstance(event, RunQueued | RunStarted | Resolved):  # the version; a resolution's type
         whole: bytes = serializer.to_json(event, exclude_none=True)
         return whole

@@ -1,4 +1,4 @@
-"""From what a tool returns, raises or asks to the event that tells of it."""
+"""Makes the events for a tool's results, errors and questions."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ class CallEvents(NamedTuple):
         return self.failed(f"The tool {self.call.name} failed: {_named(error)}", verdict)
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:
-        """The event of a call that came to nothing."""
+        """The event of a call that failed."""
         return self._event(cut(text, self._limit), verdict, error=True)
 
     @property
     def _limit(self) -> int | None:
-        """Characters that the model is told of the result."""
+        """Characters of a result that the model gets."""
         tool = self.setup.spec.tools.get(self.call.name)
         return MAX_OUTPUT if tool is None else tool.options.max_output
 
     def _how_to_get_the_rest(self) -> str:
-        """What the model is told to do where a result is too long."""
+        """Advice for the model if a result is too long."""
         tool = self.setup.spec.tools.get(self.call.name)
         takes = [] if tool is None else [*tool.input_schema.get("properties", {})]
         if not takes:
@@ -180,7 +180,7 @@ class CallEvents(NamedTuple):
         return Interrupted(**(fields | more))
 
     def later(self, tool: Tool[..., Any], later: Later, input_: dict[str, Any]) -> Interrupted:
-        """The event that says that the final result comes from outside.
+        """The event of an interim result: an outside system gives the final one.
 
         Raises:
             Misuse: the default answer does not fit.

@@ -1,4 +1,4 @@
-"""A live run: what a person holds of it, to wait for it, answer it, watch it and stop it."""
+"""A live run: the public handle to wait for it, answer it, watch it and stop it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .session import Session
 
 
 class Waiting(list[PendingInterrupt]):
-    """What waits for an answer in a run of this status; where that is nothing, an index is told why."""
+    """The open interrupts of a run; if there are none, indexing raises an error that says why."""
 
     def __init__(self, interrupts: Iterable[PendingInterrupt], status: Status) -> None:
         super().__init__(interrupts)
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """What the run is found by in its store."""
+        """The run's id in its store."""
         return self._session.run_id
 
     @property
@@ -89,18 +89,18 @@ class Run:
 
     @property
     def interrupts(self) -> list[PendingInterrupt]:
-        """What waits for an answer, in call order; also while other calls still run."""
+        """The open interrupts in call order, also while other calls still run."""
         session = self._session
         return Waiting(session.interrupts, session.status)
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The history; calls that are open carry the record of where they stand."""
+        """The history; open calls carry the record of their pause."""
         return paused_messages(self._session.state)
 
     @property
     def remembered(self) -> tuple[Remembered, ...]:
-        """What a person said to allow always in this run; ``agent.remembered`` has the rest."""
+        """Approvals that a person chose to remember in this run; ``agent.remembered`` has the others."""
         return self._session.state.remembered
 
     @property
@@ -135,7 +135,7 @@ class Run:
         return escaped(f"<Run of {self.agent}: {self.status}{self._detail()}>")
 
     def _detail(self) -> str:
-        """What it asks or waits for, or why it failed, in few words."""
+        """A short text: the open questions, or why the run failed."""
         failure = self._session.state.outcome
         if isinstance(failure, RunFailed):
             return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
@@ -167,7 +167,7 @@ class Run:
 
     @awaited("run.settled")
     async def settled(self) -> Run:
-        """Wait until nothing can go on without an answer, or until the end; gives back the run."""
+        """Wait until the run has ended or only an answer can continue it; returns the run."""
         with self._session.stopped_by_keyboard():
             await self._session.host.wait(self, self._session.when_settled())
         return self
@@ -223,7 +223,7 @@ class Run:
     def approve(
         self, interrupt: PendingInterrupt | str, *, remember: Remember | None = None
     ) -> Receipt:
-        """Let what an interrupt shows run, or go on, as the form's button does.
+        """Approve an interrupt, as the form's button does.
 
         Args:
             interrupt: one that asks for approval, or its id.
@@ -260,7 +260,7 @@ class Run:
         return self.resolve(interrupt, restart_of(new_input, data, remember=remember))
 
     def reject(self, interrupt: PendingInterrupt | str, reason: str | None = None) -> Receipt:
-        """Refuse: the tool does not run, and the model is told.
+        """Reject an interrupt: the tool does not run, and the model is informed.
 
         Raises:
             InvalidAnswer, NotPending, Conflict: nothing was changed.
@@ -335,7 +335,7 @@ class Run:
         await asyncio.shield(asyncio.wrap_future(self._session.follower.release()))
 
     def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
-        """An independent run that goes on from here, from when ``at`` was asked, or from the end of its turn.
+        """An independent run that continues from here, from when ``at`` was asked, or from the end of its turn.
 
         What was done is taken over and not repeated; questions get ids of their own.
 
@@ -388,17 +388,17 @@ class Run:
                 await self
 
     def subscribe(self, listener: Callable[[RunEvent], None]) -> list[StoredEvent]:
-        """Hear what comes from now on, on whatever thread it happens; gives back what came before."""
+        """Call a listener with each new event, on the thread that writes it; returns the earlier events."""
         return self._session.journal.subscribe(listener)
 
     def unsubscribe(self, listener: Callable[[RunEvent], None]) -> None:
-        """Hear no more."""
+        """Stop calling the listener."""
         self._session.journal.unsubscribe(listener)
 
     # --- sending
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The run as it stands as one page: light and dark, without scripts, and nothing is loaded.
+        """The run as one HTML page: light and dark, without scripts, and it loads nothing.
 
         Args:
             path: also written there, as UTF-8.
@@ -406,7 +406,7 @@ class Run:
         return document(self, "html", path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """The run as it stands as Markdown; what the model wrote is the card's HTML in it.
+        """The run as Markdown.
 
         Args:
             path: also written there, as UTF-8.
@@ -414,7 +414,7 @@ class Run:
         return document(self, "markdown", path)
 
     def to_notebook(self, path: str | Path | None = None) -> str:
-        """The run as it stands as a notebook, in JSON: Python that the model wrote is in code cells, not run.
+        """The run as a notebook in JSON. Python code of the model is in code cells and was not run.
 
         Args:
             path: also written there, as UTF-8.
@@ -433,7 +433,7 @@ class Run:
 
 
 def session_of(run: Run) -> Session:
-    """What the engine and the notebook hold of a run."""
+    """The session of a run, for the engine and the notebook."""
     return run._session  # noqa: SLF001 - the one door to it, so that `dir(run)` is for people
 
 
@@ -477,7 +477,7 @@ def _unanswered(asks: Session) -> Exception:
 
 
 class _Feed:
-    """Events on their way to a reader on ``loop``, from any thread; unread text is held joined."""
+    """A queue of events for a reader on ``loop``, filled from any thread; unread text is joined."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

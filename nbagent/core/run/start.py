@@ -1,4 +1,4 @@
-"""Starting a live run, and taking one up from its store: its place, its journal, who is told of it."""
+"""Starts a live run, or opens one from its store: its loop, its journal and its card."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from .session import Session, held
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a live run was asked for; see ``Agent.run``."""
+    """The options of a live run; see ``Agent.run``."""
 
     after: Run | None = None
     pending: RunPending = "wait"
@@ -56,7 +56,7 @@ class Options:
     nested: bool = True
     background: bool = False
     id: str | None = None
-    """What the run is found by in its store; one that nobody has where None."""
+    """The run's id in its store; None for a new one."""
     is_new: bool = False
     """Whether a run of this id that is there already is refused, and not opened."""
     row: RowOf | None = None
@@ -85,8 +85,8 @@ class Options:
         check_cost(spec)
         check_answers(self.answers, spec.tools)
 
-    def told(self, spec: RunSpec) -> RunSpec:
-        """What a run with its context needs to know."""
+    def applied_to(self, spec: RunSpec) -> RunSpec:
+        """The spec of a run with its context."""
         return spec if self.context is None else replace(spec, context=self.context)
 
 
@@ -134,7 +134,7 @@ def launch_and_wait(
 
 
 def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
-    """What a body starts, as a tool.
+    """A run that a body starts, as a tool.
 
     Raises:
         UsageError: it is a flow.
@@ -170,7 +170,7 @@ def _launched_inside(
         raise UsageError(
             "messages= needs a separate run. Inside a tool's body, continue with after=, or pass nested=False"
         )
-    spec, text = options.told(spec), said(prompt)
+    spec, text = options.applied_to(spec), said(prompt)
     history = _history(_checked_after(options.after))
     attended = current_host().attended() if options.attended is None else options.attended
     return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
@@ -179,9 +179,9 @@ def _launched_inside(
 def _prepared(
     spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
-    """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
+    """A run and the function that starts it; with ``blocking`` the caller waits on this thread, so the run needs another loop."""
     options.check(spec)
-    spec = options.told(spec)
+    spec = options.applied_to(spec)
     after, messages = _checked_after(options.after), options.messages
     asked = _asked(spec, prompt, options)
     is_unknown = asked is not None and _must_wait(options)
@@ -197,7 +197,7 @@ def _prepared(
     dismisses = after is not None and options.pending == "reject"
 
     def first_event() -> Callable[[], None]:
-        """Begins it; what cannot begin is refused before."""
+        """Starts the run; invalid arguments raise before."""
         before = _before(after, options)
         if before is not None and text is not None:
             return partial(session.start_behind, before, text)
@@ -241,7 +241,7 @@ def _prepared(
 
 
 def _must_wait(options: Options) -> bool:
-    """Whether an event loop runs here that would wait for the store to say whether it has a run."""
+    """Whether looking up a run in the store would block an event loop of this thread."""
     assert options.id is not None  # as ``_asked`` has seen
     is_prompt = isinstance(options.store, AtOnce)
     return not is_prompt and running_loop() is not None and held(options.id, options.store) is None
@@ -256,7 +256,7 @@ def _start_later(
     *,
     dismisses: bool,
 ) -> None:
-    """Begin once the store has told what must be known for it: what cannot begin is the run's ``error``.
+    """Start once the store was read; a run that cannot start gets an ``error``.
 
     Args:
         session: the run's.
@@ -299,7 +299,7 @@ def _start_later(
 
 
 def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | None:
-    """What a run with an id of one's own is asked for; None for any other."""
+    """The request of a run with a given id; None for any other."""
     if options.id is None or options.is_new:
         return None
     begun = options.messages
@@ -332,7 +332,7 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
-    spec, host = options.told(spec), current_host()
+    spec, host = options.applied_to(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if options.background else host.loop(attended=attended)
     place = Place(host, attended, loop)
@@ -348,7 +348,7 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
 
 
 def _check_opens(spec: RunSpec, journal: Journal) -> None:
-    """Refuse to go on with a run of another agent, or without a tool that it needs.
+    """Refuse a run of another agent, or one that needs a missing tool.
 
     Raises:
         UsageError, ToolError: it says what is missing.
@@ -376,7 +376,7 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
 
 
 def check_pending(pending: Any) -> None:
-    """Refuse what says nothing about open questions.
+    """Refuse a history with open questions, unless ``pending`` says what to do.
 
     Raises:
         UsageError: naming what may be given.
@@ -386,7 +386,7 @@ def check_pending(pending: Any) -> None:
 
 
 def _checked_after(after: Any) -> Run | None:
-    """A run that a prompt may go on with, or None.
+    """The previous run that a prompt continues, or None.
 
     Raises:
         UsageError: it is something else, or a flow's run.

@@ -53,6 +53,8 @@ class Budget:
 
 
 tells_made(Budget, "nb.Budget")
+NO_BUDGET = Budget()
+"""Limits nothing."""
 
 
 def check_cost(spec: RunSpec, *, counted: bool = False) -> None:
@@ -89,7 +91,7 @@ class OfBody(NamedTuple):
 
     policy: Sequence[Rule] = ()
     middleware: Sequence[Middleware] = ()
-    budget: Budget = Budget()
+    budget: Budget = NO_BUDGET
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class RunSpec:
     remembered: list[Remembered] = field(default_factory=list)
     """Approvals that a person said to remember for every run; the agent's own list."""
     middleware: Sequence[Middleware] = ()
-    budget: Budget = Budget()
+    budget: Budget = NO_BUDGET
     context: Any = field(default=None, compare=False, repr=False)
     """What the run was given for its tools and conditions; in memory alone."""
     clock: Callable[[], float] = time.time

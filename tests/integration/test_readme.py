@@ -89,7 +89,7 @@ def test_hello_world_is_under_12_lines():
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) < 12
 
 
-def test_the_readme_gives_exactly_the_two_commands():
+def test_the_readme_has_exactly_the_two_commands():
     """What CI runs is what the README says."""
     ci = (Path(__file__).parents[2] / ".ci" / "run").read_text(encoding="utf-8")
     assert 'python -m pip install -e ".[demo]" && nbagent demo\n' in README

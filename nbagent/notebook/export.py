@@ -15,7 +15,7 @@ from typing import Any, Literal
 from nbagent.core.base.messages import Message, text_of
 from nbagent.core.call.body import Raised
 from nbagent.core.chat import Chat, thread_of
-from nbagent.core.journal.default import is_default, told_in
+from nbagent.core.journal.default import is_default, reported_place
 from nbagent.core.run.run import Run, session_of
 
 from .render import as_markdown, static
@@ -60,7 +60,7 @@ def reopening(run: Run) -> str:
 
 def add_store_notice(view: RunView, run: Run) -> None:
     """Note in the card of the first run that is stored by default where runs are stored, and what of them."""
-    place = told_in(run.id, session_of(run).journal.store)
+    place = reported_place(run.id, session_of(run).journal.store)
     if place is not None:
         text = TEXTS["stored_in"].format(place=reveal(place))
         view.notice("kept", NoticeItem(key="kept", text=text))

@@ -10,7 +10,7 @@ from IPython.display import display
 
 from nbagent.core.base.awaited import Awaited
 from nbagent.core.base.errors import HumanInputRequired, InvalidAnswer, UsageError
-from nbagent.core.base.keywords import caller, tells
+from nbagent.core.base.keywords import caller, checks_keywords
 from nbagent.forms.form import Form, Submission
 
 from . import kernel
@@ -54,7 +54,7 @@ def form(
     submit_label: str | None = None,
     unattended: Any = UNSET,
 ) -> Awaitable[Any]: ...
-@tells("nb.form")
+@checks_keywords("nb.form")
 def form(
     target: Any,
     *,

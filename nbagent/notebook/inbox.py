@@ -18,7 +18,7 @@ from nbagent.core.arguments import checked_store
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import InvalidAnswer, UsageError
 from nbagent.core.base.interrupts import PendingInterrupt, Reject
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import Kept, kept_in, place_of
@@ -258,7 +258,7 @@ class Inbox:
         return self._waiting.look() if self._waiting.has_changed else self._waiting.chosen()
 
 
-@tells("nb.inbox")
+@checks_keywords("nb.inbox")
 def inbox(
     store: Kept | None = None,
     *,

@@ -26,7 +26,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.run.result import Result
 from nbagent.core.run.run import Run, session_of
-from nbagent.core.tools.files import File, mention
+from nbagent.core.tools.attachments import File, mention
 from nbagent.core.tools.tables import frame_of
 
 MAX_VALUE = 4_000

@@ -13,7 +13,7 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.tools import tables
-from nbagent.core.tools.files import File, mention
+from nbagent.core.tools.attachments import File, mention
 
 from . import kernel
 from .wire import Name
@@ -54,7 +54,7 @@ def mentioned(text: str) -> list[File]:
 
 def summary(value: Any) -> str:
     """A description of a value, of bounded length."""
-    told = tables.told(value)
+    told = tables.table_summary(value)
     if told is None:
         told = f"{_kind(value)}{_size(value)}\n{_inside(value)}"
     return told if len(told) <= MAX_SUMMARY else f"{told[: MAX_SUMMARY - 1]}…"

@@ -20,14 +20,14 @@ from typing import Any
 
 from nbagent.core.base.errors import NbagentError, UsageError
 from nbagent.core.base.events import Event, RunStarted
-from nbagent.core.base.files import files_of
+from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
-from nbagent.core.chat import Chat, goes_on, named_tools, thread_of
+from nbagent.core.chat import Chat, is_active, named_tools, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
-from nbagent.core.tools.files import File
+from nbagent.core.tools.attachments import File
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
@@ -169,9 +169,9 @@ class ChatCard(RunCard):
             self._charts.add_event(event)
         self.threads.add_run(view)
         self._followed.append((run, heard))
-        for event in events if goes_on(run) else ():
+        for event in events if is_active(run) else ():
             self._follow_question(session, event)
-        if goes_on(run):
+        if is_active(run):
             self._later(partial(self._follow_driver, session, view))
 
     def _follow_and_report(self, session: Session, view: RunView, heard: RunEvent) -> None:

@@ -25,7 +25,7 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
 )
-from nbagent.core.chat import Chat, goes_on, thread_after
+from nbagent.core.chat import Chat, is_active, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.stored.listing import Runs
@@ -422,11 +422,11 @@ class Shown:
         show = partial(self._show_below, live)
         notices = {
             f"earlier{number}": Earlier(run, f"earlier{number}", card, show)
-            for number, run in enumerate(filter(goes_on, self._earlier))
+            for number, run in enumerate(filter(is_active, self._earlier))
         }
         card.pressed = lambda key, action: notices[key].pressed(action)
         held = [earlier.run for earlier in notices.values()]
-        live.held = lambda: self._can_be_retried or any(map(goes_on, (*self._runs, *held)))
+        live.held = lambda: self._can_be_retried or any(map(is_active, (*self._runs, *held)))
 
     @property
     def _runs(self) -> tuple[Run, ...]:
@@ -478,7 +478,7 @@ class Earlier:
             loop.call_soon_threadsafe(self._update_notice)
 
     def _update_notice(self) -> None:
-        item = self._item() if goes_on(self.run) else None
+        item = self._item() if is_active(self.run) else None
         if item is None:
             self.run.unsubscribe(self._on_event)
         if item != self._notice:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nbagent.core.base.controls import without_controls
-from nbagent.core.base.files import is_image, label
+from nbagent.core.base.file_parts import is_image, label
 from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Rich

@@ -33,7 +33,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.files import files_of
+from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import text_of, user
 from nbagent.core.base.process import describe_process
@@ -172,7 +172,7 @@ class Fold:
             self._run_started(event)
 
     def _run_queued(self, event: RunQueued) -> None:
-        agent, said = self._board.root, user(event.said)
+        agent, said = self._board.root, user(event.prompt)
         agent.name = reveal(event.agent)
         self.frame.started(event.at, [said])
         self._draw_prompt(agent, said)
@@ -463,7 +463,7 @@ class Fold:
                 agent.new_turn()
             )  # the answer that is on its way comes before the message
         note = TEXTS["message_waits"]
-        said = user(event.said)
+        said = user(event.prompt)
         node = FixedNode(
             MessageItem(
                 key=agent.message_key(),

@@ -61,7 +61,7 @@ class Source(Protocol):
     def is_missing(self) -> bool:
         """Whether there is no file of them yet."""
 
-    def goes_on(self, asked: Asked) -> GoesOn:
+    def continuation(self, asked: Asked) -> GoesOn:
         """The place where its run continues once it is answered."""
 
     def tool_of(
@@ -348,7 +348,7 @@ def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
 def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Drawn:
     """The same question in its current form; it is drawn again only if its text changes."""
     if asked.interrupt == drawn.asked.interrupt:
-        goes_on = drawn.goes_on if busy else source.goes_on(asked)
+        goes_on = drawn.goes_on if busy else source.continuation(asked)
         earlier = drawn.earlier if busy else _is_earlier(asked, source)
         if _where(goes_on) == _where(drawn.goes_on) and earlier == drawn.earlier:
             return replace(drawn, asked=asked)
@@ -356,7 +356,7 @@ def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Dr
 
 
 def _new_drawn(asked: Asked, source: Source) -> _Drawn:
-    goes_on = source.goes_on(asked)
+    goes_on = source.continuation(asked)
     tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
     key, names = _key(asked), asked.interrupt.path[:-1]
     question = replace(_question(asked, goes_on, tool), id=key)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from nbagent.core.base.controls import without_controls
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
-from nbagent.core.base.files import KEPT, label, stand_in
+from nbagent.core.base.file_parts import KEPT, bracketed_label, label
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
@@ -461,7 +461,9 @@ class CallNode(Node):
         drawn = event.display is not None and rich.is_rich(event.display)
         self._result_rich = rich.render(event.display or {}) if drawn else []
         silent = bool(self._result_rich) or (event.output is None and not event.error)
-        silent = silent or event.output in [stand_in(file, sized=False) for file in event.files]
+        silent = silent or event.output in [
+            bracketed_label(file, sized=False) for file in event.files
+        ]
         self._result_rich += rich.files(event.files, sized=False)
         self._result = None if silent else facts.result(event.output)
         if not silent and event.display and isinstance(event.output, str):

@@ -35,7 +35,7 @@ from nbagent.forms.form import Form
         (Literal["a", "b"], '"c"', "Must be one of 'a' or 'b'."),
     ],
 )
-def test_a_misfit_is_told_in_plain_words(type_: Any, text: str, told: str) -> None:
+def test_a_validation_error_is_in_plain_words(type_: Any, text: str, told: str) -> None:
     """The common errors of pydantic have sentences of our own."""
     checked = PydanticChecker(TypeAdapter(type_)).check(
         text, None, Part(Form(type_).fields, "", ())

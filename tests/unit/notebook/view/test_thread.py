@@ -17,7 +17,7 @@ from tests.unit.notebook.page import Page, Story
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_a_page_that_got_all_patches_has_what_a_new_one_gets(seed):
+def test_a_page_that_got_all_patches_equals_a_new_one(seed):
     """Whatever the runs tell, in whatever order they come, go and are told of."""
     rng = random.Random(seed)
     thread, page, clock, views = ThreadView("outer"), Page(), 0.0, []
@@ -63,7 +63,7 @@ def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
     ]
 
 
-def test_what_was_said_stands_below_a_line_of_the_notebooks_own():
+def test_a_prompt_below_a_notice_of_the_notebook_is_still_a_message():
     """A card's first line may be where runs are kept: the prompt is a message all the same."""
     view = RunView("r", in_thread=True)
     view.notice("kept", NoticeItem(key="kept", text="Runs are stored in runs.db"))

@@ -369,9 +369,9 @@ class Batch:
         waiting = [row.key for row in _in_order(self._work) if row.status == "interrupted"]
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
-            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need an answer and nobody is attached ({keys}). All "
-            "other rows have ended. Pass answers=, or answer with batch.questions in a notebook or in code and await "
-            f"the batch again. The same call with the same id continues the batch.{told}",
+            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need an answer, and no person is here to give one "
+            f"({keys}). All other rows have ended. Pass `answers=`. Or answer with batch.questions, then await the "
+            f"batch again. The same call with the same id continues the batch.{told}",
             interrupts=getattr(first, "interrupts", ()),
             run_id=getattr(first, "run_id", ""),
         )

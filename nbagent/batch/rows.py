@@ -64,7 +64,7 @@ class Source:
                 prompt = self.prompt(row)
                 asked = prompt_content(prompt)
             except UsageError as error:
-                raise UsageError(f"row {number} ({key!r}): {error}") from error
+                raise UsageError(f"Row {number} ({key!r}): {error}") from error
             except Exception as error:
                 error.add_note(f"It was raised for the prompt of row {number} ({key!r}).")
                 raise
@@ -81,7 +81,7 @@ class Source:
         try:
             return self.key(row)
         except UsageError as error:
-            raise UsageError(f"row {number}: {error}") from error
+            raise UsageError(f"Row {number}: {error}") from error
 
 
 def digest(asked: Content) -> str:

@@ -703,7 +703,7 @@ class Work:
 
     async def stop(self, by: str) -> None:
         """Stop the rows under way, for good."""
-        self.fail(RunError("the batch was stopped"))
+        self.fail(RunError("The batch was stopped"))
         stopped = [
             asyncio.wrap_future(session_of(run).stop(by=by))
             for run in [*self.active.values()]

@@ -467,7 +467,7 @@ CAPABILITIES = [
 ]
 
 
-async def found() -> dict[str, dict[str, dict[str, int]]]:
+async def calls_by_capability() -> dict[str, dict[str, dict[str, int]]]:
     """For each capability the calls into its room: ``without`` it, and ``with`` it."""
     profiler, without, used = Profiler(), {}, {}
     for name, play in plain_runs().items():
@@ -485,21 +485,21 @@ async def found() -> dict[str, dict[str, dict[str, int]]]:
             await capability.used()
     return {
         one.name: {
-            "without": told(one.calls([s for name in one.without for s in without[name]])),
-            "with": told(one.calls(used[one.name])),
+            "without": sorted_calls(one.calls([s for name in one.without for s in without[name]])),
+            "with": sorted_calls(one.calls(used[one.name])),
         }
         for one in CAPABILITIES
     }
 
 
-def told(calls: Counter[Step]) -> dict[str, int]:
+def sorted_calls(calls: Counter[Step]) -> dict[str, int]:
     """Calls by file and function, most first."""
     return {f"{step.file}:{step.function}": count for step, count in calls.most_common()}
 
 
 def main() -> None:
     """Print the table."""
-    calls = asyncio.run(found())
+    calls = asyncio.run(calls_by_capability())
     if "--json" in sys.argv:
         print(json.dumps(calls))
         return

@@ -278,8 +278,8 @@ ModelDelta: TypeAlias = (
 class Model(Protocol):
     """A language model.
 
-    If it reports the cost of each response (``Usage.cost``), it has an attribute ``tells_cost`` that is True.
-    Otherwise no run with ``Budget(cost=…)`` can use it.
+    One that tells with each response what it cost (``Usage.cost``) may say so by an attribute
+    ``reports_cost`` that is True: without it, no run with ``Budget(cost=…)`` asks it.
     """
 
     @property

@@ -68,12 +68,12 @@ def check_cost(spec: RunSpec, *, counted: bool = False) -> None:
         UsageError: the price is unknown. The message names the model and how to set the price.
     """
     model, counted = spec.model, counted or spec.budget.cost is not None
-    if not counted or model is None or getattr(model, "tells_cost", False) is True:
+    if not counted or model is None or getattr(model, "reports_cost", False) is True:
         return
     raise UsageError(
         f"Budget(cost=…) cannot be enforced: the price of the model {model.name!r} is unknown{hooks.price_list()}. "
         f"Set it with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per million "
-        "tokens. If your own model reports Usage(cost=…), set its tells_cost = True"
+        "tokens. If your own model reports Usage(cost=…), set its reports_cost = True"
     )
 
 

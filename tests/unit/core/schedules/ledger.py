@@ -11,7 +11,7 @@ import nbagent as nb
 from nbagent.core.base import events
 from nbagent.core.run.generate import NEW_MESSAGE
 from nbagent.core.state.fold import later_text
-from tests.unit.core.schedules.turns import said
+from tests.unit.core.schedules.turns import answer_count
 from tests.unit.core.schedules.world import EDIT, FREE, GATED, NEEDED, REVIEWED, SWALLOWED, Act
 
 Scope = tuple[str, ...]
@@ -240,7 +240,7 @@ class Ledger:
 def turns_of(history: Any) -> int:
     """Model responses since the last message of a person."""
     last = max(k for k, m in enumerate(history) if m["role"] == "user")
-    return said(history[last:])
+    return answer_count(history[last:])
 
 
 def results_in(history: Any) -> Iterator[tuple[Any, list[Any]]]:

@@ -39,9 +39,7 @@ def texts_of(parts):
 
 
 @pytest.mark.parametrize("library", TABLES)
-async def test_c415_a_table_is_told_by_the_same_summary_whatever_way_it_is_given(
-    library, monkeypatch
-):
+async def test_c415_a_table_has_the_same_summary_however_it_is_passed(library, monkeypatch):
     """In a prompt's list, the chat's box, %%agent and a tool's result; under its name, its rows stay here."""
     orders = TABLES[library]
     monkeypatch.setattr(variables.kernel, "variables", lambda: {"orders": orders})
@@ -76,7 +74,7 @@ async def test_c415_a_table_is_told_by_the_same_summary_whatever_way_it_is_given
     assert view.snapshot().head.prompt == "look"  # the summary is no part of the card's heading
 
 
-def test_c415_what_stands_in_a_table_is_bounded_and_shows_itself():
+def test_c415_the_summary_of_a_table_is_bounded_and_shows_hidden_characters():
     """Names and values of others: long, invisible, nested, many; and counting what is missing takes no look at all rows."""
     hostile = pd.DataFrame(
         {
@@ -105,7 +103,7 @@ def test_c415_what_stands_in_a_table_is_bounded_and_shows_itself():
     assert seen == [tables.MAX_COUNTED]
 
 
-def test_c415_an_index_that_says_something_is_columns_and_a_plan_has_no_rows():
+def test_c415_a_meaningful_index_becomes_columns_and_a_query_plan_has_no_rows():
     """Groups by two keys keep both; a LazyFrame is not computed to be told."""
     keys = pd.MultiIndex.from_tuples([("n", 1), ("s", 2)], names=["region", None])
     told = tables.table_summary(pd.DataFrame({"sum": [3, 4]}, index=keys))
@@ -122,7 +120,7 @@ def test_c415_an_index_that_says_something_is_columns_and_a_plan_has_no_rows():
 
 
 @pytest.mark.parametrize("library", TABLES)
-def test_c416_all_rows_are_sent_only_as_a_file_whose_tokens_are_told_before(library):
+def test_c416_all_rows_are_sent_only_as_a_file_with_a_warning_about_its_tokens(library):
     """Its repr tells them, and a warning at the line that sends it; a small one is not worth a word."""
     file = nb.File(TABLES[library])
     tokens = int(re.search(r"about ([\d,]+) tokens", repr(file))[1].replace(",", ""))
@@ -138,7 +136,7 @@ def test_c416_all_rows_are_sent_only_as_a_file_whose_tokens_are_told_before(libr
         agent.run_sync(["look", nb.File(TABLES["pandas"].head())])
 
 
-def test_c416_what_has_no_csv_is_refused_with_what_to_give():
+def test_c416_a_table_that_has_no_csv_form_is_refused_with_an_alternative():
     """Too many values, nested columns, a plan."""
     for value, told in (
         (pd.DataFrame({"a": range(1_000_001)}), "too large .*notebook_tools"),
@@ -152,7 +150,7 @@ def test_c416_what_has_no_csv_is_refused_with_what_to_give():
 STAYS = ["x_{df}", r"\frac{df}{2}", "{{df}}", "{nothing}", '{"df": 1}', "{df: 1}", "{pd}", "{ df }"]
 
 
-def test_c417_a_variable_in_braces_of_a_plain_prompt_is_hinted_at(monkeypatch):
+def test_c417_a_variable_in_braces_of_a_plain_prompt_leads_to_a_warning(monkeypatch):
     """It is sent as it stands; the warning is at the person's line. No other prompt is looked at."""
     df, limit = TABLES["pandas"], 3
     agent = nb.Agent(nb.ScriptedModel(lambda messages: messages[-1]["content"][0]["text"]))

@@ -23,7 +23,7 @@ from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import private_loop, run_in_thread, running_loop
 from nbagent.core.flow import flow
 from nbagent.core.hooks import hooks
-from nbagent.core.journal.default import Kept, is_same_place, kept_in
+from nbagent.core.journal.default import Kept, current_store, is_same_place
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.known import known_named
@@ -782,7 +782,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
     batch_id = _batch_id(checked_text("id", id))
     kept: Any = checked_store(store)
     if kept is None:
-        kept = agent.store if agent is not None else kept_in()
+        kept = agent.store if agent is not None else current_store()
     there = _here(batch_id, kept)
     if there is None:
         found = await run_in_thread(partial(listed, kept, batch_id))

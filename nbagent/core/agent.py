@@ -30,7 +30,7 @@ from .base.model import Hosted, Model
 from .chat import Chat, Runs, Thread
 from .engine.driver import Driver, know_tools_asked_for
 from .hooks import hooks
-from .journal.default import Kept, kept_in
+from .journal.default import Kept, current_store
 from .journal.journal import Journal, RunEvent, Store
 from .known import know
 from .run.answers import interrupts_of
@@ -175,7 +175,7 @@ class Agent:
     @property
     def store(self) -> Store:
         """The store for its runs: the ``store=`` argument, or the default store when a run starts."""
-        return kept_in() if self._store is None else self._store
+        return current_store() if self._store is None else self._store
 
     @store.setter
     def store(self, store: Kept | None) -> None:

@@ -23,7 +23,7 @@ from .base.errors import ToolError, UsageError
 from .base.keywords import caller, checks_keywords
 from .base.messages import INSTEAD, message
 from .base.secrets import plain_json
-from .journal.default import Kept, kept_in
+from .journal.default import Kept, current_store
 from .journal.journal import Journal, Store
 from .known import know
 from .run.result import Result
@@ -98,7 +98,7 @@ class Flow(Generic[P, R]):
     @property
     def store(self) -> Store:
         """The store for its runs: the ``store=`` argument, or the default store when a run starts."""
-        return kept_in() if self._store is None else self._store
+        return current_store() if self._store is None else self._store
 
     @store.setter
     def store(self, store: Kept | None) -> None:

@@ -21,7 +21,7 @@ from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, kept_in, place_of
+from nbagent.core.journal.default import Kept, current_store, place_of
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.describe import asks
@@ -284,7 +284,7 @@ def inbox(
         UsageError: ``store`` is not a store.
         StoreError: it cannot be read.
     """
-    kept = kept_in() if store is None else checked_store(store)
+    kept = current_store() if store is None else checked_store(store)
     if agent is not None and not isinstance(agent, str):
         raise UsageError(
             "agent= must be the name of an agent. agents= takes the agents that can continue runs here"

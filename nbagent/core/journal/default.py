@@ -62,7 +62,7 @@ def use_store(store: Kept | None) -> Store:
         if made is store or not _is_open_at(_default.said, made):
             _default.said = made
         _default.told = None
-        return kept_in()
+        return current_store()
 
 
 def _is_open_at(said: Store | None, made: Store | None) -> bool:
@@ -70,7 +70,7 @@ def _is_open_at(said: Store | None, made: Store | None) -> bool:
     return said is not None and is_same_place(said, made) and not is_closed(said)
 
 
-def kept_in() -> Store:
+def current_store() -> Store:
     """The default store.
 
     Raises:
@@ -93,7 +93,7 @@ def kept_in() -> Store:
 def report_place(run_id: str, store: object) -> None:
     """Report where a new run is stored: on the first run in a default store other than memory."""
     with _default.lock:
-        is_kept = not isinstance(store, MemoryStore) and is_same_place(store, kept_in())
+        is_kept = not isinstance(store, MemoryStore) and is_same_place(store, current_store())
         if _default.told is None and is_kept:
             _default.told = run_id
             logger.info(

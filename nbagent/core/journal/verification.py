@@ -10,7 +10,7 @@ from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import parse
 from nbagent.core.base.keywords import checks_keywords
 
-from .default import Kept, kept_in, store_at
+from .default import Kept, current_store, store_at
 from .history import reference_of
 from .journal import Store
 from .rows import Archive, Row, events_of, first_broken
@@ -60,7 +60,7 @@ def archive_of(store: Kept | None) -> FullArchive:
     Raises:
         UsageError: it cannot.
     """
-    found = kept_in() if store is None else store_at(store)
+    found = current_store() if store is None else store_at(store)
     if not isinstance(found, Archive):
         raise UsageError(
             f"{found!r} does not give access to its rows. It needs heads, stamp, rows, put and delete (see "

@@ -97,7 +97,7 @@ def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
             yield from _with_lives(call.child, (*scope, call.id))
 
 
-def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[StoredEvent]:
+def lost_call_events(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[StoredEvent]:
     """The events for calls whose process has ended: a question, with its answer if that is safe; or the end.
 
     A body may have done its work, so a person decides about the call. If the tool is declared idempotent it
@@ -144,7 +144,7 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
     return events
 
 
-def taken_over(
+def takeover_events(
     state: RunState, spec: RunSpec, by: TakenBy = "take over", gone: str = ""
 ) -> list[StoredEvent]:
     """The events for a takeover of the run by this process.
@@ -159,12 +159,12 @@ def taken_over(
     taken = RunTaken(at=spec.clock(), by=by, owner=this_process(), gone=gone, user=user)
     return [
         taken,
-        *streamed(state, spec, "failed"),
-        *about_lost(state, _runs_of_others(state, gone), spec),
+        *partial_response_events(state, spec, "failed"),
+        *lost_call_events(state, _runs_of_others(state, gone), spec),
     ]
 
 
-def streamed(
+def partial_response_events(
     state: RunState, spec: RunSpec, why: Literal["stopped", "failed"]
 ) -> list[StoredEvent]:
     """The incomplete response of another process, as far as it was stored; no process continues it."""
@@ -193,7 +193,7 @@ def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:
     ]
 
 
-def taken_from(run_id: str, taken: RunTaken) -> RunError:
+def taken_over_error(run_id: str, taken: RunTaken) -> RunError:
     """The error for a process whose run another process has taken over."""
     who = describe_process(taken.owner) + (f" ({taken.user})" if taken.user else "")
     return RunError(

@@ -33,11 +33,11 @@ from .follow import (
     RELEASE,
     Lost,
     Turn,
-    about_lost,
+    lost_call_events,
     lost_calls,
     owners_elsewhere,
     runs_elsewhere,
-    taken_over,
+    takeover_events,
     whose_turn,
 )
 from .heartbeat import Others
@@ -277,7 +277,7 @@ class Follower:
         def decide(state: RunState) -> Sequence[StoredEvent]:
             is_over = state.outcome is not None or state.status == "queued"
             is_mine = run.journal.is_driven_here and not runs_elsewhere(state)
-            return [] if is_over or is_mine else taken_over(state, run.spec)
+            return [] if is_over or is_mine else takeover_events(state, run.spec)
 
         return run.submit(decide, self._took_over, run.lost)
 
@@ -420,7 +420,7 @@ class Follower:
             driver, is_vacant = now = (journal.driver, journal.is_vacant)
             if now != last or state.outcome is not None:
                 return []
-            return taken_over(state, run.spec, "vacancy" if is_vacant else "silence", driver)
+            return takeover_events(state, run.spec, "vacancy" if is_vacant else "silence", driver)
 
         run.attempt(partial(journal.submit, decide), self._took_over)
 
@@ -432,7 +432,7 @@ class Follower:
             self.follow()
 
     def _ask_about(self, lost: Sequence[Lost]) -> None:
-        """Ask what became of calls whose process is gone; see ``about_lost``."""
+        """Ask what became of calls whose process is gone; see ``lost_call_events``."""
         run = self._run
 
         def asked(written: Sequence[StoredEvent]) -> None:
@@ -440,7 +440,7 @@ class Follower:
             if any(isinstance(event, Resolved | ToolFinished) for event in written):
                 run.drive()
 
-        decide = partial(about_lost, lost=lost, spec=run.spec)
+        decide = partial(lost_call_events, lost=lost, spec=run.spec)
         run.attempt(partial(run.journal.submit, decide), asked)
 
 

@@ -72,7 +72,7 @@ from .answers import (
     next_driver,
     remember,
 )
-from .follow import streamed, taken_from
+from .follow import partial_response_events, taken_over_error
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
@@ -665,7 +665,7 @@ class Session:
             self.follower.seen()
         if was_taken and not is_over and taken is not None:
             is_left = self.follower.is_released  # this handle follows it, as any may
-            self.error = None if is_left else taken_from(self.run_id, taken)
+            self.error = None if is_left else taken_over_error(self.run_id, taken)
         elif error is not None:
             self.error = error
             self.follower.seen()
@@ -677,7 +677,7 @@ class Session:
     def unsaid(self) -> Unsaid:
         """Returns the text of a response that the end of the run cuts off, also after the driver has ended."""
         if self._driver is None:  # another process drives it, if any
-            return lambda: streamed(self.journal.state, self.spec, "stopped")
+            return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
 
     def give_up(self) -> None:

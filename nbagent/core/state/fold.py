@@ -55,7 +55,7 @@ from nbagent.core.base.messages import (
 from nbagent.core.base.model import Usage
 from nbagent.core.base.user import is_answered_by_one
 
-from .imported import brought_in
+from .imported import without_approvals
 from .pause_record import restore
 from .retry import ready_again
 from .state import (
@@ -527,7 +527,7 @@ def _call_owned_by(call: CallState, event: RunTaken) -> CallState:
 
 
 def _imported(state: RunState, event: RunImported) -> RunState:
-    return evolve(brought_in(state, event.at), position=state.position + 1)
+    return evolve(without_approvals(state, event.at), position=state.position + 1)
 
 
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {

@@ -21,11 +21,11 @@ TOLD = (
 )
 
 
-def brought_in(state: RunState, at: float) -> RunState:
+def without_approvals(state: RunState, at: float) -> RunState:
     """The state without the decisions of people and processes elsewhere."""
     return evolve(
         state,
-        calls=Calls(_brought_in(call, at) for call in state.calls.values()),
+        calls=Calls(_call_without_approvals(call, at) for call in state.calls.values()),
         later={event.id: _in_words(event) for event in state.later.values()},
         budget=None if state.budget is None else _in_words(state.budget),
         remembered=(),
@@ -33,10 +33,10 @@ def brought_in(state: RunState, at: float) -> RunState:
     )
 
 
-def _brought_in(call: CallState, at: float) -> CallState:
+def _call_without_approvals(call: CallState, at: float) -> CallState:
     if call.status == "done":
         return call
-    child = None if call.child is None else brought_in(call.child, at)
+    child = None if call.child is None else without_approvals(call.child, at)
     bare = evolve(
         call,
         status="ready",
@@ -61,7 +61,7 @@ def _in_words(event: Interrupted) -> Interrupted:
     return replace(event, expires_at=None, on_expire="reject", expire_output=None, external=None)
 
 
-def asked_anew(
+def questions_again(
     before: RunState,
     new_id: Callable[[], str],
     now: float,
@@ -99,7 +99,7 @@ def _of_call(
 ) -> Iterator[Interrupted]:
     """The questions of one call; a flow's call is always asked about, because no rule applies to it."""
     if call.child is not None:
-        yield from asked_anew(call.child, new_id, now, (*scope, call.id), settled)
+        yield from questions_again(call.child, new_id, now, (*scope, call.id), settled)
     is_run = call.child is not None and not call.child.of_body
     if call.pause is not None and (call.resumed is not None or call.pause.id in settled):
         yield _again(call.pause, new_id(), now)

@@ -23,7 +23,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.table import as_html, as_text, frame_of
-from nbagent.core.journal.default import Kept, kept_in
+from nbagent.core.journal.default import Kept, current_store
 from nbagent.core.run.result import shortened
 from nbagent.core.run.run import Run
 
@@ -143,7 +143,7 @@ def _journals(source: Any) -> Iterator[tuple[str, list[StoredEvent]]]:
     if isinstance(source, Run):
         yield source.id, source.journal
         return
-    store = kept_in() if source is None else checked_store(source)
+    store = current_store() if source is None else checked_store(source)
     for run_id in store.run_ids():
         try:
             yield run_id, store.read(run_id)

@@ -34,7 +34,7 @@ from nbagent.core.journal.verification import archive_of
 from nbagent.core.run.named import checked_id
 from nbagent.core.state.fold import apply
 from nbagent.core.state.grammar import Grammar
-from nbagent.core.state.imported import asked_anew
+from nbagent.core.state.imported import questions_again
 from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import BEGINNING, RunState
 from nbagent.core.tools.spec import new_id
@@ -165,7 +165,7 @@ def import_run(
     known = Histories()
     states = {each: _state(each, events, known) for each in runs}
     new = [each for each in states if each not in there]
-    added = {each: _brought_in(each, runs[each], states[each]) for each in new}
+    added = {each: _added_rows(each, runs[each], states[each]) for each in new}
     _check_line(new, events, archive, there)
     for each in new:
         archive.put(each, [*runs[each], *added[each]])
@@ -356,7 +356,7 @@ def _check_line(
                 break
 
 
-def _brought_in(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
+def _added_rows(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
     """The rows that an imported run gets in addition.
 
     Raises:
@@ -365,7 +365,7 @@ def _brought_in(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
     now = time.time()
     added: list[StoredEvent] = [
         RunImported(at=now, by="code", user=user_behind("code")),
-        *asked_anew(state, new_id, now),
+        *questions_again(state, new_id, now),
     ]
     for event in added:
         state = apply(state, event)

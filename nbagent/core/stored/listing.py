@@ -19,7 +19,7 @@ from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, is_missing, kept_in, place_of
+from nbagent.core.journal.default import Kept, current_store, is_missing, place_of
 from nbagent.core.journal.journal import Store
 from nbagent.core.run.host import current_host
 from nbagent.core.run.run import Run
@@ -208,7 +208,7 @@ def runs(
         StoreError: the store cannot be read. A single damaged run is listed as unreadable.
     """
     given: Any = checked_store(store)
-    place: Store = kept_in() if given is None else given
+    place: Store = current_store() if given is None else given
     wanted = (status,) if isinstance(status, str) else STATUSES if status is None else status
     odd = [one for one in wanted if one not in STATUSES]
     if odd:

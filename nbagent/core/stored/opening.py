@@ -25,7 +25,7 @@ from nbagent.core.base.interrupts import Respond, token_digest
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, kept_in, near_runs
+from nbagent.core.journal.default import Kept, current_store, near_runs
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.known import known_named
@@ -277,7 +277,7 @@ async def open_run(
     """
     kept = checked_store(store)
     if kept is None:
-        kept = kept_in() if agent is None else agent.store
+        kept = current_store() if agent is None else agent.store
     journal = Journal(run_id, kept)
     try:
         await run_in_thread(journal.catch_up)

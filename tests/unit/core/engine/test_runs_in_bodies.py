@@ -200,7 +200,7 @@ async def test_c150_a_body_that_starts_a_different_run_is_reported(play_steps):
             return (await inner.run(next(prompts))).text
 
     s = await play_steps([call("changing"), "done"], define)
-    with pytest.raises(nb.errors.RunError, match=r"'changing' was run again.*\"two\".*\"one\""):
+    with pytest.raises(nb.errors.RunError, match=r"'changing' ran again.*\"two\".*\"one\""):
         await s.answer(respond={0: "x"})
     assert len(model.requests) == 1
 

@@ -50,7 +50,7 @@ async def test_c392_the_error_names_each_way_to_answer(tmp_path):
         with pytest.raises(nb.HumanInputRequired) as caught:
             await run
         text = str(caught.value)
-        for word in ("answers=", "run.respond", "await it again", "attended=True"):
+        for word in ("answers=", "run.respond", "await the run again", "attended=True"):
             assert word in text
         shell = re.search("nbagent answer (.*):\n", text)
         assert (shell is None) == isinstance(store, nb.MemoryStore)

@@ -193,8 +193,8 @@ BAD_FILES = [
 
 
 LAYERS = {
-    "what counts alone": (document_module, "asked_anew", lambda *_: []),
-    "what is asked alone": (fold, "brought_in", lambda state, _at: state),
+    "what counts alone": (document_module, "questions_again", lambda *_: []),
+    "what is asked alone": (fold, "without_approvals", lambda state, _at: state),
 }
 
 

@@ -131,7 +131,7 @@ class SentWork(Work):
     def _came(self, chunk: list[Job], done: Future[Any]) -> None:
         """A task has ended, or was lost."""
         assert self._loop is not None  # it is at work
-        error = done.exception() if not done.cancelled() else Conflict("the task was cancelled")
+        error = done.exception() if not done.cancelled() else Conflict("The task was cancelled")
         is_lost = error is not None and (done.cancelled() or self._executor.is_lost(error))
         task = self._loop.create_task(self._look_at(chunk, error, is_lost=is_lost))
         self._reading.add(task)
@@ -202,7 +202,7 @@ class SentWork(Work):
             if self._lost[row.key] > LOST:
                 self.fail(
                     RunError(
-                        f"row {row.key!r}: its worker ended {self._lost[row.key]} times. The same call with the same "
+                        f"Row {row.key!r}: its worker ended {self._lost[row.key]} times. The same call with the same "
                         "id continues the batch"
                     )
                 )
@@ -216,7 +216,7 @@ class SentWork(Work):
 
     async def stop(self, by: str) -> None:
         """Stop the rows under way, for good: it is written, and the workers see it."""
-        self.fail(RunError("the batch was stopped"))
+        self.fail(RunError("The batch was stopped"))
         under_way = [self.rows[key].run_id for key in self.active]
         await run_in_thread(partial(self._stop_each, under_way, by))
 

@@ -383,7 +383,7 @@ CAPABILITIES = [
     ),
     Capability("flows", ("core/flow.py",), with_a_flow),
     Capability("chats", ("core/chat.py",), with_a_chat),
-    Capability("files", ("core/tools/files.py", "core/base/files.py"), with_files),
+    Capability("files", ("core/tools/attachments.py", "core/base/file_parts.py"), with_files),
     Capability("pictures", ("core/tools/pictures.py",), with_a_picture),
     Capability(
         "hosted tools",
@@ -396,7 +396,7 @@ CAPABILITIES = [
     Capability(
         "queued runs",
         (
-            "core/run/queued.py:come_of",
+            "core/run/queued.py:queued_run_events",
             "core/run/session.py:Session.look_at_run_before",
             "core/run/session.py:Session.first_in_line",
             "core/run/session.py:Session._leave_line",
@@ -458,7 +458,7 @@ CAPABILITIES = [
         "tables in a prompt",
         (
             "core/tools/tables.py",
-            "core/tools/files.py:_hint_at_braces",
+            "core/tools/attachments.py:_hint_at_braces",
             "core/base/keywords.py:calling_code",
         ),
         with_a_table,

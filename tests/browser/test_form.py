@@ -38,7 +38,7 @@ def test_a_cell_waits_for_its_form_and_continues_with_the_answer(app, server, op
     card.fill("City", "Oslo")
     card.fill("Days", "99")
     card.press("Book it")
-    expect(card.form).to_contain_text("Should be at most 30")
+    expect(card.form).to_contain_text("Must be at most 30")
     expect(card.root.get_by_label("City", exact=True)).to_have_value("Oslo")
     card.fill("Days", "5")
     card.root.get_by_label("aisle").check()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.files import file_part
+from nbagent.core.base.file_parts import file_part
 from nbagent.core.base.messages import Message, message, text_part, user
 from nbagent.core.base.model import (
     Finished,

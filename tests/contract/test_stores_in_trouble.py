@@ -33,11 +33,11 @@ TROUBLES: dict[str, dict[str, str]] = {
     },
     "read_only": {
         "sqlite": "[Cc]opy it to a folder where you can write",
-        "postgresql": "is read-only now. Use its primary server",
+        "postgresql": "is read-only. Use the primary server",
     },
     "locked": {
         "sqlite": "another process has locked it",
-        "postgresql": "another process has locked what this one needs",
+        "postgresql": "another process holds a lock",
     },
     "away": {"postgresql": "not currently accepting connections"},  # a file is there, or is not
 }

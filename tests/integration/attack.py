@@ -525,7 +525,7 @@ def judge(attack: Attack, kind: str, interrupt: str, run_id: str, said: list[Any
             assert told == "won", (by, told)
         if what == "fork":
             attack.counts["forked" if told == "won" else "fork refused"] += 1
-            assert told == "won" or "are running, or never ended" in told, told
+            assert told == "won" or "are still running, or did not end" in told, told
 
 
 def race_retry(
@@ -542,7 +542,7 @@ def race_retry(
     attack.counts["retried"] += retried
     assert retried == 1 <= len(won), (said, retried)  # a retry that must wait is refused later
     for _, _, told in said:
-        assert told == "won" or "only a failed run" in told or "in another process" in told, told
+        assert told == "won" or "Only a failed run" in told or "in another process" in told, told
     assert len(attack.effects(token)) == 1 + retried, attack.effects(token)
     assert ends[0]["status"] == "completed", ends[0]
     assert len(attack.effects(f"{token}.p")) == 1

@@ -67,7 +67,7 @@ def test_c438_code_runs_on_the_main_thread_however_its_run_is_awaited(kernel, wa
         kernel.must_run(cell)
     assert "from the code" not in kernel.printed()
     assert kernel.must_run("print(*told(run), after)") == (
-        f"from the code\n{COME}\nSet again: after (int). 21\n"
+        f"from the code\n{COME}\nReassigned: after (int). 21\n"
     )
 
 
@@ -123,8 +123,8 @@ def test_c440_code_that_awaits_is_refused_where_its_loop_is_not_on_the_main_thre
     kernel.must_run("hits = 0; loop = asyncio.get_running_loop()")
     kernel.must_run(f"run = going({code!r}, attended=False, {NAMED}); run.wait()")
     told = kernel.must_run("print(*told(run), hits)")
-    assert "await does not work here" in told
+    assert "`await` does not work here" in told
     assert told.endswith(" 0\n")
     kernel.must_run(f"run = going({code!r}, attended=True)")
     kernel.must_run("await run.settled(); run.approve(run.interrupts[0]); await run")
-    assert kernel.must_run("print(*told(run), hits)") == "true\nSet again: hits (int). 7\n"
+    assert kernel.must_run("print(*told(run), hits)") == "true\nReassigned: hits (int). 7\n"

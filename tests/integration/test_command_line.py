@@ -194,7 +194,7 @@ def test_a_wrong_command_is_named_and_changes_nothing(folder: Folder) -> None:
         (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont'. Its names: amount"),
         (2, ["answer", bank, "--input", '{"to": "Eve"}'], "input to of 'pay' cannot be changed"),
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "x", "legs": []}'], "when: "),
-        (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Should be"),
+        (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Must be"),
         (2, ["answer", vault, "--text", "hunter2"], "Secrets are never stored"),
         (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
         (2, ["prune", "--older-than", "soon"], "soon"),
@@ -252,7 +252,7 @@ def test_a_hint_can_be_pasted_and_a_stop_reports_its_effect(folder: Folder) -> N
     assert folder.nbagent(*hints[0][1:]).returncode == 0
     place = ["--agent", "sleepy.py:agent"]
     code, said = folder.typed(["answer", short, "--approve", *place], [("napping", "\x03")])
-    assert (code, "stopped the run" in said, "it is cancelled" in said) == (130, True, True), said
+    assert (code, "stopped run" in said, "It is cancelled" in said) == (130, True, True), said
     code, said = folder.typed(["answer", listed[0].split()[0]], [("to skip:", "\n")])
     assert (code, "1) keep" in said, "2) drop" in said) == (0, True, True), said
 
@@ -288,8 +288,8 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
         ],
     )
     assert code == 0, said
-    assert "Nights: Should be at least 1" in said
-    assert "When: Should be a valid date" in said
+    assert "Nights: Must be at least 1" in said
+    assert "When: Must be a valid date" in said
     assert "\x1b" not in said
     assert "The run is not active" in said
     assert folder.json("runs", "--agent", "travel")["runs"][0]["questions"] == []
@@ -301,7 +301,10 @@ def test_an_answer_is_stored_or_continues_the_run_and_a_second_one_is_refused(
     """Without the agent another process continues the run; with it, this command does."""
     fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
     kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
-    assert (kept["goes_on"], kept["answer"]["input"]) == ("nobody", {"amount": 4, "to": "Bob"})
+    assert (kept["continues"], kept["answer"]["input"]) == (
+        "when_opened",
+        {"amount": 4, "to": "Bob"},
+    )
     idle = folder.nbagent("runs", "--status", "idle").stdout
     assert fresh[:8] in idle
     assert "continues when opened" in idle
@@ -310,7 +313,7 @@ def test_an_answer_is_stored_or_continues_the_run_and_a_second_one_is_refused(
     late = folder.nbagent("answer", fresh, "--approve")  # the same script, run twice
     assert (late.returncode, "answered by command line" in late.stderr) == (4, True), late.stderr
     went = folder.json("answer", fresh, "--agent", "bank.py:agent")
-    assert (went["goes_on"], went["status"], went["text"]) == ("here", "completed", "Paid.")
+    assert (went["continues"], went["status"], went["text"]) == ("here", "completed", "Paid.")
     assert "paid 4 to Bob" in folder.nbagent("show", fresh).stdout
 
 
@@ -331,7 +334,7 @@ def test_a_process_that_drives_the_run_continues_it_by_itself(folder: Folder) ->
         assert process.stdout is not None
         run_id = process.stdout.readline().strip()
         told = folder.json("answer", run_id, "--approve")
-        assert (told["goes_on"], str(process.pid) in told["driver"]) == ("elsewhere", True)
+        assert (told["continues"], str(process.pid) in told["driver"]) == ("elsewhere", True)
         assert process.stdout.readline() == "Paid.\n"
 
 

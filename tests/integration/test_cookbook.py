@@ -40,7 +40,7 @@ SAID = {
         call("run_python", code=SHARE),
         "Done: the column is called share.",
     ],
-    "Proof against a restart": [call("pay", to="Ada", euros=40), "Ada has her 40 euros."],
+    "Survive a restart": [call("pay", to="Ada", euros=40), "Ada has her 40 euros."],
     "One page for a colleague": ASKED,
     "Replay in CI": ASKED,
 }

@@ -67,7 +67,7 @@ async def test_c421_a_postgresql_database_is_listed_described_and_queried(place,
     """In its own dialect, with values of any type; mistakes are told with what is there."""
     shop = engine_of(place, "reader", **options)
     tools = nb.notebook_tools(shop)
-    assert "the SQL of PostgreSQL" in tools[-1].description
+    assert "The SQL dialect is PostgreSQL" in tools[-1].description
     listed = await text_to_model(tools, "list_data")
     assert 'shop\tdatabase\tPostgreSQL\t3 tables\tlarge, old."odd one", orders' in listed
     described = await text_to_model(tools, "describe_data", name="shop")
@@ -196,7 +196,7 @@ def test_c422_an_engine_of_another_database_needs_the_word_of_the_person_that_it
     assert "orders" in data.databases["shop"].tables()
     found = data.query("SELECT id FROM orders WHERE item LIKE '%1%' ORDER BY id", "")
     assert (found.rows, found.note) == ([(1,), (10,)], "the first 2 rows; there are more")
-    with pytest.raises(QueryError, match="the query failed"):
+    with pytest.raises(QueryError, match="The query failed"):
         data.query("SELECT nothing FROM orders", "")
     with pytest.raises(QueryError, match="took longer"):
         data.query("SELECT pg_sleep(4)", "")

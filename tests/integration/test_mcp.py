@@ -14,7 +14,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.errors import McpError, ToolError, UsageError
 from nbagent.core.tools.define import as_tool
-from nbagent.mcp_servers.address import cut
+from nbagent.mcp_servers.address import remove_secrets
 from nbagent.mcp_servers.server import McpServer
 from tests.integration import install_mcp_servers
 from tests.integration.chat_server import ChatServer, Reply
@@ -85,7 +85,7 @@ async def test_the_reference_server_works_by_its_command(notes):
     assert outputs["echo"] == ["Echo: hi"]
     assert outputs["get-sum"][0] == "The sum of 1 and 2 is 3."
     assert outputs["get-sum"][1].startswith(
-        "The arguments do not match the schema of get-sum: a: Should be a number."
+        "The arguments do not match the schema of get-sum: a: Must be a number."
     )
     assert "[image/png, " in outputs["get-tiny-image"][0]
     assert set(outputs["get-structured-content"][0]) == {"temperature", "conditions", "humidity"}
@@ -497,7 +497,7 @@ async def test_parts_of_a_result_beyond_the_bound_are_left_out_and_counted():
 @pytest.mark.parametrize(
     ("how", "tool", "told"),
     [
-        ("lies", "lies", "does not match its own schema: n: Should be a whole number"),
+        ("lies", "lies", "does not match its own schema: n: Must be a whole number"),
         ("no result", "plain", "its answer is not a valid result: content"),
         ("giant", "plain", "sent an answer that cannot be read: Invalid JSON: number out of range"),
         ("flood", "plain", "a line of the server has more than 16,000,000 bytes"),
@@ -762,7 +762,7 @@ def test_a_credential_in_an_address_is_in_no_text_about_it(given):
     address = server._address
     told = repr([server, address, address.label, server.name])
     for each in ("very-secret-1", "very%2Dsecret-1"):
-        assert each not in cut(address_text(given), address.secrets)
+        assert each not in remove_secrets(address_text(given), address.secrets)
         assert each not in told
 
 

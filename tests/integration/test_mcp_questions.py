@@ -253,7 +253,7 @@ async def test_c197_a_question_of_a_dead_server_is_withdrawn(how, tmp_path, note
     await until(lambda: run.status == "completed")
     assert run.interrupts == []
     assert run.calls["plain"][0].error
-    told = "not sent again" if how == "answered" else "The question is withdrawn"
+    told = "not sent again" if how == "answered" else "The question was withdrawn"
     assert told in _output(run)
     assert done(notes) == ["asked"]
 

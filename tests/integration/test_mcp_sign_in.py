@@ -19,7 +19,7 @@ from pydantic import ValidationError
 import nbagent as nb
 from nbagent.core.base.errors import McpError, UsageError
 from nbagent.core.run.host import ScriptHost
-from nbagent.mcp_servers.connection import _cut_from_logs
+from nbagent.mcp_servers.connection import _hide_in_logs
 from nbagent.mcp_servers.sign_in import SignIn, SignInQuestion
 from tests.integration.mcp_servers import honest, liar, signed_in_by
 from tests.until import until
@@ -307,13 +307,13 @@ def _expired(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "paste the address"),
+        ("", "Paste the address"),
         ("two words", "neither"),
         (f"{BACK}?code=abc", "another sign-in"),
         (f"{BACK}?code=abc&state=st-2", "another sign-in"),
         (f"{BACK}?state=st-1", "no code"),
         (f"{BACK}?code=a&code=b&state=st-1", "twice"),
-        (f"{BACK}?code={'a' * 9000}&state=st-1", "paste the address"),
+        (f"{BACK}?code={'a' * 9000}&state=st-1", "Paste the address"),
     ],
 )
 def test_c381_an_address_for_another_sign_in_is_refused_at_its_field(text, why):
@@ -325,11 +325,11 @@ def test_c381_an_address_for_another_sign_in_is_refused_at_its_field(text, why):
 
 def test_c381_a_code_or_the_whole_address_answers():
     """The issuer comes along, for the library to check."""
-    alone = QUESTION.read(" abc ")
-    whole = QUESTION.read(f"{BACK}?code=abc&state=st-1&iss=https%3A%2F%2Fas.example")
+    alone = QUESTION.parse(" abc ")
+    whole = QUESTION.parse(f"{BACK}?code=abc&state=st-1&iss=https%3A%2F%2Fas.example")
     assert (alone.code, alone.state, alone.iss) == ("abc", "st-1", None)
     assert (whole.code, whole.state, whole.iss) == ("abc", "st-1", "https://as.example")
-    refused = QUESTION.read(f"{BACK}?error=access_denied&error_description=no%1b[31m&state=st-1")
+    refused = QUESTION.parse(f"{BACK}?error=access_denied&error_description=no%1b[31m&state=st-1")
     assert refused == "access_denied: no\\x1b[31m"
 
 
@@ -370,7 +370,7 @@ def test_c382_a_sign_in_leads_to_no_unencrypted_or_local_address(server, place, 
     if is_taken:
         sign_in._check(httpx2.URL(place))
     else:
-        with pytest.raises(Exception, match="follows only https"):
+        with pytest.raises(Exception, match="must use https"):
             sign_in._check(httpx2.URL(place))
 
 
@@ -392,7 +392,7 @@ async def test_c380_a_traceback_of_the_library_is_in_no_log(caplog):
     """Its texts are what an authorization server answers, which may be a token."""
     caplog.set_level(logging.DEBUG)
     log = logging.getLogger("mcp.client.auth.oauth2")
-    with _cut_from_logs(lambda: ["token-1234567"]):
+    with _hide_in_logs(lambda: ["token-1234567"]):
         said = ValueError("other-words-of-the-server token-1234567")
         log.error("failed with token-1234567", exc_info=said)
     assert "failed with" in caplog.text

@@ -199,19 +199,19 @@ CHANGES: dict[str, tuple[str, str, list[str]]] = {
             'exchange 6 (gpt-5.1, instructions "Be brief."): prompt "Anything else?" → "No."',
         ],
     ),
-    "all cells are gone": ("print(1)", "", ["4 of 4 exchanges and 2 of 2 answers of people"]),
+    "all cells are gone": ("print(1)", "", ["4 of 4 exchanges, 2 of 2 human answers"]),
     "an approval was removed": (
         PLAIN.replace(', policy=[nb.review("send")]', ""),
         LATER,
         [
-            "1 of 2 answers of people\n",
+            "1 of 2 human answers\n",
             'answer 4 (approval of send {"to": "A1", "amount": 5}): approved',
         ],
     ),
     "code approves": (
         PLAIN.replace('run("Send 5")', 'run("Send 5", answers={"send": True})'),
         LATER,
-        ["1 of 2 answers of people\n"],
+        ["1 of 2 human answers\n"],
     ),
     "a run that no cell awaits": (PLAIN, LATER.replace("\nlater\n", "\nprint(later)\n"), []),
     "a run that no cell awaits asks otherwise": (
@@ -290,7 +290,7 @@ def test_c386_recordings_made_by_the_notebook_itself_count_if_the_command_makes_
     notebook_of(notebook, OWN.format(questions=["one"], more=more))
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == (0 if more else 1), done.stderr
-    assert ("Not used of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
+    assert ("Unused entries of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
 
 
 SHOWN = PLAIN.replace("result = await run", "run")

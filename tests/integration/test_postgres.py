@@ -94,7 +94,7 @@ def test_c248_a_watcher_learns_of_writes_during_a_lost_connection(
         assert store.watch("run", bell)
         listener = store._listener
         assert listener is not None
-        while listener.heard is None:
+        while listener.change_count is None:
             bell.rung.wait(0.05)
         bell.rung.clear()
         others.append("run", [completed("b")], 1)
@@ -109,7 +109,7 @@ def test_c248_a_watcher_learns_of_writes_during_a_lost_connection(
             " where datname = current_database() and pid <> pg_backend_pid()",
         )
         assert bell.wait()
-        while listener.heard is None:
+        while listener.change_count is None:
             bell.rung.wait(0.05)
         bell.rung.clear()
         others.append("run", [completed("d")], 3)  # its pooled connection was killed, too

@@ -15,7 +15,7 @@ import nbagent as nb
 from nbagent.core.base.errors import ModelError
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request, Waiting
-from nbagent.models.openai.errors import wait_told
+from nbagent.models.openai.errors import wait_from_headers
 from tests.integration.chat_server import Body, ChatServer, Refuse, Reply
 
 HELLO = [user("hello")]
@@ -135,7 +135,7 @@ async def test_a_wait_that_is_too_long_fails_at_once() -> None:
             ):
                 [d async for d in model.stream(Request(HELLO))]
         async with model_at(server, max_wait=0.5) as model:
-            with pytest.raises(ModelError, match=r"it was not asked again"):
+            with pytest.raises(ModelError, match=r"it was not retried"):
                 [d async for d in model.stream(Request(HELLO))]
         assert len(server.requests) == 2
 
@@ -202,4 +202,4 @@ def test_a_retry_time_is_parsed_in_every_format_of_servers(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     """Milliseconds, seconds, a date, and what the headers of limits say."""
-    assert wait_told(headers, NOW) == (None if seconds is None else pytest.approx(seconds))
+    assert wait_from_headers(headers, NOW) == (None if seconds is None else pytest.approx(seconds))

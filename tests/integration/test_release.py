@@ -128,7 +128,7 @@ async def test_c481_a_working_run_cannot_be_released() -> None:
 
     run = agent.run("go", attended=True, show=False)
     await until(lambda: bool(run.interrupts) and not session_of(run).is_writing)
-    with pytest.raises(nb.errors.UsageError, match=r"slow still runs.*await run\.settled"):
+    with pytest.raises(nb.errors.UsageError, match=r"slow is still running.*await run\.settled"):
         await run.release()
     go.set()
     await run.settled()

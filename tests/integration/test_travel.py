@@ -96,7 +96,7 @@ def test_c480_a_store_that_is_sent_twice_is_one_object_there(tmp_path: Path) -> 
         ),
         (lambda: nb.Agent("gpt-5", store=nb.MemoryStore()), r"nb.MemoryStore\(\) cannot"),
         (lambda: nb.OpenAIModel("x", client=openai.AsyncOpenAI(api_key=SECRET)), "client= has"),
-        (lambda: nb.OpenAIModel("x", base_url=f"http://a:{SECRET}@h/v1"), "holds a password"),
+        (lambda: nb.OpenAIModel("x", base_url=f"http://a:{SECRET}@h/v1"), "contains a password"),
         (lambda: nb.mcp("https://example.org/mcp", auth=SECRET), "may hold secrets"),
         (lambda: nb.mcp("server", env={"KEY": SECRET}), "may hold secrets"),
         (lambda: nb.SQLStore(sa.create_engine("sqlite://")), "give its URL"),

@@ -70,7 +70,7 @@ def test_a_wrong_port_is_named(capsys):
     """The error says what was given and what is wanted."""
     with pytest.raises(SystemExit):
         cli.main(["demo", "--port", "abc"])
-    assert "'abc' is not a port. Give a number from 0 to 65535" in capsys.readouterr().err
+    assert "'abc' is not a port. Use a number from 0 to 65535" in capsys.readouterr().err
 
 
 def test_the_version_is_also_printed_by_the_module():

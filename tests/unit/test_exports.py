@@ -20,7 +20,7 @@ from nbagent.core.base import errors, interrupts, metadata
 from nbagent.core.base.keywords import SPELLED
 from nbagent.core.journal import default
 from nbagent.core.run import generate, scripted_answers
-from nbagent.core.tools import files, instructions, policy
+from nbagent.core.tools import attachments, instructions, policy
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
 HEAVY = [
@@ -104,7 +104,7 @@ async def test_c442_the_most_used_names_have_one_example_and_public_types_only(n
 
 
 REAL = {
-    "Prompt": files.Prompt,
+    "Prompt": attachments.Prompt,
     "RunPending": generate.RunPending,
     "Pending": generate.Pending,
     "Kept": default.Kept,

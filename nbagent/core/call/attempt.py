@@ -154,8 +154,8 @@ class Attempt:
         asked = sum(isinstance(event, Interrupted) for event in events)
         if not asked or self._setup.has_room(asked):
             return events
-        went = "the call ended at this question" if self._bodies else "it was not run"
-        return self._failed(f"{TOO_MANY_QUESTIONS}; {went}.")
+        went = "The call was stopped at its question" if self._bodies else "The call was not run"
+        return self._failed(f"{TOO_MANY_QUESTIONS}. {went}.")
 
     @property
     def _has_claimed(self) -> bool:
@@ -522,7 +522,7 @@ class Attempt:
         if self.call.final:
             why = "ends the run (final=True)"
             if self._journal.state.of_body:
-                why = "belongs to the body that called it, so no model would receive it later"
+                why = "belongs to the tool body that called it, so a later result could not reach a model"
             raise Misuse(
                 f"The result of {tool.name!r} {why}. Wait for it with ctx.interrupt(external=True)"
             )

@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
     encoded,
-    kept,
+    storable_event,
     stored,
 )
 from nbagent.core.base.memory import Remembered
@@ -545,7 +545,7 @@ class Journal:
             for at, event in enumerate(events):
                 if isinstance(event, RunStarted) and event.after and not event.scope:
                     short[at] = self._shortened(self.store, event, may_wait=may_wait)
-        short = [kept(event) for event in short]
+        short = [storable_event(event) for event in short]
         whole = short.copy()
         for at, (event, shorter) in enumerate(zip(events, short, strict=True)):
             if shorter is event or not isinstance(shorter, RunStarted):
@@ -794,9 +794,7 @@ class InnerJournal:
     def _inner(self, outer: RunState) -> RunState:
         call = outer.calls.get(self._call_id)
         if call is None or call.status == "done":  # somebody else has settled it
-            return RunState(
-                outcome=outer.outcome or RunCancelled(at=0.0, by="the call's own result")
-            )
+            return RunState(outcome=outer.outcome or RunCancelled(at=0.0, by="the end of its call"))
         inner = call.child if call.child is not None else RunState()
         if outer.outcome is not None and inner.outcome is None:
             return evolve(inner, outcome=outer.outcome)

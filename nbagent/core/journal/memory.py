@@ -29,8 +29,7 @@ class MemoryStore(Travels):
     def __reduce__(self) -> Made:
         cannot_travel(
             "nb.MemoryStore()",
-            "its runs are in this process's memory; keep them in nb.SQLStore(url), or in nb.SQLiteStore(path) for "
-            "processes of this machine",
+            "its runs are in this process's memory. Use nb.SQLStore(url), or nb.SQLiteStore(path) for processes on one machine",
         )
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:

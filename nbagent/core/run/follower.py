@@ -290,9 +290,9 @@ class Follower:
                 return []
             busy = [call.name for call in running_calls(state)]
             if state.status != "interrupted" or busy:
-                what = f"{', '.join(busy)} still runs" if busy else f"it is {state.status}"
+                what = f"{', '.join(busy)} is still running" if busy else f"it is {state.status}"
                 raise UsageError(
-                    f"run {run.journal.run_id!r} cannot be released: {what}. Wait for `await run.settled()`"
+                    f"Run {run.journal.run_id!r} cannot be released, because {what}. Wait for `await run.settled()`"
                 )
             now, here = run.spec.clock(), this_process()
             return [] if self.is_released else [RunTaken(at=now, by=RELEASE, gone=here)]

@@ -38,7 +38,7 @@ from nbagent.core.base.events import (
     RunRetried,
     StoredEvent,
 )
-from nbagent.core.base.files import Said, check_room, in_words
+from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
@@ -76,7 +76,7 @@ from .follow import streamed, taken_from
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
-from .queued import come_of, run_started
+from .queued import queued_run_events, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 
 T = TypeVar("T")
@@ -190,11 +190,11 @@ class Session:
         kept: KeptAnswers | None = hooks.kept_answers(spec.model)
         if not place.attended and (answers is not None or kept is not None):
             self._scripted = Answerer(AnswerSource(answers), kept, self)
-            journal.subscribe(self._scripted.hear)
+            journal.subscribe(self._scripted.on_event)
         if kept is not None:
             keeper = AnswerKeeper(kept)
-            for event in journal.subscribe(keeper.hear):
-                keeper.hear_of_before(event)
+            for event in journal.subscribe(keeper.on_event):
+                keeper.add_past_event(event)
         with _lock:
             _open.add(self)
 
@@ -283,7 +283,7 @@ class Session:
 
         self.then(self.journal.submit(begin), begun)
 
-    def start_behind(self, before: Session, said: Said) -> None:
+    def start_behind(self, before: Session, said: Content) -> None:
         """Store the prompt, and start once the previous run has ended.
 
         Raises:
@@ -338,7 +338,7 @@ class Session:
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
                 raise UsageError(
-                    f"only a failed run can be retried, and this one is {state.status}"
+                    f"Only a failed run can be retried, and this one is {state.status}"
                 )
             return [event, *self._results_not_stored(state, state.outcome)]
 
@@ -348,7 +348,7 @@ class Session:
         if isinstance(error, StoreError):
             self.lost(error)
             return
-        logger.warning("the retry of run %s was refused: %s", self.run_id, error)
+        logger.warning("run %s could not be retried: %s", self.run_id, error)
         self.follow()
 
     def _retried(self) -> None:
@@ -451,7 +451,7 @@ class Session:
                 self._begun()
             self.progressed()
 
-        decide = partial(come_of, before=before.state, spec=self.spec)
+        decide = partial(queued_run_events, before=before.state, spec=self.spec)
         self.attempt(partial(self.journal.submit, decide), written)
 
     # --- writing
@@ -617,7 +617,7 @@ class Session:
         self._was_interrupted = interruption()
         _at_work.add(self)
         self._task.add_done_callback(self._driver_ended)
-        end = heartbeat.begin(self.journal.store)
+        end = heartbeat.start_beating(self.journal.store)
         if end is not None:
             self._task.add_done_callback(lambda _: end())
         self.follower.watch_on()
@@ -805,7 +805,7 @@ class Session:
             self.follow()
         return answer
 
-    def queue(self, said: Said, *, by: str = "code") -> bool:
+    def queue(self, said: Content, *, by: str = "code") -> bool:
         """Send a message after the results of the open calls; returns False if the run has ended.
 
         Raises:
@@ -832,7 +832,7 @@ class Session:
 
     def _sent(self, sent: Future[bool]) -> None:
         if sent.exception() is None and not sent.result():
-            self._not_sent(NotPending("the run has ended elsewhere"))
+            self._not_sent(NotPending("the run has already ended in another process"))
 
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
@@ -888,7 +888,7 @@ class Session:
     def _fail_expired(self, event: Interrupted) -> None:
         """Fail the run because of an unanswered question, unless a call is running whose result would be lost."""
         messages: Any = paused_messages(self.journal.state)
-        error = Expired(f"nobody answered {event.tool_name!r} in time", messages=messages)
+        error = Expired(f"{event.tool_name!r} was not answered in time", messages=messages)
         failed = RunFailed(at=self.spec.clock(), error="Expired", message=str(error))
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
@@ -975,9 +975,9 @@ class Session:
         return {} if self._scripted is None else self._scripted.wrong
 
     @property
-    def answers_told(self) -> str:
+    def missing_answer_hint(self) -> str:
         """A hint about ``answers=`` for the error of a missing answer."""
-        return "" if self._scripted is None else self._scripted.told()
+        return "" if self._scripted is None else self._scripted.missing_hint()
 
     def _when(self, holds: Holds) -> Waited:
         """Done once ``holds()`` is true; checked now and whenever the run changes."""

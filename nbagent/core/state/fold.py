@@ -27,7 +27,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import (
     SCHEMA_CHANGED,
     TOOL_CHANGED,
@@ -318,7 +318,7 @@ def _run_queued(state: RunState, event: RunQueued) -> RunState:
         state,
         position=state.position + 1,
         agent=event.agent,
-        messages=(user(event.said),),
+        messages=(user(event.prompt),),
         behind=event,
     )
 
@@ -419,10 +419,10 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(_message_added(state, event.said), position=state.position + 1)
+    return evolve(_message_added(state, event.prompt), position=state.position + 1)
 
 
-def _message_added(state: RunState, said: Said) -> RunState:
+def _message_added(state: RunState, said: Content) -> RunState:
     """Add a message from outside: after the open turn, or at once if no turn is open."""
     queued = evolve(state, queued=(*state.queued, said))
     if not state.is_answered:

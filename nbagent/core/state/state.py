@@ -17,7 +17,7 @@ from nbagent.core.base.events import (
     RunFailed,
     RunQueued,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, is_cut_off, text_of
@@ -298,7 +298,7 @@ class RunState:
     """Why the last model response ended."""
     usage: Usage = NO_USAGE
     """Tokens and cost of the model responses folded in."""
-    queued: tuple[Said, ...] = ()
+    queued: tuple[Content, ...] = ()
     """Messages of the person that are sent after the open turn's results."""
     later: dict[str, Interrupted] = EMPTY
     """Calls with an interim result that wait for an outside system, by interrupt id."""

@@ -176,7 +176,7 @@ async def test_c451_a_duplicate_key_and_a_row_without_its_column_are_named():
     with pytest.raises(nb.errors.UsageError, match="Rows 1 and 3 have the same key 'b'"):
         await nb.map(rows.agent, list("abcb"), prompt="{}", id="twice", key=lambda it: it)
     assert rows.asked["b"] == 1
-    with pytest.raises(nb.errors.UsageError, match=r"row 1 \('1'\): it has no column 'n'"):
+    with pytest.raises(nb.errors.UsageError, match=r"Row 1 \('1'\): it has no column 'n'"):
         await nb.map(rows.agent, ({k: 1} for k in "nm"), prompt="{n}", id="holes")
     with pytest.raises(nb.errors.UsageError, match="Row 1 has no key: nan"):
         await nb.map(rows.agent, pd.DataFrame({"k": [1.0, None]}), prompt="{k}", id="gaps", key="k")
@@ -370,7 +370,7 @@ async def test_c456_questions_after_the_preview_are_left_open_unless_the_rule_st
     await until(lambda: batch.counts["interrupted"] == 3)
     got = await seen.approve()
     assert (got.count, got.later) == (2, 1)
-    assert "1 that came since are left" in repr(got)
+    assert "1 newer question not answered" in repr(got)
     await batch
     assert rows.bodies == {3: 1, 6: 1}
     standing = await seen.approve(standing=True)

@@ -49,7 +49,7 @@ WRONG = [
     ({"max_calls": 0}, "max_calls must be an integer"),
     ({"max_questions": "3"}, "max_questions must be an integer .* got '3'"),
     ({"store": 5}, "store must be a path, a database URL or a store"),
-    ({"store": Path("/")}, "'/' is a folder. Give the path of a file"),
+    ({"store": Path("/")}, "'/' is a folder. Pass the path of a file"),
     ({"store": nb.MemoryStore}, "a class. Pass an instance"),
     ({"model": None}, "A model must be a name or an object with a stream method"),
 ]
@@ -67,7 +67,7 @@ def test_an_agent_refuses_a_wrong_argument(options, said):
     [
         ({"store": 5}, "store must be a path, a database URL or a store"),
         ({"attended": "yes"}, "attended must be True, False or None"),
-        ({"pending": "rejct"}, "pending must be 'refuse', 'reject' or 'queue', got 'rejct'"),
+        ({"pending": "rejct"}, "pending must be 'raise', 'reject' or 'queue', got 'rejct'"),
     ],
 )
 async def test_a_run_refuses_a_wrong_argument(options, said):
@@ -81,7 +81,7 @@ async def test_a_run_refuses_a_wrong_argument(options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"pending": "rejct"}, "pending must be 'refuse'"),
+        ({"pending": "rejct"}, "pending must be 'raise'"),
         ({"max_turns": 0}, "max_turns must be an integer"),
         ({"tools": "danger"}, "tools must be a list"),
         ({"tools": ["dangr"]}, "Did you mean 'danger'"),
@@ -133,7 +133,7 @@ async def test_a_wildcard_rule_for_an_inner_agent_says_where_it_belongs():
     inner = nb.Agent(nb.ScriptedModel([]), name="inner", tools=[danger])
     outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=[nb.review("dan*")])
     with pytest.raises(
-        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to that"
+        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to 'inner'"
     ):
         outer.run("go")
     outer.policy[:] = [nb.deny("dan*"), nb.deny("inner/d*"), nb.deny("*/dan*")]
@@ -159,7 +159,7 @@ async def test_review_and_allow_rules_do_not_reach_into_an_inner_agent(rule):
     inner = nb.Agent(nb.ScriptedModel(["x"]), name="inner", tools=[danger])
     outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=rule)
     with pytest.raises(
-        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to that"
+        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to 'inner'"
     ):
         outer.run("go")
     inner.policy.append(nb.deny("dangr"))
@@ -243,7 +243,7 @@ class Empty:
         ([], "has no choices"),
         (list, "has no choices"),
         (Empty(), "has no choices"),
-        (Table(), r"whole table. Pass one column, such as df\['city'\]"),
+        (Table(), r"choices must be one column, such as df\['city'\], got a whole table"),
     ],
     ids=["list", "function", "column", "table"],
 )

@@ -52,7 +52,7 @@ async def test_a_token_answers_its_interrupt_once():
     assert (await run).text == "done"
     assert run.calls["pay"][0].output == 5
     assert [e.by for e in run.journal if e.type == "resolved"] == ["external"]
-    with pytest.raises(nb.Conflict, match="is used"):
+    with pytest.raises(nb.Conflict, match="was already used"):
         nb.answer_external(token, 5)
 
 
@@ -152,7 +152,7 @@ async def test_c144_an_outside_failure_is_reported_only_to_the_model():
     assert (await run).text == "done"
     (one,) = run.calls["pay"]
     assert (one.failed, one.error, len(tokens)) == (True, "the bank is closed", 1)
-    with pytest.raises(nb.Conflict, match="is used"):
+    with pytest.raises(nb.Conflict, match="was already used"):
         nb.answer_external(tokens[0], 5)
 
 

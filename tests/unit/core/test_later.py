@@ -210,7 +210,7 @@ async def test_c159_a_new_message_can_arrive_meanwhile():
     agent = agent_of([call("start", n=1), "Runs.", "Hello.", "Done."], tokens)
     run = await agent.run("go").settled()
     with pytest.raises(nb.errors.UnansweredInterrupts):
-        agent.run("and?", after=run, pending="refuse")
+        agent.run("and?", after=run, pending="raise")
     assert agent.run("and?", after=run, pending="queue") is run
     await until(lambda: run.status == "interrupted" and texts(run.messages)[-1] == "Hello.")
     nb.answer_external(tokens[0], 7)

@@ -53,24 +53,27 @@ async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_r
     """Names that it made, set, changed and deleted are told; the value is the object itself, in memory."""
     main.old = 1
     code = "sales['double'] = sales.amount * 2\ntotal = int(sales.double.sum())\ndel old\ntotal"
-    made = "Made: total (int). Changed inside: sales (DataFrame, 2 by 3). Deleted: old."
+    made = "Created: total (int). Modified in place: sales (DataFrame, 2 by 3). Deleted: old."
     assert await text_to_model(code) == f"16\n{made}"
     assert (main.total, hasattr(main, "old")) == (16, False)
     table = await text_to_model("sales = sales[sales.amount > 3]\nsales")
     assert table.startswith("table (pandas.DataFrame) of 1 rows \u00d7 3 columns\n")
     assert table.endswith(
-        "\nmonth\tamount\tdouble\nfeb\t5\t10\nSet again: sales (DataFrame, 1 by 3)."
+        "\nmonth\tamount\tdouble\nfeb\t5\t10\nReassigned: sales (DataFrame, 1 by 3)."
     )
     assert await text_to_model("total;") == "It ran and returned no value."
     assert await text_to_model("import asyncio\nawait asyncio.sleep(0, total + 1)") == (
-        "17\nMade: asyncio (module)."
+        "17\nCreated: asyncio (module)."
     )
     run = agent_of("doubled = [total]", "doubled").run(
         "go", answers={"run_python": True}, show=False
     )
     await run
     ended = [event for event in run.journal if event.type == "tool_finished"]
-    assert [event.printed.count("Made") + event.output.count("Made") for event in ended] == [1, 0]
+    assert [event.printed.count("Created") + event.output.count("Created") for event in ended] == [
+        1,
+        0,
+    ]
     long = await text_to_model("'x' * 10**6")
     assert len(long) < MAX_TOLD + 200
     assert "characters left out" in long
@@ -85,7 +88,7 @@ async def test_c431_the_approval_shows_what_the_code_can_reach_and_the_edited_co
     assert (asked.expects, asked.editable) == ("edit", ("code",))
     words = str(reach_of(parse(asked.input)))
     assert "with access to all your variables, files and connections" in words
-    assert "Uses: sales (DataFrame, 2 by 2)\nChanges inside: sales" in words
+    assert "Uses: sales (DataFrame, 2 by 2)\nModifies in place: sales" in words
     told = agent.tools["run_python"].input_schema["properties"]
     assert told == {"code": {"title": "Code", "type": "string"}}  # what any server takes
     types = Types(form_type(agent.tools["run_python"].input_type))
@@ -100,15 +103,15 @@ async def test_c431_the_approval_shows_what_the_code_can_reach_and_the_edited_co
     edited = "import os\ntotal = pd.concat([sales for n in open('f')])\nnew: int = 1\ndel sales"
     assert str(reach_of(parse({"code": edited}))).splitlines()[1:] == [
         "Uses: sales (DataFrame, 2 by 2)",
-        "Sets: total (replaces int), os (new), new (new)",
+        "Assigns: total (replaces int), os (new), new (new)",
         "Deletes: sales",
         "Modules: os, pandas",
         "Calls: open()",
     ]
-    assert "This is not Python that can run: line 1" in str(reach_of(parse({"code": "a b"})))
+    assert "This is not valid Python: line 1" in str(reach_of(parse({"code": "a b"})))
     run.restart(asked.id, new_input={"code": "shown = len(sales)\nshown"})
     await run
-    assert "2\nMade: shown (int)." in run.calls["run_python"][-1].output
+    assert "2\nCreated: shown (int)." in run.calls["run_python"][-1].output
     assert list(main.sales.columns) == ["month", "amount"]
 
 
@@ -233,7 +236,7 @@ async def test_c434_rules_that_a_person_changes_while_code_waits_stay(main):
 
 ERRORS = {
     "x = 1\nsales['amont']": ['File "<run_python', "line 2, in <module>", "KeyError: 'amont'"],
-    "x = (": ["This is not Python that can run: line 1, '(' was never closed: x = ("],
+    "x = (": ["This is not valid Python: line 1, '(' was never closed: x = ("],
     "%matplotlib inline": [
         "lines that begin with % or ! only work in Jupyter cells: %matplotlib inline"
     ],

@@ -57,7 +57,7 @@ async def test_c419_a_table_of_any_library_is_listed_described_and_queried(libra
     """By one SELECT of DuckDB's dialect, joined with one of another library, as they are at the time."""
     sales, days = TABLES[library](DATA), pd.DataFrame({"month": ["jan"], "days": [31]})
     tools = nb.notebook_tools(sales, days)
-    assert "the SQL of DuckDB" in tools[-1].description
+    assert "The SQL dialect is DuckDB" in tools[-1].description
     assert "sales\ttable\tDuckDB\t3 rows\tmonth, amount" in await text_to_model(tools, "list_data")
     described = await text_to_model(tools, "describe_data", name="sales")
     assert "amount\t" in described

@@ -22,7 +22,7 @@ import nbagent as nb
 from nbagent.core.tools.tables import frame_of
 from nbagent.data import databases, duck, reading, worker
 from nbagent.data.frames import MAX_CELLS, database
-from nbagent.data.reading import QueryError, Source, read
+from nbagent.data.reading import QueryError, Source, run_query
 from nbagent.data.table import MAX_CELL, MAX_TEXT
 from nbagent.data.tools import Query
 from nbagent.data.worker import MAX_GIVEN, MAX_MEMORY, MAX_VALUE
@@ -71,14 +71,14 @@ async def test_the_tools_list_the_data_under_the_names_of_the_variables(sales, s
     tools = nb.notebook_tools(sales, shop, totals=sales.groupby("month").sum(numeric_only=True))
     for wrong, said in (
         ({"aproval": True}, "no option 'aproval'. Did you mean 'approval'"),
-        ({"allow": True}, "no option 'allow', and does not read bool"),
+        ({"allow": True}, "no option 'allow', and cannot read a bool"),
     ):
         with pytest.raises(nb.errors.UsageError, match=said):
             nb.notebook_tools(sales, **wrong)
     with pytest.raises(nb.errors.UsageError, match="without quotes: sales"):
         nb.notebook_tools("sales")
     [query] = [one for one in tools if one.name == "query_data"]
-    assert 'There is "sales" ("month", "amount", "day"), "totals"' in query.description
+    assert 'Available: "sales" ("month", "amount", "day"), "totals"' in query.description
     assert 'the database "shop".' in query.description
     listed = await text_to_model(tools, "list_data")
     assert "sales\ttable\tSQLite\t3 rows\tmonth, amount, day" in listed
@@ -234,11 +234,11 @@ def test_c239_a_query_is_stopped_wherever_it_is(sql, monkeypatch):
 
     monkeypatch.setattr(reading.subprocess, "Popen", Seen)
     threads = threading.active_count()
-    with pytest.raises(QueryError, match=r"its process was ended|of memory"):
-        read(Source(), sql, rows=5, seconds=0.2)
+    with pytest.raises(QueryError, match=r"it was stopped|of memory"):
+        run_query(Source(), sql, rows=5, seconds=0.2)
     assert [process.poll() is not None for process in begun] == [True]
     assert threading.active_count() <= threads  # one of an earlier test may end meanwhile
-    assert read(Source(), "SELECT 1 AS one", rows=5, seconds=5).rows == [(1,)]
+    assert run_query(Source(), "SELECT 1 AS one", rows=5, seconds=5).rows == [(1,)]
 
 
 def test_c239_an_orphaned_query_process_ends_too():
@@ -300,7 +300,7 @@ def test_a_long_value_is_shown_with_its_beginning_and_its_end():
         ("é" * 5_000 + " ", json.dumps("é" * MAX_CELL, ensure_ascii=False)),
         ("😀" * 500, "😀" * (MAX_CELL - 1) + "…"),
     ):
-        found = read(Source(), f"SELECT '{text}' AS v, x'00ff' AS b", rows=1, seconds=5)
+        found = run_query(Source(), f"SELECT '{text}' AS v, x'00ff' AS b", rows=1, seconds=5)
         assert str(found) == f"v\tb\n{told}\t2 bytes"
 
 
@@ -334,7 +334,7 @@ def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(s
 
         commit = cursor
 
-    with pytest.raises(nb.errors.UsageError, match="cannot ensure that it is only read"):
+    with pytest.raises(nb.errors.UsageError, match="cannot guarantee that"):
         nb.notebook_tools(warehouse=Postgres())
 
 
@@ -388,7 +388,7 @@ def test_unusual_frames_are_tables_too():
         [[1, "x", pd.NaT, 2**70, {"a": 1}]], columns=["a", "A", 'q"uo', ("two", "levels"), 5]
     )
     source = database({"odd one": frame_of(frame)}, 'SELECT * FROM "odd one"')
-    found = read(source, 'SELECT * FROM "odd one"', rows=5, seconds=5)
+    found = run_query(source, 'SELECT * FROM "odd one"', rows=5, seconds=5)
     assert found.columns == ["a", "A_2", 'q"uo', "two_levels", "5"]
     assert list(found.rows) == [(1, "x", None, str(2**70), "{'a': 1}")]
     large = pd.DataFrame({"n": range(MAX_CELLS + 1)})
@@ -409,7 +409,7 @@ async def test_c240_an_approval_shows_the_result_of_a_query_and_can_be_changed(s
     query = tools[-1]
     shown = query.options.preview(query.parse({"sql": "SELECT month FROM sales"}))
     assert "<td>jan</td>" in shown._repr_html_()
-    with pytest.raises(QueryError, match="only reading"):
+    with pytest.raises(QueryError, match="Only one SELECT"):
         query.options.preview(query.parse({"sql": "DELETE FROM sales"}))
     edited = {"sql": "SELECT count(*) AS n FROM sales", "database": ""}
     model = nb.ScriptedModel([nb.ScriptedModel.call("query_data", sql="SELECT 1"), "done"])

@@ -12,7 +12,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.model import Usage
-from nbagent.models.prices import Price, price_date, price_of, says_cost
+from nbagent.models.prices import Price, price_date, price_of, reports_cost
 
 OPENAI = "api.openai.com"
 TABLE = json.loads(files("nbagent.models").joinpath("prices.json").read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ def test_a_price_that_its_provider_ends_is_unknown_after_that_day(
 
 def test_servers_that_report_the_cost_of_a_response_are_listed() -> None:
     """So that a budget of cost needs no table there."""
-    assert says_cost("openrouter.ai")
-    assert says_cost("api.x.ai")
-    assert not says_cost(OPENAI)
-    assert not says_cost("localhost")
+    assert reports_cost("openrouter.ai")
+    assert reports_cost("api.x.ai")
+    assert not reports_cost(OPENAI)
+    assert not reports_cost("localhost")

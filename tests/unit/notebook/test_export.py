@@ -73,7 +73,7 @@ async def test_a_waiting_and_an_ended_run_are_complete_documents(tmp_path, monke
         assert re.fullmatch(r"<.*run.html, \d+ kB>", repr(page))
         with pytest.raises(nb.errors.UsageError, match=r"[Tt]he folder .*missing.* does not exist"):
             run.to_html(tmp_path / "missing" / "run.html")
-        with pytest.raises(nb.errors.UsageError, match=r"is a folder. Give the path of a file"):
+        with pytest.raises(nb.errors.UsageError, match=r"is a folder. Pass the path of a file"):
             run.to_html(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("USERPROFILE", str(tmp_path))

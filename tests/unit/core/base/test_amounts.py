@@ -94,7 +94,7 @@ class Priced(nb.ScriptedModel):
     def __init__(self, *costs: Any) -> None:
         super().__init__([*[[call("look")] for _ in costs], "done"])
         self.costs = [*costs, 0]
-        self.tells_cost = True
+        self.reports_cost = True
 
     async def stream(self, request: Any) -> Any:
         async for delta in super().stream(request):

@@ -27,7 +27,7 @@ from nbagent.core.tools.answer_type import Misfit, answer_type, partial_of
 from nbagent.models.openai.hosted import _object as hosted_object
 from nbagent.models.openai.stream import BrokenStream, parsed
 from nbagent.models.recorded.recording import load
-from nbagent.notebook.wire import MAX_TEXT, check_size, heard
+from nbagent.notebook.wire import MAX_TEXT, check_size, parse_message
 
 ROOT = Path(nbagent.__file__).parent
 odd = st.text(st.sampled_from('{}[],:"\\ax\n\u20ac\ud800\U0001f600'), max_size=12)
@@ -104,7 +104,7 @@ REFUSES = {
     "a model's event": (lambda text, _: parsed(text.encode(errors="replace")), BrokenStream),
     "a model's arguments": (lambda text, _: _object(text), ()),
     "a provider's arguments": (lambda text, _: hosted_object(text), ()),
-    "a model's answer": (lambda text, _: answer_type(dict[str, int]).read(text), Misfit),
+    "a model's answer": (lambda text, _: answer_type(dict[str, int]).parse(text), Misfit),
     "half of an answer": (lambda text, _: partial_of(text, "json"), ()),
     "a stored event": (lambda text, _: parse(text), StoreError),
     "the end of a journal": (lambda text, _: last_of(text), ()),
@@ -116,7 +116,7 @@ REFUSES = {
 
 def page_message(content):
     check_size(content)
-    return heard(content)
+    return parse_message(content)
 
 
 def written(path, text):

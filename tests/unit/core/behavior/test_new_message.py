@@ -108,7 +108,7 @@ def test_c61_synchronous_code_can_reject_or_queue_as_well(keeping):
     assert agent.run_sync("never mind", after=paused(), pending="reject").text == "instead"
     run = paused()
     with pytest.raises(nb.errors.UnansweredInterrupts):
-        agent.run_sync("and this", after=run, pending="refuse")
+        agent.run_sync("and this", after=run, pending="raise")
     with pytest.raises(nb.HumanInputRequired):
         agent.run_sync("and this", after=run, pending="queue")
     run.respond(run.interrupts[0], "b")

@@ -99,9 +99,7 @@ async def test_every_helper_returns_the_same_resolution_with_its_interrupt(play_
 async def test_an_answer_that_names_no_interrupt_is_refused_by_generate(play_steps, tools):
     """Guessing which was meant could approve the wrong call."""
     s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
-    with pytest.raises(
-        nb.errors.InvalidAnswer, match=r"This Restart names no interrupt.*interrupt="
-    ):
+    with pytest.raises(nb.errors.InvalidAnswer, match=r"This Restart has no interrupt.*interrupt="):
         await s.generate(tool_restarts=[nb.Restart()])
     with pytest.raises(nb.errors.InvalidAnswer, match="tool_responses takes"):
         await s.generate(tool_responses=[(s.interrupts[0], nb.Respond("five"))])

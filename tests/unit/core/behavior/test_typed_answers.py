@@ -74,7 +74,7 @@ async def test_c187_a_truncated_answer_is_not_requested_again(play, tools):
     """That it was cut off is the error; a retry asks again."""
     s = await play([call("ask"), truncated_response('{"name": "Ro'), GOOD], tools, output_type=City)
     with pytest.raises(
-        nb.errors.ModelError, match="incomplete: it was cut off at its length limit"
+        nb.errors.ModelError, match="incomplete: its JSON was cut off at the length limit"
     ):
         await s.answer(respond={0: "b"})
     assert s.requests == 2

@@ -208,7 +208,7 @@ async def test_a_rejection_raises_at_the_line_that_asked(play):
     await s.answer(reject={0: "too late", 1: None})
     assert "too late" in s.results[0]
     assert s.results[0].startswith("left it")
-    assert "a person said no" in s.results[1]
+    assert "a person rejected this" in s.results[1]
 
 
 REPLIES: list[tuple[Any, Any, Any, list[Any]]] = [

@@ -20,7 +20,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.files import KEPT
+from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.messages import dumps
 from nbagent.core.tools import kept
 from nbagent.notebook.view.view import RunView
@@ -151,7 +151,7 @@ REFUSED = {
     "values of several types": (pd.DataFrame({"a": [1, "x"]}), "write it to a file in the step"),
     "lists, which come back as arrays": (
         pd.DataFrame({"a": [[1], [2]]}),
-        "it would change when it is loaded",
+        "it is not equal after storing and loading",
     ),
     "categories that no value has": (FRAME.iloc[:1], r"'c' has unused categories.*remove_unused"),
     "two columns of one name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate"),

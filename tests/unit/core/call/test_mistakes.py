@@ -118,7 +118,7 @@ async def test_questions_can_be_awaited_in_every_way_of_asyncio():
     run = agent_with(many).run("go", answers={"many": ["A", "B", "C", "D", nb.Reject()]})
     result = await run
     assert result.text == "done"
-    assert "a person said no" in run.calls["many"][0].output
+    assert "a person rejected this" in run.calls["many"][0].output
 
 
 async def test_a_pause_leaves_later_questions_unasked():
@@ -268,8 +268,8 @@ def wiper(ran: list[Any]) -> Any:
     ("answers", "ran", "output"),
     [
         ({"wipe": True}, [True], "wiped"),
-        ([False], [], "During this call of wipe, a person said no"),
-        ({"wipe": False}, [], "During this call of wipe, a person said no"),
+        ([False], [], "During this call of wipe, a person rejected this"),
+        ({"wipe": False}, [], "During this call of wipe, a person rejected this"),
         ({"wipe": nb.Respond(output=False)}, [False], "wiped"),
     ],
 )

@@ -38,10 +38,10 @@ async def test_c204_a_model_with_unknown_cost_is_not_started_with_a_cost_budget(
 def test_c204_a_model_with_a_price_is_started(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its name at its provider; elsewhere, what a person says counts; another service tier costs otherwise."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert nb.OpenAIModel(name).tells_cost
-    assert not nb.OpenAIModel(name, base_url="http://localhost:1/v1").tells_cost
-    assert nb.OpenAIModel("any/thing", base_url="https://openrouter.ai/api/v1").tells_cost
-    assert not nb.OpenAIModel(name, extra={"service_tier": "flex"}).tells_cost
+    assert nb.OpenAIModel(name).reports_cost
+    assert not nb.OpenAIModel(name, base_url="http://localhost:1/v1").reports_cost
+    assert nb.OpenAIModel("any/thing", base_url="https://openrouter.ai/api/v1").reports_cost
+    assert not nb.OpenAIModel(name, extra={"service_tier": "flex"}).reports_cost
 
 
 def test_c204_a_price_set_by_a_person_for_another_server_counts(
@@ -50,9 +50,9 @@ def test_c204_a_price_set_by_a_person_for_another_server_counts(
     """Nothing is a price too."""
     monkeypatch.setattr("nbagent.models.prices._own", {})
     model = nb.OpenAIModel("llama", base_url="http://localhost:1/v1")
-    assert not model.tells_cost
+    assert not model.reports_cost
     nb.set_prices({"llama": {"input": 0, "output": 0}})
-    assert model.tells_cost
+    assert model.reports_cost
 
 
 async def test_c205_an_inner_agent_without_a_price_is_not_started_in_a_cost_budget() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.base.events import RunFailed, ToolFinished, dump, kept, parse
+from nbagent.core.base.events import RunFailed, ToolFinished, dump, parse, storable_event
 from nbagent.core.base.messages import MAX_DEPTH, storable
 
 call = nb.ScriptedModel.call
@@ -251,7 +251,7 @@ def test_a_storable_value_is_read_back_unchanged(value: Any) -> None:
         stored = storable(value)
     except (ValueError, TypeError):
         return
-    event = kept(ToolFinished(at=1.0, call_id="c", output=stored))
+    event = storable_event(ToolFinished(at=1.0, call_id="c", output=stored))
     read = parse(dump(event))
     assert isinstance(read, ToolFinished)
     assert read.output == stored
@@ -262,7 +262,7 @@ def test_any_stored_event_can_be_read(value: Any, text: str) -> None:
     """The last check before the store, whatever the doors before it let through."""
     event = ToolFinished(at=1.0, call_id=text, output=value, printed=text)
     try:
-        same = kept(event)
+        same = storable_event(event)
     except ValueError:
         return
     assert dump(parse(dump(same))) == dump(same)

@@ -72,7 +72,7 @@ async def test_c262_a_changed_event_is_named(change: str, told: str | None, tmp_
     assert not noted
     if told is None:
         assert found
-        assert "Its end was removed" in repr(noted)
+        assert "Its last events were removed" in repr(noted)
     else:
         assert not found
         assert f"run {second.id!r}: {told}" in repr(found)

@@ -237,7 +237,7 @@ async def test_c162_a_failing_flow_fails_its_run_and_a_retry_continues_after_its
         return await ctx.step("second", second)
 
     run = fetch.run()
-    with pytest.raises(nb.errors.ToolFailed, match="the flow 'fetch' failed: OSError") as caught:
+    with pytest.raises(nb.errors.ToolFailed, match="The flow 'fetch' failed: OSError") as caught:
         await run
     assert isinstance(caught.value.__cause__, OSError)
     assert run.status == "failed"
@@ -263,7 +263,7 @@ async def test_c162_a_rejection_ends_a_flow():
             return "kept"
         return "sent"
 
-    with pytest.raises(nb.errors.ToolFailed, match="the flow 'send' failed: Rejected"):
+    with pytest.raises(nb.errors.ToolFailed, match="The flow 'send' failed: Rejected"):
         await send.with_options(answers=[False]).run()
     assert (await maybe.with_options(answers=[False]).run()).output == "kept"
 
@@ -352,11 +352,11 @@ async def test_c164_a_denial_or_rejection_is_raised_in_the_flow():
     shop = Shop()
     denied = shop.flow(policy=[nb.deny("drop", reason="Not today.")])
     with pytest.raises(
-        nb.errors.ToolFailed, match=r"the flow 'tidy' failed: ToolFailed.*Not today"
+        nb.errors.ToolFailed, match=r"The flow 'tidy' failed: ToolFailed.*Not today"
     ):
         await denied.run("logs")
     asked = shop.flow(policy=[nb.review("drop")])
-    with pytest.raises(nb.errors.ToolFailed, match="the flow 'tidy' failed: Rejected"):
+    with pytest.raises(nb.errors.ToolFailed, match="The flow 'tidy' failed: Rejected"):
         await asked.with_options(answers=[False]).run("logs")
     assert shop.did == ["look", "look"]
 

@@ -13,8 +13,8 @@ from nbagent.core.base.events import (
     ModelResponded,
     dump,
     encoded,
-    kept,
     parse,
+    storable_event,
     stored,
 )
 
@@ -59,7 +59,7 @@ def test_an_event_is_small_and_is_copied_and_written_like_a_pydantic_model():
 
 def test_the_encoding_of_an_event_is_freed_once_it_is_stored():
     """What was checked is what the store writes; from then on the event alone is kept."""
-    event = kept(ModelResponded(at=1.0, text="hm"))
+    event = storable_event(ModelResponded(at=1.0, text="hm"))
     data = encoded(event)
     assert encoded(event) is data
     stored(event)

@@ -47,7 +47,7 @@ async def test_c145_a_chain_of_runs_continues_in_order_once_the_first_is_answere
     assert [run.status for run in runs] == ["interrupted", *["queued"] * 59]
     assert kinds(runs[-1]) == ["run_queued"]
     assert "queued behind the previous run, which is interrupted" in repr(runs[-1])
-    for pending in ("refuse", "reject"):
+    for pending in ("raise", "reject"):
         with pytest.raises(nb.errors.RunNotFinished, match="has not ended"):
             agent.run("x", after=runs[-1], pending=pending)
     with pytest.raises(nb.errors.RunNotFinished, match="queued"):
@@ -75,7 +75,7 @@ async def test_c145_a_run_queued_behind_a_working_one_waits_for_it():
     await until(lambda: first.status == "running" and bool(session_of(first).executing))
     assert second.status == "queued"
     with pytest.raises(nb.errors.RunNotFinished, match="pending='wait'"):
-        agent.run("c", after=first, pending="refuse")
+        agent.run("c", after=first, pending="raise")
     gate.set()
     assert (await second).text == "two"
     assert session_of(second).state.active < 30

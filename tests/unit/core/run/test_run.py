@@ -406,7 +406,7 @@ async def test_a_conversation_continues_after_a_run():
     agent = nb.Agent(model)
     first = agent.run("a")
     with pytest.raises(nb.errors.RunNotFinished):
-        agent.run("b", after=first, pending="refuse")
+        agent.run("b", after=first, pending="raise")
     await first
     second = agent.run("b", after=first)
     assert (await second).text == "two"

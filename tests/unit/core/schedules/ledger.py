@@ -122,7 +122,7 @@ class Ledger:
     def _fits_replies(self, n: int, told: str) -> bool:
         replies = self.replies(n)
         if any(isinstance(r, nb.Reject) for r in replies.values()):
-            return "said no" in told or "was stopped while it was running" in told
+            return "rejected this" in told or "was stopped while it was running" in told
         return told == " | ".join(str(replies[k].output) for k in sorted(replies))
 
     def _fits_calls(self, n: int, told: str) -> bool:

@@ -129,7 +129,7 @@ class Schedule(RuleBasedStateMachine):
         self.stores = (first, kind_of(stores[1], self.outage) if drawn["in_file"] else first)
         self.options = {
             "middleware": middleware(kind),
-            "on_tool_error": "raise" if drawn["raises"] else "tell",
+            "on_tool_error": "raise" if drawn["raises"] else "report",
         }
         branch = Branch(0, nb.core.tools.spec.new_id())
         self.branches.append(branch)

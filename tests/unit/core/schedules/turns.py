@@ -106,7 +106,7 @@ class Watched:
     """A model whose every request is looked at before it answers."""
 
     def __init__(self, model: nb.ScriptedModel, look: Callable[[Request], None]) -> None:
-        self.name, self.tells_cost = model.name, model.tells_cost
+        self.name, self.reports_cost = model.name, model.reports_cost
         self._model, self._look = model, look
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:

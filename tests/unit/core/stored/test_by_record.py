@@ -295,6 +295,6 @@ async def test_c294_a_token_answers_by_the_record_of_a_store_without_the_agent(
     with pytest.raises(nb.errors.InvalidAnswer):
         nb.answer_external(tokens[0], "seven", store=store)
     await nb.answer_external(tokens[0], 7, store=store)
-    with pytest.raises(nb.Conflict, match="is used"):
+    with pytest.raises(nb.Conflict, match="was already used"):
         nb.answer_external(tokens[0], 7, store=store)
     assert isinstance(store.read("copy")[-1], Resolved)

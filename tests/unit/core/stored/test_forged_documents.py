@@ -318,7 +318,7 @@ async def test_p5_the_input_that_a_document_shows_is_the_input_that_runs(documen
             event["input"] = ANN
     forged = with_events(documents[kind], events)
     if (kind, lie) == ("ask", "approval"):
-        with pytest.raises(StoreError, match=r"does not match a question of ctx\.ask"):
+        with pytest.raises(StoreError, match=r"does not have the form of a ctx\.ask"):
             nb.import_run(forged, store=nb.MemoryStore(), unverified=True)
         return
     bank, run, _ = await opened(forged, middleware=MIDDLEWARE.get(kind, ()))
@@ -392,7 +392,7 @@ NEVER: dict[str, Any] = {
     "a body's runs that failed": (
         lambda made: made.insert(4, {**MADE_UP[11], "scope": [made[3]["scope"][0]]}),
         "inside",
-        "ends only with the body",
+        "cannot end before the body",
     ),
     "an end before the answer": (
         lambda made: made.insert(1, MADE_UP[10]),
@@ -641,7 +641,10 @@ def test_p15_a_history_in_which_an_open_call_waits_for_nothing_is_refused(saved)
     part = done[-1]["content"][0]
     result = {"type": "tool_result", "id": part["id"], "name": "bare", "output": "paid"}
     part["nbagent"] = {"status": "done", "result": result}
-    for messages, why in ((emptied, "contradicts the rest"), (done, "is not waiting for anything")):
+    for messages, why in (
+        (emptied, "does not match its other fields"),
+        (done, "is not waiting for anything"),
+    ):
         with pytest.raises(MessagesError, match=why):
             Bank().agent.interrupts(messages)
 

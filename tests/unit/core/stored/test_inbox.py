@@ -214,7 +214,7 @@ async def test_c282_a_run_released_by_a_live_process_continues_here(
     _, forms = drawn_inbox(waiting)
     told = {form.facts[-1].value for form in forms.values()}
     host = lives.split(":", 3)[3]
-    assert told == {f"in process 1 on {host}, or here if that process has released it"}
+    assert told == {f"in process 1 on {host}, or here if that process no longer runs it"}
     for asked in waiting.chosen():
         assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""
     gc.collect()
@@ -238,7 +238,7 @@ async def test_only_reading_runs_sends_no_heartbeats(
     machine, _, _, host = this_process().split(":", 3)
     run_id, other = await moved(store, tmp_path / "moved.db", f"{machine}:1:{_start_of(1)}:{host}")
     await run.cancel()
-    monkeypatch.setattr(heartbeat, "begin", begin)
+    monkeypatch.setattr(heartbeat, "start_beating", begin)
     before = len(other.read(run_id))
     agent = asker(other, "looked at", has_asked=True)
     opened = await nb.open_run(run_id, agent=agent, store=other, show=False)
@@ -276,7 +276,7 @@ async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None
     assert any(event.type == "resolved" for event in other.read(run.id))
     again = Waiting(nb.SQLiteStore(tmp_path / "one.db"))  # another store of the same file
     [pay, _] = again.look()
-    assert again.goes_on(pay).place == "here"
+    assert again.continuation(pay).place == "here"
     await again.answer(pay, nb.Reject("in one"), by="form")
     assert len(run.interrupts) == 1
 

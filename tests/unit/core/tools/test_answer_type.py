@@ -146,7 +146,7 @@ async def test_a_type_of_any_shape_is_requested_as_an_object_and_unwrapped(type_
         schema = model.requests[0].output_schema
         assert schema is not None
         assert (schema["type"], run.journal[0].answer) == ("object", form)
-        AnswerType(schema).read(dumps(wire))  # the schema says so itself, references included
+        AnswerType(schema).parse(dumps(wire))  # the schema says so itself, references included
 
 
 async def agent_again(type_: Any, text: str) -> Any:
@@ -175,7 +175,7 @@ AROUND = [
 @pytest.mark.parametrize("text", AROUND)
 def test_the_only_value_in_an_answer_is_extracted(text):
     """As models write it that know no JSON mode; the answer's text is that value alone."""
-    found = AnswerType(City).read(text)
+    found = AnswerType(City).parse(text)
     assert json.loads(found.text) == found.output == {"name": "Rome", "people": 3}
 
 
@@ -199,7 +199,7 @@ def test_the_only_value_in_an_answer_is_extracted(text):
 def test_an_answer_without_one_value_is_refused_with_the_reason(text, why):
     """Two values are none: which of them is meant is not ours to say. It takes no time to find out."""
     with pytest.raises(Misfit, match=why):
-        AnswerType(City).read(text)
+        AnswerType(City).parse(text)
 
 
 def test_a_type_without_a_schema_is_refused_by_name():
@@ -219,7 +219,7 @@ def test_any_text_is_a_valid_or_a_refused_answer(text):
     for type_ in (City, list[int], Literal["a"], Any):
         kind = AnswerType(type_)
         try:
-            found = kind.read(text)
+            found = kind.parse(text)
         except Misfit:
             continue
         kind.typed(json.loads(json.dumps(found.output)))
@@ -234,5 +234,5 @@ def test_any_text_is_a_valid_or_a_refused_answer(text):
 )
 def test_any_json_value_survives_its_wrapper(value):
     """Also a value that looks like a wrapper."""
-    found = AnswerType(Any).read(dumps({"value": value}))
+    found = AnswerType(Any).parse(dumps({"value": value}))
     assert (found.output, json.loads(found.text)) == (value, value)

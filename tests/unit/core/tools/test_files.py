@@ -25,8 +25,8 @@ from PIL import Image
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.messages import dumps, freeze, load, user
-from nbagent.core.tools import files, pictures
-from nbagent.core.tools.files import File, said, taken
+from nbagent.core.tools import attachments, pictures
+from nbagent.core.tools.attachments import File, prompt_content, take_files
 
 PDF = b"%PDF-1.4\n%%EOF"
 WAV = b"RIFF\0\0\0\0WAVEfmt "
@@ -94,7 +94,7 @@ GIVEN: dict[str, tuple[Any, str, str | None]] = {
 def test_each_kind_of_value_is_a_file_of_the_right_type(given):
     """In a prompt, beside a text, in its place: nothing of it but type, name and bytes."""
     value, media_type, name = GIVEN[given]
-    text, part = said(["What is this?", value])
+    text, part = prompt_content(["What is this?", value])
     assert text == {"type": "text", "text": "What is this?"}
     assert (part["media_type"], part.get("name")) == (media_type, name)
     assert pictures.type_of(base64.b64decode(part["data"])) in (media_type, None)
@@ -171,7 +171,7 @@ def test_a_path_that_is_not_a_file_is_named(tmp_path, name, told):
 
 def test_a_string_is_never_treated_as_a_path():
     """Neither one that looks like a path, nor an address: nothing is fetched."""
-    assert said(["/etc/passwd", "https://example.org/x.png"]) == (
+    assert prompt_content(["/etc/passwd", "https://example.org/x.png"]) == (
         "/etc/passwd\n\nhttps://example.org/x.png"
     )
     with pytest.raises(UsageError, match="Path"):
@@ -236,7 +236,7 @@ def test_a_picture_of_much_detail_becomes_small_enough():
     noise = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), "uint8")
     file = File(noise)
     assert file.media_type == "image/jpeg"
-    assert len(file.data) <= files.MAX_IMAGE
+    assert len(file.data) <= attachments.MAX_IMAGE
 
 
 def test_a_figure_of_many_dots_is_drawn_with_fewer():
@@ -259,8 +259,8 @@ def test_a_picture_that_would_decode_to_gigabytes_is_not_decoded():
 @pytest.mark.parametrize(
     ("data", "media_type", "told"),
     [
-        (PDF + b"0" * files.MAX_FILE, None, "20.0 MB"),
-        (b"a" * (files.MAX_TEXT + 1), "text/plain", "1.0 MB"),
+        (PDF + b"0" * attachments.MAX_FILE, None, "20.0 MB"),
+        (b"a" * (attachments.MAX_TEXT + 1), "text/plain", "1.0 MB"),
         (b"\xff\xfe", "text/plain", "UTF-8"),
         (PDF, "image/png", "first bytes are application/pdf"),
         (PDF, "pdf", "not a media type"),
@@ -310,15 +310,15 @@ def test_a_figure_of_another_library_needs_its_renderer(monkeypatch):
     module.BaseFigure = BaseFigure  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "plotly.basedatatypes", module)
     with pytest.raises(UsageError, match="pip install kaleido"):
-        said(["Look", BaseFigure()])
+        prompt_content(["Look", BaseFigure()])
     monkeypatch.setattr(BaseFigure, "to_image", lambda self, **_: picture("PNG"))
-    assert said(["Look", BaseFigure()])[1]["media_type"] == "image/png"
-    assert not taken(BaseFigure(), nothing).files
+    assert prompt_content(["Look", BaseFigure()])[1]["media_type"] == "image/png"
+    assert not take_files(BaseFigure(), nothing).files
 
 
 def test_the_repr_of_a_file_in_a_history_is_one_line():
     """Nobody's output is flooded by ``run.messages``; the bytes are there all the same."""
-    message = user(said(["Look", np.random.default_rng(1).random((99, 99))]))
+    message = user(prompt_content(["Look", np.random.default_rng(1).random((99, 99))]))
     assert len(repr(message)) < 300
     assert freeze(json.loads(json.dumps(message))) == message
 
@@ -344,7 +344,7 @@ RETURNED: dict[str, tuple[Any, Any]] = {
 def test_a_picture_returned_by_a_tool_is_a_file_with_a_word_in_its_place(returned):
     """By itself, and in a list or a dict of it."""
     value, told = RETURNED[returned]
-    found = taken(value, nothing)
+    found = take_files(value, nothing)
     assert found.value == told
     assert len(found.files) == 1
 
@@ -368,7 +368,7 @@ def test_a_picture_returned_by_a_tool_is_a_file_with_a_word_in_its_place(returne
 )
 def test_other_values_returned_by_a_tool_are_not_files(value):
     """A path is never read by itself, data are data, and tables are text; as they always were."""
-    found = taken(value, nothing)
+    found = take_files(value, nothing)
     assert found.value is value
     assert not found.files
 
@@ -381,7 +381,7 @@ def test_a_value_that_fails_to_draw_itself_is_not_a_file_and_not_a_failure(caplo
             raise RuntimeError("no ink")
 
     broken = Broken()
-    found = taken(broken, nothing)
+    found = take_files(broken, nothing)
     assert found.value is broken
     assert "not an image" in caplog.text
 
@@ -461,5 +461,5 @@ def test_an_ipython_picture_is_a_picture():
     )
     with pytest.raises(UsageError, match="is not a file"):
         File(display.Image(url="https://example.org/x.png"))
-    assert not taken(display.Image(url="https://example.org/x.png"), nothing).files
+    assert not take_files(display.Image(url="https://example.org/x.png"), nothing).files
     assert File(Figure()).media_type == "image/png"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nbagent as nb
-from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, cut, for_model
+from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
 from nbagent.notebook.view.view import RunView
 from tests.integration.chat_server import ChatServer, Reply
 
@@ -107,7 +107,7 @@ async def test_c418_a_model_learns_how_to_get_the_rest_and_the_person_sees_more(
     assert '"line 2500"' in shown
     assert '"line 2500"' not in first
     output, _ = await text_to_model(nb.Agent("demo", tools=[text]), "text")
-    assert "text has no parameter that selects a part of it" in output
+    assert "text has no parameter to select a part" in output
 
 
 @pytest.mark.parametrize("limit", [1, 2, 10, None])
@@ -115,7 +115,7 @@ async def test_a_tool_can_set_the_limit_of_its_output(limit: int | None) -> None
     """More for a model that can take it, or less."""
     tool = nb.tool(max_output=limit)(text)
     output, _ = await text_to_model(nb.Agent("demo", tools=[tool]), "text")
-    assert re.sub(NOTE, "", output) == re.sub(NOTE, "", cut(LONG, limit))
+    assert re.sub(NOTE, "", output) == re.sub(NOTE, "", shortened_text(LONG, limit))
     assert (output == LONG) == (limit is None)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.tools import tables
-from nbagent.core.tools.files import said
+from nbagent.core.tools.attachments import prompt_content
 from nbagent.notebook import variables
 from nbagent.notebook.magics import _filled
 from nbagent.notebook.view.view import RunView
@@ -43,10 +43,12 @@ async def test_c415_a_table_has_the_same_summary_however_it_is_passed(library, m
     """In a prompt's list, the chat's box, %%agent and a tool's result; under its name, its rows stay here."""
     orders = TABLES[library]
     monkeypatch.setattr(variables.kernel, "variables", lambda: {"orders": orders})
-    listed = texts_of(said(["look at this", orders]))
+    listed = texts_of(prompt_content(["look at this", orders]))
     boxed = texts_of([file.part for file in variables.mentioned("look at @orders")])
-    filled = texts_of(said(_filled("Who owes in {orders}, {orders}?", {"orders": orders})))
-    told = tables.told(orders)
+    filled = texts_of(
+        prompt_content(_filled("Who owes in {orders}, {orders}?", {"orders": orders}))
+    )
+    told = tables.table_summary(orders)
     assert listed == ("look at this", {"@orders": told})
     assert boxed == ("", {"@orders": told})
     assert filled == ("Who owes in @orders, @orders?", {"@orders": told})
@@ -81,14 +83,14 @@ def test_c415_the_summary_of_a_table_is_bounded_and_shows_hidden_characters():
             ("two", "levels"): [pd.NaT, 10**5_000],
         }
     )
-    told = tables.told(hostile)
+    told = tables.table_summary(hostile)
     assert len(told) < 1_000
     assert "\x1b" not in told
     assert "\u202e" not in told
     assert "plain: str" in told
     assert '""\t' in told
     assert '" north"' in told
-    wide = tables.told(pd.DataFrame(np.zeros((3, 50_000))))
+    wide = tables.table_summary(pd.DataFrame(np.zeros((3, 50_000))))
     assert "… 49,940 more columns" in wide
     assert len(wide) <= tables.MAX_SUMMARY + 100
     large = pd.DataFrame({"n": np.zeros(30_000_000, "int8")})
@@ -104,17 +106,17 @@ def test_c415_the_summary_of_a_table_is_bounded_and_shows_hidden_characters():
 def test_c415_a_meaningful_index_becomes_columns_and_a_query_plan_has_no_rows():
     """Groups by two keys keep both; a LazyFrame is not computed to be told."""
     keys = pd.MultiIndex.from_tuples([("n", 1), ("s", 2)], names=["region", None])
-    told = tables.told(pd.DataFrame({"sum": [3, 4]}, index=keys))
+    told = tables.table_summary(pd.DataFrame({"sum": [3, 4]}, index=keys))
     assert told.endswith("All its rows:\nregion\tlevel_1\tsum\nn\t1\t3\ns\t2\t4")
 
     def never(_: object) -> object:
         raise AssertionError("computed")
 
     plan = pl.LazyFrame({"a": [1]}).map_batches(never, schema={"a": pl.Int64})
-    assert tables.told(plan).endswith(
+    assert tables.table_summary(plan).endswith(
         "a: Int64\nIts rows are unknown until .collect() computes them"
     )
-    assert tables.told(SimpleNamespace(columns=[], itertuples=1)) is None
+    assert tables.table_summary(SimpleNamespace(columns=[], itertuples=1)) is None
 
 
 @pytest.mark.parametrize("library", TABLES)
@@ -163,6 +165,6 @@ def test_c417_a_variable_in_braces_of_a_plain_prompt_leads_to_a_warning(monkeypa
     with warnings.catch_warnings(action="error"):
         for prompt in (*STAYS, _filled("{{df}} {limit}", {"limit": limit})):
             agent.run_sync(prompt)
-        monkeypatch.setattr("nbagent.core.tools.files._hint_at_braces", None)
+        monkeypatch.setattr("nbagent.core.tools.attachments._hint_at_braces", None)
         agent.run_sync("no braces here")
     assert (len(df), limit) == (14_000, 3)

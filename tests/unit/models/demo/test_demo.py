@@ -19,7 +19,7 @@ from nbagent.core.state.fold import edit_note, rejection_text
 from nbagent.models.demo.brain import Reply, reply
 from nbagent.models.demo.model import PACE, demo_model
 from nbagent.models.demo.sample import fits
-from nbagent.models.demo.talk import read
+from nbagent.models.demo.talk import parse_talk
 from nbagent.models.openai.chat import ChatEncoder, Way
 from nbagent.models.openai.encoding import Settings
 from nbagent.models.resolve import resolve
@@ -93,7 +93,7 @@ def play(
 
 def answered(request: Request) -> Reply:
     body = ChatEncoder(Settings("demo")).body(request, Way("demo"))
-    return reply(read(json.loads(body)))
+    return reply(parse_talk(json.loads(body)))
 
 
 def test_planning_asks_and_uses_the_answer() -> None:

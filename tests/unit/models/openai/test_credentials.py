@@ -68,10 +68,10 @@ def test_a_new_secret_is_found_at_the_next_request(
 ) -> None:
     """Whatever of a client, a hosted tool or the environment is changed in place."""
     asked, tool, keyring = client(), Hosted("mcp", {"headers": {"X": "y"}}), Keyring()
-    assert keyring.of(asked, [tool]).cut(NEW) == NEW
+    assert keyring.of(asked, [tool]).remove(NEW) == NEW
     change(asked, tool, monkeypatch)
-    assert keyring.of(asked, [tool]).cut(NEW) == "•••"
-    assert keyring.all.cut(f"{NEW} an-old-secret-0815") == "••• •••"
+    assert keyring.of(asked, [tool]).remove(NEW) == "•••"
+    assert keyring.all.remove(f"{NEW} an-old-secret-0815") == "••• •••"
 
 
 def test_a_request_without_changes_does_not_search_for_secrets_again(

@@ -134,7 +134,7 @@ REFUSED = [
     ),
     ([{"role": "assistant", "content": "x", "reasoning_details": [{"a": 1}]}], "provider="),
     ([{"role": "assistant", "audio": {"id": "a"}}], "'audio', which cannot be stored"),
-    ([{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}], "calls no function"),
+    ([{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}], "has no function"),
     ([{"type": "item_reference", "id": "x"}], "only refers to an item"),
     ([{"type": "web_search_call", "id": "w", "status": "completed"}], "provider="),
     ("hello", "a list of messages"),
@@ -332,7 +332,7 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a call that is a text": (
         {"role": "assistant", "tool_calls": ["f"]},
-        ["messages[1].tool_calls[0] is 'f', which calls no function"],
+        ["messages[1].tool_calls[0] has no function: 'f'"],
     ),
     "a result without its call": (
         {"role": "tool", "content": "x"},

@@ -566,7 +566,7 @@ async def test_a_replay_reports_cost_where_the_recorded_model_did(tmp_path, cost
     script = [TextDelta("hi"), Finished("stop", Usage(1, 1, cost))]
     await nb.Agent(nb.RecordedModel(path, Says(script))).run("go", attended=False)
     replay = nb.RecordedModel(path)
-    assert replay.tells_cost is (cost is not None)
+    assert replay.reports_cost is (cost is not None)
     assert (await nb.Agent(replay).run("go", attended=False)).usage.cost == cost
 
 
@@ -657,7 +657,7 @@ async def test_c386_unused_recorded_requests_are_reported(tmp_path):
     await agent.run("two", attended=False)
     with (
         pytest.raises(
-            nb.errors.UsageError, match=r"Not used of 'session\.json': 1 of 2 exch"
+            nb.errors.UsageError, match=r"Unused entries of 'session\.json': 1 of 2 exch"
         ) as caught,
         nb.RecordedModel(path) as model,
     ):
@@ -683,7 +683,7 @@ async def test_c386_an_unused_recorded_answer_is_reported(instead, tmp_path):
     if instead == "a person":
         model.check()
         return
-    with pytest.raises(nb.errors.UsageError, match="1 of 1 answers of people") as caught:
+    with pytest.raises(nb.errors.UsageError, match="1 of 1 human answers") as caught:
         model.check()
     assert 'answer 2 (approval of transfer {"to": "A1", "amount": 5}): approved' in str(
         caught.value

@@ -24,7 +24,7 @@ class Played(BatchCard):
         self.opens = self.stood.append
 
     def press(self, **message: Any) -> None:
-        self._hear(message)
+        self._handle_table_message(message)
 
     @property
     def shown_keys(self) -> list[str]:
@@ -86,7 +86,7 @@ async def test_c463_a_form_answers_only_questions_that_its_page_has_shown():
     await until(lambda: card.table.state["asks"]["said"] == "The value is not a number")
     assert card.table.state["asks"]["fit"] == 0
     card.press(type="decide", preview=few + 100, action="approve", reason="")
-    await until(lambda: "Look again" in card.table.state["asks"]["told"])
+    await until(lambda: "Check them again" in card.table.state["asks"]["told"])
     card.press(type="decide", preview=few, action="approve", reason="")
     await until(lambda: batch.counts["completed"] == 70)
     assert rows.bodies == dict.fromkeys(range(0, 30, 3), 1)
@@ -127,7 +127,7 @@ async def test_c463_a_malformed_message_of_a_page_changes_nothing(message):
     await batch
     card = Played(batch)
     await until(lambda: card.table.state["asks"] is not None)
-    card._hear(message)
+    card._handle_table_message(message)
     card.press(type="sort", column="status")
     await until(lambda: card.table.window["by"] == "status" or bool(card.view.text))
     assert (batch.counts["interrupted"], rows.bodies) == (3, {})
@@ -186,7 +186,7 @@ async def test_c463_many_questions_are_answered_with_one_choice_or_a_text(questi
     card.press(
         type="decide", preview=asks["preview"], action="answer", reason="7" if given == "1" else ""
     )
-    await until(lambda: "Look again" in card.table.state["asks"]["told"])
+    await until(lambda: "Check them again" in card.table.state["asks"]["told"])
     card.press(type="decide", preview=asks["preview"], action="answer", reason=given)
     await until(lambda: batch.counts["completed"] == 4)
     assert painted == [answer] * 4

@@ -152,9 +152,9 @@ def test_c237_a_chart_that_was_not_created_here_is_not_drawn_by_jupyter():
     assert charts.chart_of(forged) is None
     assert charts.chart_of({"text/html": "<script>x()</script>"}) is None
     below = Charts()
-    assert not below.heard(finished(display=forged, displays=[forged]))
+    assert not below.add_event(finished(display=forged, displays=[forged]))
     assert below.bundles == []
-    assert below.heard(finished(display=stored))
+    assert below.add_event(finished(display=stored))
     assert below.bundles == [made]
 
 
@@ -177,20 +177,20 @@ def test_the_charts_of_a_card_follow_what_is_displayed():
     two = charts.with_words({VEGA: {**SPEC, "title": "Snow"}})
     three = charts.with_words({VEGA: {**SPEC, "title": "Hail"}})
     below = Charts()
-    assert below.heard(Displayed("c", one, "here"))
-    assert below.heard(Displayed("c", two))
-    assert below.heard(Displayed("c", three, "here"))
+    assert below.add_event(Displayed("c", one, "here"))
+    assert below.add_event(Displayed("c", two))
+    assert below.add_event(Displayed("c", three, "here"))
     assert [each["text/plain"].split("”")[0] for each in below.bundles] == [
         "Vega chart “Hail",
         "Vega chart “Snow",
     ]
-    assert not below.heard(finished(displays=[three, two], display=two))
-    assert below.heard(finished(displays=[three, two], display=one))
+    assert not below.add_event(finished(displays=[three, two], display=two))
+    assert below.add_event(finished(displays=[three, two], display=one))
     assert len(below.bundles) == 3
     first = below.rows
     assert below.rows == first
     below.close()
     for number in range(MAX_CHARTS + 5):
-        below.heard(Displayed("d", charts.with_words({VEGA: {**SPEC, "title": str(number)}})))
+        below.add_event(Displayed("d", charts.with_words({VEGA: {**SPEC, "title": str(number)}})))
     assert len(below.rows) == len(below.bundles) == MAX_CHARTS
     below.close()

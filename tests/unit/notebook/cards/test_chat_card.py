@@ -8,7 +8,7 @@ import json
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.files import label
+from nbagent.core.base.file_parts import label
 from nbagent.core.chat import Chat, thread_after
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.cards import chat_card

@@ -165,7 +165,7 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_are_listed_sepa
     asked = [form.interrupt.partition("/")[0] for form in card.forms]
     assert asked == ["old b", "old ", new.id, "old a"]
     assert [item.type for item in card.items] == ["form"] * 3 + ["notice", "form"]
-    assert "If you answer both, the work may be done twice" in card.notices[0].text
+    assert "If you answer both runs, the work may be done twice" in card.notices[0].text
     assert all(form.group for form in forms)
     assert apart.group == ""
     assert apart.note.startswith("From an earlier run of this cell.")
@@ -270,7 +270,7 @@ async def test_a_preview_of_a_remote_run_is_marked_as_remote(store):
 
     run = await agent.run("Pay").settled()
     waiting = Waiting(store)
-    waiting.goes_on = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
+    waiting.continuation = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
     view = InboxView("runs.db")
     view.look(waiting.look(), waiting)
     [form] = [item for item in view.snapshot().items if isinstance(item, FormItem)]

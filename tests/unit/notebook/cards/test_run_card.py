@@ -188,7 +188,7 @@ async def test_retry_continues_a_failed_run_or_says_why_it_cannot(monkeypatch):
     assert (await run).text == "fine"
     shown.live.card._take(Retry())
     told = shown.live.card.view.snapshot().items[-1].text
-    assert told.startswith("The run could not be retried here: only a failed run can be retried")
+    assert told.startswith("The run could not be retried here: Only a failed run can be retried")
     shown.live.card.detach()
 
 

@@ -33,7 +33,7 @@ class Played(RunsCard):
         self.opens = self.stood.append
 
     def press(self, **message: Any) -> None:
-        self._heard(None, message, None)
+        self._on_table_message(None, message, None)
 
     @property
     def ids(self) -> list[str]:

@@ -138,9 +138,7 @@ def test_an_approval_marks_and_names_lookalikes_live_static_and_as_text():
     """And it shows what the tool takes for what the model left out."""
     snapshot = run_with_question(editable=False)
     form = snapshot.items[-1]
-    assert [(f.label, f.value, f.remark) for f in form.facts][1:] == [
-        ("amount", "9999", "not given: the default")
-    ]
+    assert [(f.label, f.value, f.remark) for f in form.facts][1:] == [("amount", "9999", "default")]
     html = static.render(snapshot, style=False)
     remark = f"Cyrillic {CYRILLIC_A}, ends with a space"
     assert f'p<mark title="{remark}">{CYRILLIC_A}</mark>ul<mark title="{remark}"> </mark>' in html

@@ -65,7 +65,7 @@ def test_a_saved_card_is_sent_to_a_page_without_the_rules_that_the_page_has():
 def forget() -> None:
     """Read the sheet anew."""
     styles._names.cache_clear()
-    styles._kept.cache_clear()
+    styles._css_for.cache_clear()
 
 
 def test_with_every_name_the_whole_sheet_is_kept():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.files import file_part
+from nbagent.core.base.file_parts import file_part
 from nbagent.core.run.run import session_of
 from nbagent.core.tools.pictures import png
 from nbagent.notebook.render import plain, rich, static

@@ -367,7 +367,7 @@ def test_c138_a_bare_pause_runs_its_call_from_the_menu_and_shows_all_that_runs()
         facts(question)
     )  # a label that stands for another value hides it
     assert [(a.name, a.label) for a in question.actions if a.menu] == [("approve", "Run transfer")]
-    assert decided(question, Restart()).decision == "you ran it"
+    assert decided(question, Restart()).decision == "you ran it anyway"
 
 
 @pytest.mark.parametrize(
@@ -519,7 +519,7 @@ def test_only_an_answer_in_the_form_is_shown_as_yours():
         (choose, Respond(output="Ann"), "you chose Ann", "chosen: Ann"),
         (value, Respond(output="Ann"), "you answered Ann", "answered Ann"),
         (value, Respond(output={"a": 1}), "you answered", "answered"),
-        (value, Restart(), "you ran it", "run"),
+        (value, Restart(), "you ran it anyway", "run anyway"),
         (value, Reject(), "declined", "declined"),
     ]
     by = {"form": "", "code": " · by code", "ann": " · by ann", "external": " · by another system"}

@@ -24,7 +24,7 @@ from tests.until import until
 class Cell:
     """One cell that is run again and again, with a tool that executes until it is let go."""
 
-    executing_run: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Event = field(default_factory=threading.Event)
     let_go: threading.Event = field(default_factory=threading.Event)
     host: NotebookHost = field(default_factory=NotebookHost)
     executions: int = 0

@@ -101,7 +101,7 @@ async def test_c263_a_follow_up_that_races_a_deletion_is_complete_whichever_wins
             thread.start()
             thread.join()
 
-    monkeypatch.setattr(deletion, "_check_stands_still", checked)
+    monkeypatch.setattr(deletion, "_check_not_running", checked)
     with pytest.raises(nb.errors.UsageError, match="cannot be deleted alone"):
         nb.delete_run("first", store=store)  # type: ignore[arg-type]
     assert len(nb.delete_run("first", store=store, with_followers=True)) == 2  # type: ignore[arg-type]

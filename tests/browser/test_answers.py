@@ -91,7 +91,7 @@ def test_presses_in_two_views_at_once_count_once(app, open_question):
 
 @pytest.mark.parametrize("app", App)
 def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, open_question, open_page):
-    """A tab opened on the saved notebook shows the form; what it answers, the first tab sees."""
+    """A tab opened on the saved notebook shows the form; the first tab sees its answer."""
     notebook = open_question(app, TRANSFER, TALLY)
     first = Card(notebook.output(1))
     first.wait_for_question("Send it?")
@@ -137,7 +137,7 @@ def test_stop_ends_a_waiting_run(app, open_question):
 
 @pytest.mark.parametrize("app", App)
 def test_after_a_kernel_restart_the_form_explains_why_it_cannot_be_sent(app, open_question):
-    """The form cannot be sent any more, says why, and keeps what was typed."""
+    """The form cannot be sent any more, says why, and keeps the typed text."""
     notebook = open_question(app, MAIL)
     card = Card(notebook.output(1))
     card.wait_for_question("Look it over")

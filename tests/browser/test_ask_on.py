@@ -51,7 +51,7 @@ def ask(card, notebook, text):
 
 
 def test_a_finished_run_is_followed_up_in_its_own_card(server, open_lab):
-    """The card becomes the thread, is saved so, is there after a reload, and older cards give way."""
+    """The card becomes the thread, is saved as one, and is there after a reload; older cards become static."""
     notebook = open_lab(server.write("ask-on.ipynb", SETUP, SHORT, FAILED, LONG, "run"))
     keys = notebook.page.keyboard
     notebook.run_cell(0)

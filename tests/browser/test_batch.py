@@ -207,7 +207,7 @@ await slow
 def test_c465_after_a_restart_the_same_cell_continues_and_the_stop_button_stops_all_rows(
     server, open_page
 ):
-    """What was answered is not asked again, and what waited is answered in the card."""
+    """Answered rows are not asked again, and open questions are answered in the card."""
     notebook = open_page(server.write("batch-durable.ipynb", DURABLE, AWAITED, ENDLESS))
     batch = notebook.output(0).locator(".nba-batch")
     notebook.run_cell(0)

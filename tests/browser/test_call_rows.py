@@ -30,7 +30,7 @@ SIZES = """() => [...document.querySelectorAll("table")].map((table) => ({
 
 @pytest.mark.parametrize("state", ["done", "failed", "rejected"])
 def test_a_row_shows_that_it_can_be_opened(state: str, browser: Browser) -> None:
-    """However its call ended: what it says about that is inside."""
+    """However its call ended, the details are inside."""
     page = browser.new_page()
     item = CallItem(key="c", name="look", state=state, result="no such table")
     page.set_content(static.render(View(head=HEAD, items=[item]), style=True))

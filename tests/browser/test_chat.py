@@ -149,7 +149,7 @@ DOT = (
 
 
 def test_files_are_dropped_pasted_and_removed_again(opened):
-    """As chips with a button each; the model gets them, and a message said anew keeps them."""
+    """They are chips with a button each; the model gets them, and an edited message keeps them."""
     notebook = opened(FILES)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
@@ -334,7 +334,7 @@ thread
 
 
 def test_c401_rows_of_calls_keep_their_height_where_a_chat_scrolls(opened):
-    """They clip what they hold, and gave way to nothing in a card that is no higher than the panel."""
+    """They clip their content, and keep their height in a card as high as the panel."""
     notebook = opened(CALLING)
     card = Card(notebook.output(1))
     rows = card.root.locator(".nba-call")
@@ -345,7 +345,7 @@ def test_c401_rows_of_calls_keep_their_height_where_a_chat_scrolls(opened):
 
 
 def test_c401_a_growing_chat_does_not_move_a_person_who_writes_in_another_cell(opened):
-    """A chat that code goes on with grows, and the cell that is being edited stays where it is."""
+    """A chat continued by code grows, and the cell that is being edited stays in place."""
     cell = "import asyncio\ntask = asyncio.ensure_future(slow.send('Go on'))"
     notebook = opened(SLOW, BELOW)
     card = Card(notebook.output(1))
@@ -400,7 +400,7 @@ kept = agent(*globals().get("steps", ["Noted."])).chat(id="notes", store=store)
 
 
 def test_a_chat_is_opened_again_after_a_restart(opened):
-    """Of a kernel that is gone the box says so, and keeps what is typed; the cell run again goes on."""
+    """After a kernel restart the box says so and keeps the typed text; the cell run again continues the chat."""
     notebook = opened(KEPT)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)

@@ -110,7 +110,7 @@ def test_c404_a_question_out_of_sight_is_one_press_away(server, open_page, app):
 
 
 def test_c405_the_browser_notifies_of_a_question_once_notifications_are_on(server, open_lab):
-    """By a button that the person presses; what the browser refuses is said, and a press on what it shows leads there."""
+    """The person turns it on by a button; a refusal by the browser is shown, and a press on the notice leads to the question."""
     notebook = open_lab(
         server.write("notify.ipynb", SETUP, "nb.notify()", LINES, "paying('clerk').run('Pay')")
     )

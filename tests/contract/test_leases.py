@@ -68,7 +68,7 @@ async def look_and_act(run: nb.Run) -> None:
 async def test_c314_a_clock_jump_neither_takes_a_live_run_nor_leaves_one_stuck(
     opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float, *, in_a_body: bool
 ) -> None:
-    """On another machine its driver beats: it goes on there. Once that is silent past its lease, and not before, it goes on here."""
+    """While its process on another machine sends heartbeats, the run stays there. Once its lease has expired, it continues here."""
     steady, clock, store = Time(), Clock(), opened()
     monkeypatch.setattr(heartbeat, "time", steady)
     others = opened()  # as that machine has it
@@ -107,7 +107,7 @@ async def test_c314_a_clock_jump_neither_takes_a_live_run_nor_leaves_one_stuck(
 def test_c314_a_run_that_is_live_elsewhere_is_not_deleted_whatever_its_clock(
     opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
-    """Beats tell that its process lives, and their end that it does not: the times of its events do not."""
+    """Heartbeats show that its process lives, and their absence that it does not; event times do not."""
     steady, store, others = Time(), opened(), opened()
     others.append("run", run_driven_by(FAR, time.time() + jump, in_a_body=True), 0)
     others.beat(FAR)

@@ -193,7 +193,7 @@ async def test_a_model_calls_tools_and_closes_with_text(make: Any, stream: bool)
 
 @MODELS
 async def test_a_model_accepts_a_history_with_pictures(make: Any) -> None:
-    """Of a person and of a tool: it sees them, or is told of them; its answer is as whole as any."""
+    """From a person and from a tool: the model sees the pictures or gets words, and its answer is complete."""
     async with make() as model:
         first = await ask(model, [user("go")], stream=True)
         last = await ask(model, with_pictures(first), stream=True)

@@ -101,7 +101,7 @@ async def test_c263_a_follow_up_that_races_a_deletion_is_complete_whichever_wins
             thread.start()
             thread.join()
 
-    monkeypatch.setattr(deletion, "_check_stands_still", checked)
+    monkeypatch.setattr(deletion, "_check_not_running", checked)
     with pytest.raises(nb.errors.UsageError, match="cannot be deleted alone"):
         nb.delete_run("first", store=store)  # type: ignore[arg-type]
     assert len(nb.delete_run("first", store=store, with_followers=True)) == 2  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_c263_every_way_of_writing_a_run_refuses_references_to_deleted_runs(stor
 
 @pytest.mark.parametrize("way", GOES_ON)
 def test_continuing_a_run_and_deleting_it_exclude_each_other(store: Archive, way: str) -> None:
-    """From two threads at once, again and again: never a run whose beginning is gone."""
+    """From two threads, many times: a run's first event is never missing."""
     kept: Any = store
     outcomes = set()
     for n in range(4):
@@ -190,7 +190,7 @@ def outcome_of(do: Callable[[], None]) -> str:
 def test_the_second_connection_waits_while_the_first_writes_a_run(
     postgres: Path, first: str, way: str
 ) -> None:
-    """One stands right before its commit; the other, begun then, sees what came of it."""
+    """One is about to commit; the other, started then, sees the result."""
     url = database(postgres)
     with nb.SQLStore(url) as one, nb.SQLStore(url) as two:
         one.append("run", [run_started(user("hi"))], 0)

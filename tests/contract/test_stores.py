@@ -197,7 +197,7 @@ def test_heartbeats_are_counted_per_process(store: Store) -> None:
 
 
 def test_a_conflict_says_who_was_first_and_when(store: Store) -> None:
-    """The one who is late is told by whom and when."""
+    """The later one learns by whom and when."""
     answer = Resolved(at=0.0, id="i", call_id="c", resolution=Respond(output=1), by="Ada")
     store.append("run", [completed("a"), answer], 0)
     told = "Event 1 is 'resolved' by Ada at 1970-01-01T00:00:00"
@@ -300,7 +300,7 @@ def test_a_search_finds_a_text_in_any_event_of_a_run(store: Store) -> None:
 
 
 async def test_c246_a_handle_of_a_deleted_run_reports_the_deletion(opened: Shared) -> None:
-    """No hang, and another run that is begun by its id gets nothing of it."""
+    """Nothing hangs, and a new run with its id gets nothing of it."""
     model = nb.ScriptedModel([nb.ScriptedModel.call("send", to="Ada")])
     agent = nb.Agent(model, store=opened())
 
@@ -348,7 +348,7 @@ def of_format_1(way: str, folder: Path, postgres: Path) -> Any:
 async def test_runs_of_format_1_keep_their_state_and_can_finish(
     way: str, tmp_path: Path, postgres: Path
 ) -> None:
-    """What waits is answered, what failed is retried, who stood in line begins: all sealed to what was there."""
+    """Waiting runs are answered, failed ones retried, queued ones start; all are sealed onto the old events."""
     told = json.loads((STORED / "format_1.json").read_text(encoding="utf-8"))
     with of_format_1(way, tmp_path, postgres) as store:
         assert {run.id: run.status for run in nb.runs(store)} == told["statuses"]

@@ -126,7 +126,7 @@ async def test_an_answer_that_a_store_cannot_write_runs_nothing_and_can_be_given
 async def test_a_result_that_a_store_cannot_write_is_kept_and_stored_once_it_can(
     place: Any, trouble: str, request: pytest.FixtureRequest
 ) -> None:
-    """Trouble begins while a body runs: the run fails and says why, and its retry goes on from what was done."""
+    """The store fails while a body runs: the run fails and says why, and its retry continues after the finished work."""
     told = TROUBLES[trouble][request.node.callspec.params["place"]]
     office = Office(place)
     office.trouble = trouble
@@ -148,7 +148,7 @@ async def test_a_result_that_a_store_cannot_write_is_kept_and_stored_once_it_can
 async def test_c248_a_server_outage_during_a_pause_is_reported_once_and_loses_nothing(
     place: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who awaits the run is told while it is away, and waits again once it is back: for an answer, from anywhere."""
+    """Whoever awaits the run gets one error during the outage, and waits again afterwards, for an answer from anywhere."""
     monkeypatch.setattr(listening, "AGAIN", 0.05)
     office = Office(place)
     run = await office.paused(place.open())
@@ -185,7 +185,7 @@ class Away(nb.SQLiteStore):
 async def test_c248_a_file_that_was_unreadable_for_a_moment_is_followed_again(
     tmp_path: Path,
 ) -> None:
-    """Who looks at a store by itself goes on looking: an answer that another process gave is heard."""
+    """A process that follows a store keeps following: it learns of an answer from another process."""
     office = Office(None)
     store = Away(tmp_path / "runs.db")
     run = await office.paused(store)
@@ -213,7 +213,7 @@ DAMAGE: dict[str, tuple[str, bytes | int | None, str]] = {
 
 @pytest.mark.parametrize("place", SHARED, indirect=True)
 async def test_a_damaged_run_is_reported_with_its_event_and_hides_no_other_run(place: Any) -> None:
-    """Whoever opens it is told which event of which run in which store; all else is listed, and answered."""
+    """Opening it names the event, run and store; all other runs are listed and answered."""
     office, store = Office(place), place.open()
     for name, (column, value, _) in DAMAGE.items():
         store.append(name, [RunCompleted(at=float(n), text=name) for n in range(3)], 0)

@@ -298,7 +298,7 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
 def test_an_answer_is_stored_or_continues_the_run_and_a_second_one_is_refused(
     folder: Folder,
 ) -> None:
-    """Without the agent somebody else goes on with it; with it, this command."""
+    """Without the agent another process continues the run; with it, this command does."""
     fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
     kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
     assert (kept["continues"], kept["answer"]["input"]) == (
@@ -407,7 +407,7 @@ def test_output_that_cannot_be_written_is_one_line_of_error(folder: Folder) -> N
 
 
 def test_letters_outside_the_output_encoding_are_escaped(tmp_path: Path) -> None:
-    """As where Windows pipes in the encoding of its country: the list is there, and no traceback."""
+    """As where Windows pipes in a national encoding: the list is printed, without a traceback."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         agent = nb.Agent(nb.ScriptedModel(["Done."]), name="office", store=store)
         agent.run_sync("Pay 円 now.")

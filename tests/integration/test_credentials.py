@@ -79,7 +79,7 @@ STEPS: dict[str, Any] = {
 @pytest.mark.parametrize("how", ["url", "client"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_no_output_contains_a_credential(step, how, caplog, tmp_path):
-    """Not in errors, logs, the journal, HTML, reprs or what the model is told again."""
+    """Not in errors, logs, the journal, HTML, reprs or messages to the model."""
     caplog.set_level(logging.DEBUG)
     with Echo([STEPS[step]] * 3) as server:
         model = echoed(server, how=how)

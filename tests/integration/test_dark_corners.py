@@ -496,7 +496,7 @@ async def test_c174_a_stream_with_occasional_content_continues() -> None:
 async def test_c174_neither_key_nor_conversation_follows_a_redirect(
     status: int, live: bool
 ) -> None:
-    """Where a server points to is told, and not asked: nobody said to trust it."""
+    """The target of a redirect is reported, and not asked: nobody trusts it."""
     other = Server(FINE, STREAM)
     with serving(other) as elsewhere:
         target = elsewhere.replace("127.0.0.1", "localhost") + "/chat/completions"

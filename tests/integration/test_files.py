@@ -128,7 +128,7 @@ async def test_a_model_without_vision_gets_words_and_the_person_a_note():
     ],
 )
 def test_known_models_with_vision_are_listed_and_any_other_is_tried(name: str, can: bool):
-    """A new model is not kept from seeing by a list that does not know it."""
+    """A new model is not excluded by a list that does not know it."""
     assert sees(name) is can
 
 

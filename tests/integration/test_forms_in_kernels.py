@@ -72,7 +72,7 @@ def test_a_cell_that_awaits_a_form_gets_the_typed_answer(page: Page) -> None:
 
 
 def test_an_answered_form_becomes_html_that_needs_no_kernel(newest: Page) -> None:
-    """Its widgets and layouts are closed, and what stays tells the answer but for the secret."""
+    """Its widgets and layouts are closed, and the record has the answer without the secret."""
     count = "import ipywidgets; print([type(w).__name__ for w in ipywidgets.widgets.widget._instances.values()])"
     newest.start(ASK, cell_id="static")
     card = newest.card()

@@ -148,7 +148,7 @@ async def test_a_refusal_through_litellm_is_reported_in_plain_words(status, stre
 
 
 async def test_a_transient_error_is_retried() -> None:
-    """A request that failed is repeated before anything was told of its answer."""
+    """A failed request is repeated before any of its answer was reported."""
     with ChatServer([Refuse(429), Refuse(500), Reply("fine")]) as server:
         deltas = await deltas_of(model_at(server))
     assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "fine"
@@ -156,7 +156,7 @@ async def test_a_transient_error_is_retried() -> None:
 
 
 async def test_a_stream_through_litellm_that_breaks_is_discarded_and_repeated() -> None:
-    """What was told of it does not count."""
+    """The discarded part does not count."""
     with ChatServer([Reply("all of it", cut=3), Reply("all of it")]) as server:
         deltas = await deltas_of(model_at(server))
     (at,) = [n for n, delta in enumerate(deltas) if isinstance(delta, Discarded)]

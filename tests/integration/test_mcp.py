@@ -191,7 +191,7 @@ async def test_an_http_server_gets_its_headers_and_nobody_else_does(notes, caplo
 
 
 async def test_a_plain_value_of_the_official_library_appears_once_and_unchanged(notes):
-    """It comes as a text, and as data that is wrapped in an object: neither is doubled, and nothing is around it."""
+    """It arrives as text, and as data wrapped in an object: neither is doubled, and no wrapper is left."""
     server = honest(notes)
     words = {"words": ["b", "a"]}
     run = _agent(
@@ -224,7 +224,7 @@ async def test_an_http_server_that_was_restarted_is_connected_again(notes):
 
 
 async def test_a_tool_of_a_server_asks_for_approval_before_it_runs(notes):
-    """Nobody here wrote it: approval is the default, and the question says what the server says of the tool."""
+    """It is third-party code: approval is the default, and the question shows the server's description."""
     server = honest(notes, approval=True)
     run = _agent(server, call("drop", table="users")).run("Go")
     await run.settled()
@@ -401,7 +401,7 @@ async def test_c331_a_tool_that_its_server_changes_while_its_approval_is_open_as
 
 @pytest.mark.parametrize("what", ["dropped", "gone"])
 async def test_an_approved_tool_that_its_server_no_longer_has_is_not_run(what, notes):
-    """The call fails and says so; also where the server cannot say what the tool is by now."""
+    """The call fails and says so; also where the server cannot describe the tool any more."""
     server = liar("changes", approval=True, env={"NOTES": str(notes)}, connect_timeout=20)
     run = _agent(server, call("plain")).run("Go")
     await run.settled()
@@ -566,7 +566,7 @@ async def test_a_server_that_dies_fails_its_call_and_restarts_for_the_next(notes
 
 
 async def test_a_hanging_server_is_abandoned_and_notified(notes):
-    """After ``timeout`` seconds without a word; the server hears that nobody waits any more."""
+    """After ``timeout`` seconds without a message; the server is notified that nobody waits any more."""
     server = honest(notes, timeout=0.5)
     run = _agent(server, call("hangs"), call("look", what="after")).run("Go")
     await run

@@ -98,7 +98,7 @@ async def test_a_server_that_dies_while_it_asks_ends_the_question(notes):
 
 
 async def test_a_server_asks_a_model_only_where_it_is_allowed_and_approved():
-    """Without ``sampling=`` it hears that it cannot; with it a person approves, and the run inside is a run's."""
+    """Without ``sampling=`` the server gets an error; with it a person approves, and the inner run is part of this run."""
     if not install_mcp_servers.everything().exists():
         assert os.environ.get("CI", "").lower() != "true", "the reference server must be installed"
         pytest.skip("python tests/integration/install_mcp_servers.py installs it")
@@ -234,10 +234,7 @@ async def test_processes_started_by_a_server_end_with_it(how, child, tmp_path, n
 
 @pytest.mark.parametrize("how", ["opened", "answered", "watched"])
 async def test_c197_a_question_of_a_dead_server_is_withdrawn(how, tmp_path, notes):
-    """It waited in the middle of its call when the process was killed: nobody knows what it came to.
-
-    Nobody is asked any more; an answer that comes first is taken, and sends nothing again.
-    """
+    """It waited in the middle of its call when the process was killed, so its outcome is unknown. Nobody is asked any more; an earlier answer is accepted, and sends nothing again."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = agent_of("waits", notes, nb.ScriptedModel(["done"]))
     with _worker("waits", tmp_path, notes) as worker:

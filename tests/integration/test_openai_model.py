@@ -392,7 +392,7 @@ def test_two_loops_at_once_each_have_their_client() -> None:
 
 @pytest.mark.filterwarnings("ignore")  # the sockets of the first loop are what this is about
 def test_a_client_passed_by_the_caller_reports_that_it_belongs_to_another_loop() -> None:
-    """In place of a bare "Event loop is closed"."""
+    """Instead of a bare "Event loop is closed"."""
     with ChatServer([Reply("x")] * 2) as server:
         client = openai.AsyncOpenAI(
             base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()

@@ -277,7 +277,7 @@ def test_c446_ctrl_c_in_a_thread_that_waits_for_its_group_leaves_nobody_waiting(
 def test_a_read_only_user_reads_and_gets_a_clear_error_for_writes(
     store: nb.SQLStore, url: str, postgres: Path
 ) -> None:
-    """Rights are the database's; tables that are not there are no error of a reader."""
+    """Permissions are the database's; a reader gets no error for missing tables."""
     store.append("run", [completed("a")], 0)
     name = f"reader_{os.getpid()}"
     sql(

@@ -178,7 +178,7 @@ WAYS = ["messages as JSON", "generate", "reopened", "a fork", "a history that ru
 async def test_c170_provider_data_survives_wherever_a_history_does(
     name: str, way: str, tmp_path: Any
 ) -> None:
-    """Another process, a pause, a fork, plain JSON: what the provider wants back is part of the history."""
+    """Another process, a pause, a fork, plain JSON: provider data is part of the history."""
     kind = KINDS[name]
     asks = Reply(
         "",
@@ -220,7 +220,7 @@ async def test_c170_provider_data_survives_wherever_a_history_does(
 async def test_c171_another_provider_gets_no_foreign_data_and_one_note_says_so(
     stream: bool,
 ) -> None:
-    """The note stands where the switch is; back at the first, its own data are there again."""
+    """The note is where the provider changes; back at the first one, its own data is sent again."""
     kind = KINDS["DeepSeek"]
     with (
         ChatServer([kind.turn, Reply("one"), kind.turn, Reply("four")]) as first,

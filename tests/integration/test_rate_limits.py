@@ -71,7 +71,7 @@ async def test_fifty_concurrent_runs_share_the_rate_limit_of_the_server() -> Non
 
 
 async def test_one_refusal_delays_the_requests_of_all_agents_with_this_model() -> None:
-    """Whoever comes meanwhile is not even sent, until the time that the server told."""
+    """Later requests are not even sent until the time that the server set."""
     replies = [Refuse(429, "slow", {"retry-after": "0.7"}), Reply("first"), Reply("second")]
     came: list[float] = []
 
@@ -141,7 +141,7 @@ async def test_a_wait_that_is_too_long_fails_at_once() -> None:
 
 
 async def test_an_exhausted_quota_is_not_waited_for() -> None:
-    """Time does not heal it."""
+    """Waiting does not help."""
     refuse = Refuse(429, "pay", {"x-should-retry": "false"})
     with ChatServer([refuse]) as server:
         async with model_at(server) as model:

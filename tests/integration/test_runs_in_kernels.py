@@ -153,7 +153,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_form_is_answered_and_the_run_continues(page: Page, way: str) -> None:
-    """The core journey, on every kernel: ask in the cell, approve, run the tool once, end."""
+    """The core journey, on every kernel: ask in the cell, approve, run the tool once, finish."""
     cell, blocks = WAYS[way]
     page.kernel.must_run("ran.clear()")
     request = page.start(cell)
@@ -309,7 +309,7 @@ def test_without_a_person_a_question_fails_the_cell_and_stays_answerable(newest:
 
 
 def test_a_finished_run_becomes_html_that_needs_no_kernel() -> None:
-    """Once a page said hello and nothing is touched, live widgets close and static HTML stays."""
+    """Once a page has greeted and nothing is touched, live widgets close and static HTML stays."""
     left = (
         "from ipywidgets.widgets.widget import _instances\n"
         "print([type(each).__name__ for each in _instances.values()])"

@@ -78,7 +78,7 @@ PLACES = {
 def test_c310_a_suspended_process_runs_nothing_more_of_a_run_that_was_taken_over(
     start_process: Begin, tmp_path: Path, place: str
 ) -> None:
-    """Taken over, answered and ended elsewhere; then it goes on, says who has it, and has changed nothing."""
+    """The run is taken over, answered and ended elsewhere; then the process wakes, reports who has the run, and has changed nothing."""
     calls, seen, answers, did, text = PLACES[place]
     first, second = start_process(), start_process()
     hangs = tmp_path / "HANG"
@@ -146,7 +146,7 @@ def test_c311_the_process_that_lost_a_run_learns_who_has_it_and_follows(
 def test_c312_a_run_answered_by_its_record_continues_in_one_process_that_has_it(
     start_process: Begin, tmp_path: Path, held: bool
 ) -> None:
-    """The process that had it takes it; where that lives and let go of it, whoever opened it does; the body runs once."""
+    """The process that had it takes it; if that one has released it, another one with it open does; the body runs once."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=[["gate", {"amount": 1}]])
     if not held:
@@ -168,7 +168,7 @@ def test_c312_a_run_answered_by_its_record_continues_in_one_process_that_has_it(
 def test_c313_of_two_processes_that_open_an_imported_run_one_takes_it(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """Nobody drives it, and both may: one writes so first, and the other follows that one's run."""
+    """No process drives it, and both may: one takes it by its first write, and the other follows that run."""
     first, both = start_process(), [start_process(), start_process()]
     run = first.ask("start", calls=[["look", {"at": "it"}], ["slow", {}]], settle=False)
     wait_for("slow", tmp_path)

@@ -81,7 +81,7 @@ def test_a_run_that_the_kernel_stops_says_so_in_one_line():
 
 
 def test_a_failure_shown_in_the_card_is_one_line_below_it():
-    """Where nobody is attached a run that failed is shown, and its cell fails: not all of it twice."""
+    """Without a person a failed run is shown, and its cell fails: the error is not shown twice."""
     code = 'nb.Agent(nb.ScriptedModel([RuntimeError("broke")])).run("go")'
     with front_end(NEWEST) as kernel:
         kernel.must_run(SETUP)

@@ -288,7 +288,7 @@ async def test_openai_agents_an_agent_as_a_tool_with_approvals_at_two_layers() -
 
 
 async def test_an_agent_that_a_tool_runs_asks_on_the_outer_run() -> None:
-    """``await Runner.run(other, …)`` inside of a function tool."""
+    """``await Runner.run(other, …)`` inside a function tool."""
     ran: list[str] = []
     other = nb.Agent(nb.ScriptedModel([call("pay", to="ada"), "Paid."]), name="clerk")
 

@@ -138,7 +138,7 @@ async def test_a_run_refers_to_the_place_of_its_text():
 
 
 def test_the_guide_explains_every_name_and_no_other():
-    """A name that nobody explains is a name too many."""
+    """An unexplained name is one too many."""
     assert set(re.findall(r"\bnb\.(\w+)", GUIDE)) == set(nb.__all__)
 
 
@@ -235,7 +235,7 @@ def test_a_mistyped_name_is_answered_with_the_right_one(wrong, right):
 
 
 def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
-    """As ``except nb.errors.ToolFailed``; who looks for it at the root is told where it is."""
+    """As ``except nb.errors.ToolFailed``; a lookup at the root says where it is."""
     raised = [
         v for v in vars(errors).values() if isinstance(v, type) and v.__module__ == errors.__name__
     ]

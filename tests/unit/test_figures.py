@@ -69,7 +69,7 @@ def test_a_count_that_grew_by_more_than_three_percent_or_is_new_is_reported():
 
 
 def test_one_more_call_into_unused_code_is_reported():
-    """With the functions that were called."""
+    """With the names of the called functions."""
     found = {"core/chat.py:Chat.send": 2, "core/chat.py:Chat.stop": 1}
     assert surplus(found, 3) == ""
     assert "3 calls" in surplus(found, 2)

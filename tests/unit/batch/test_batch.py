@@ -72,7 +72,7 @@ def paying(**options: Any) -> Rows:
 
 
 async def test_c450_each_row_of_a_table_is_a_run_and_the_table_returns_with_the_results():
-    """Index and order are the input's, outputs are columns, and the store knows each row by its key."""
+    """Index and order are the input's, outputs are columns, and the store has each row by its key."""
 
     class Label(BaseModel):
         label: str
@@ -296,7 +296,7 @@ async def test_c454_a_budget_for_all_rows_counts_across_restarts(limit):
 
 
 async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
-    """No task, no handle; ``await`` returns where a person is there, and says who waits where nobody is."""
+    """No task, no handle; ``await`` returns with a person present, and names the waiting rows without one."""
     rows = paying()
     batch = nb.map(rows.agent, range(300), prompt="pay {}", id="march", attended=True, show=False)
     await batch
@@ -405,7 +405,7 @@ async def test_c456_three_hundred_questions_are_each_answered_once(tmp_path):
 
 
 async def test_c457_a_pause_starts_no_more_rows_and_a_stopped_batch_can_continue():
-    """Rows that were under way are begun anew by ``retry()`` alone; the same call begins the others."""
+    """Running rows are started again only by ``retry()``; the same call starts the others."""
     rows = Rows()
     rows.takes = 0.01
     batch = nb.map(rows.agent, range(200), prompt="row {}", id="march", concurrency=4)
@@ -437,7 +437,7 @@ async def test_c457_a_pause_starts_no_more_rows_and_a_stopped_batch_can_continue
 
 
 async def test_c457_the_same_cell_run_again_continues_the_same_batch():
-    """While it is at work: no row is asked twice, and more rows are taken up."""
+    """While it works, no row is run twice, and new rows are added."""
     rows = Rows()
     first = nb.map(rows.agent, range(50), prompt="row {}", id="march", concurrency=2)
     await asyncio.sleep(0.01)

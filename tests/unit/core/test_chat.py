@@ -144,7 +144,7 @@ def test_c223_synchronous_code_sends_and_waits():
 
 
 async def test_c224_of_two_that_continue_one_thread_one_is_first():
-    """The other is told, and its thread stays as it was: it is opened again to go on."""
+    """The other one gets an error, and its thread is unchanged: it is opened again to continue."""
     store = nb.MemoryStore()
     one, other = (agent("Mine.").chat(id="notes", store=store) for _ in range(2))
     await one.send("first")

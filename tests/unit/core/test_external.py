@@ -142,7 +142,7 @@ async def test_c144_an_answer_given_in_another_process_reaches_the_waiter(tmp_pa
 
 
 async def test_c144_an_outside_failure_is_reported_only_to_the_model():
-    """Just what was said, as the call's failure, once; the tool is not run again."""
+    """The model gets exactly the message, as the failure of the call, once; the tool is not run again."""
     tokens: list[str] = []
     run = await paying(tokens).run("go").settled()
     for wrong in ({"error": ""}, {"error": 5}, {"value": 5, "error": "both"}):

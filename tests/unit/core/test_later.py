@@ -61,7 +61,7 @@ FINAL = "The final result of the call {} of start: 7"
 
 
 async def test_c159_the_model_gets_the_interim_result_now_and_the_final_one_later(play):
-    """The run does not end before; then it is a new turn of it, with both in the history."""
+    """The run does not end before; the final result starts a new turn of it, with both in the history."""
     s = await play([call("start", n=3), "It runs.", "It gave 7."], starting())
     (i,) = s.interrupts
     assert (i.kind, i.expects, i.tool_name) == ("later", "external", "start")

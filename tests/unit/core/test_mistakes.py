@@ -185,7 +185,7 @@ def test_a_dataframe_as_a_prompt_or_a_tool_is_an_error_that_says_how_to_pass_it(
 
 
 async def test_a_missing_question_or_call_is_an_error_that_lists_what_is_there():
-    """``run.interrupts[0]`` before the run has settled and after it has ended; ``run.calls`` by a wrong name."""
+    """``run.interrupts[0]`` before the run has settled and after it has ended; ``run.calls`` with a wrong name."""
     agent = nb.Agent(nb.ScriptedModel([call("send", to="ada"), "Sent."]))
 
     @agent.tool(approval=True)

@@ -130,7 +130,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("sql", "database_", "said"), MISTAKES)
 async def test_a_query_with_an_unknown_name_gets_the_known_names(sql, database_, said, sales, shop):
-    """Names as SQL writes them, of the tables it names, else of all: the model's next try can work."""
+    """Names are written as in SQL, those of the mentioned tables or all: the model's next query can work."""
     orders = pd.DataFrame({"unit price": [1], "order": [2], 'say "so"': [3]})
     tools = nb.notebook_tools(sales, shop, orders=orders)
     assert said in await text_to_model(tools, "query_data", sql=sql, database=database_)
@@ -354,7 +354,7 @@ async def test_an_in_memory_database_is_read_and_not_changed():
 async def test_uncommitted_changes_in_an_in_memory_database_are_reported_at_once(
     monkeypatch,
 ):
-    """SQLite cannot copy it before that, and a copy waits for ever by itself: each tool says what to do."""
+    """SQLite cannot copy it before that, and a copy would wait forever: each tool says what to do."""
     monkeypatch.setattr(databases, "_WAIT_S", 0.0)
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as con:
         con.execute("CREATE TABLE t (a)")

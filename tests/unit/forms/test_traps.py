@@ -264,7 +264,7 @@ class Rude(BaseModel):
 
 
 def test_a_validator_that_raises_anything_refuses_the_answer():
-    """An exception of the user's own is told in the summary."""
+    """The exception is shown in the summary."""
     answer = Form(Rude).submit(fields(a=text("1")))
     assert not answer.ok
     assert answer.errors[0][0] is None

@@ -95,7 +95,7 @@ async def test_a_request_that_need_not_wait_costs_its_loop_nothing(
 
 
 async def test_a_cancelled_request_frees_its_place() -> None:
-    """While it waits, and where it was let go and does not know yet."""
+    """While it waits, and where it was already admitted without knowing."""
     limits = RateLimit(concurrency=1)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
     await wait_until_sent(first)
@@ -176,7 +176,7 @@ def test_loops_of_several_threads_share_one_queue() -> None:
 
 
 def test_a_waiter_on_a_closed_loop_blocks_nobody() -> None:
-    """A program that left without a word takes no place with it."""
+    """A program that stopped without closing keeps no place."""
     limits = RateLimit(concurrency=1)
 
     async def leave_without_a_word() -> list[Ticket]:

@@ -212,7 +212,7 @@ def test_an_empty_file_is_a_new_store_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:
-    """Somebody's answer from outside does not fail because of another run."""
+    """An outside answer does not fail because of another run."""
     EVENTS["undecodable text"][0](path)
     agent = nb.Agent(nb.ScriptedModel([[nb.ScriptedModel.call("wait")], "done"]))
     tokens: list[str] = []
@@ -303,7 +303,7 @@ def device(path: Path) -> None:
 
 @pytest.mark.parametrize("make", [fifo, folder, loop, device])
 def test_a_special_file_is_refused_at_once(path: Path, make: Any) -> None:
-    """A pipe would be read for ever."""
+    """A pipe would block forever."""
     make(path)
     with pytest.raises(nb.errors.StoreError, match=r"not a file|symbolic links"):
         nb.SQLiteStore(path)
@@ -332,7 +332,7 @@ def without_root(path: Path) -> Iterator[None]:
 
 
 def test_a_folder_without_rights_is_reported(path: Path, without_root: None) -> None:
-    """Not as PermissionError from somewhere deep, nor when it cannot even be looked into."""
+    """Not as a PermissionError from deep inside, and also when the folder cannot be listed."""
     with pytest.raises(nb.errors.StoreError, match=r"new\.db.*folder where you can write"):
         nb.SQLiteStore(path.with_name("new.db"))
     os.seteuid(0)

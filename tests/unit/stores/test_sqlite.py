@@ -44,7 +44,7 @@ def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) ->
 
 
 def test_a_reopened_store_has_its_data(tmp_path: Path) -> None:
-    """Also the position: an append goes on where the last process stopped."""
+    """Also its position: an append continues after the last process."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("b", [completed("1")], 0)
         store.append("a", [completed("2"), completed("3")], 0)
@@ -71,7 +71,7 @@ def test_a_path_from_home_is_found_and_shown_as_given(
 
 
 def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path) -> None:
-    """A wrong path is told, and the file there is not touched."""
+    """A wrong path is reported, and the file is not touched."""
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but " * 100)
     with pytest.raises(nb.errors.StoreError, match=r"notes\.txt.*not a SQLite database"):

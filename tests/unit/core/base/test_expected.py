@@ -64,7 +64,7 @@ TABLE: list[tuple[InterruptKind, Any, dict[str, Any], Expects]] = [
 def test_the_expected_answer_follows_from_the_tool_and_its_metadata(
     row: tuple[InterruptKind, Any, dict[str, Any], Expects],
 ) -> None:
-    """A choice, a value, a yes or no: everybody after this reads it off the event."""
+    """A choice, a value, a yes or no: later code reads it from the event."""
     kind, metadata, more, answer = row
     assert expected(kind, metadata, **more) == answer
 

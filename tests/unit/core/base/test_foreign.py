@@ -281,6 +281,6 @@ def roads(path):
 
 
 def test_every_json_parse_of_foreign_text_is_bounded():
-    """Whoever reads JSON counts it, or is known to read what this process or its person has written."""
+    """Every JSON parser counts parts, or is listed as parsing text of this process or its person."""
     found = {road for path in ROOT.rglob("*.py") for road in roads(path)}
     assert found == set().union(*OWN.values())

@@ -83,7 +83,7 @@ async def test_c76_approving_runs_exactly_the_displayed_input(play, tools):
 
 
 async def test_c87_a_retried_call_is_not_judged_again(play, tools):
-    """The rule let this input pass once; a retry of the same attempt is the same call."""
+    """The rule allowed this input once; a retry of the same attempt is the same call."""
     looked: list[int] = []
 
     def allows(typed: Any) -> bool:

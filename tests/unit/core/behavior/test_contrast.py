@@ -51,7 +51,7 @@ async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_t
 
 
 async def test_contrast_side_effects_of_three_siblings_answered_one_by_one_happen_once(play):
-    """What a body does before it pauses is done once per start of that body, not per answer."""
+    """A body's work before its pause is done once per start of that body, not per answer."""
     before: list[int] = []
     after: list[int] = []
 

@@ -108,7 +108,7 @@ async def test_c57_the_second_submission_learns_who_was_first(play_stored, tools
 
 
 async def test_c57_two_submissions_at_once_settle_the_interrupt_once(tools):
-    """The second is told by whom, though the tool has not run yet."""
+    """The second caller learns who was first, though the tool has not run yet."""
     agent = nb.Agent(nb.ScriptedModel([call("gate", amount=1), "done"]))
     tools(agent)
     run = await agent.run("go").settled()

@@ -36,7 +36,7 @@ async def test_c61_a_new_message_while_paused_is_refused_or_rejects(play, keepin
 
 
 async def test_c61_pending_reject_ends_the_paused_live_run(keeping):
-    """The old run is cancelled with its questions refused, and bodies that waited are left."""
+    """The old run is cancelled with its questions rejected, and waiting bodies end."""
     model = nb.ScriptedModel([OPEN, "sure"])
     agent = nb.Agent(model)
     keeping(agent)

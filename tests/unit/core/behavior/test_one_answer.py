@@ -90,7 +90,7 @@ DOORS: dict[str, Callable[[Desk], None]] = {
     "doors", list(itertools.combinations_with_replacement(DOORS, 2)), ids="-".join
 )
 async def test_p2_of_two_concurrent_answers_by_any_two_ways_one_counts(doors):
-    """The other is told so; the body runs once, or not at all."""
+    """The other one gets an error; the body runs once, or not at all."""
     desk = Desk()
     await desk.begin()
     both, said = threading.Barrier(2), []
@@ -114,7 +114,7 @@ async def test_p2_of_two_concurrent_answers_by_any_two_ways_one_counts(doors):
 
 
 async def test_p1_an_expiry_answers_only_after_the_deadline():
-    """Nobody gets the default by saying that the time is over, nor answers late by saying that it was not."""
+    """A claim that the deadline has passed does not apply the default early, and a claim that it has not allows no late answer."""
     desk = Desk()
     await desk.begin()
     state = desk.run._session.state

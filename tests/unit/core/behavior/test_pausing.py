@@ -148,7 +148,7 @@ async def test_c11_nothing_paused_means_no_interrupts(play, tools):
 
 
 async def test_c13_a_failure_is_the_calls_result_by_default(play, tools):
-    """The model is told and goes on."""
+    """The model gets the error and continues."""
     s = await play([call("broken"), "sorry"], tools)
     assert s.text == "sorry"
     assert s.results == ["The tool broken failed: ValueError: no luck"]
@@ -180,7 +180,7 @@ async def test_c15_return_tool_calls_executes_nothing(tools):
 
 
 async def test_c15_return_tool_calls_after_an_answer_still_settles_that_answer(play_steps, tools):
-    """What was answered runs first; what the model asks for next is held back, to be run later."""
+    """Answered calls run first; calls that the model asks for next are returned, not run."""
     script = [call("gate", amount=2), [call("plain", x=1), call("gate", amount=3)], "done"]
     s = await play_steps(script, tools)
     await s.generate(tool_restarts=[nb.tool_restart(s.interrupts[0])], return_tool_calls=True)

@@ -154,7 +154,7 @@ async def test_p1_a_malformed_record_of_a_pause_is_refused(record):
 
 @pytest.mark.parametrize("kind", ["respond", "restart", "reject"])
 async def test_p2_of_twenty_threads_that_answer_at_once_one_wins(kind):
-    """The others are told who won; the body runs at most once."""
+    """The others learn who won; the body runs at most once."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
     gate_of(agent, "first", ran)

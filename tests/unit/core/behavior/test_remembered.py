@@ -82,7 +82,7 @@ async def test_c165_always_allow_in_this_run_lasts_as_long_as_the_run(play, reme
 
 @pytest.mark.parametrize("how", ["live", "steps"])
 async def test_c165_always_allow_in_this_run_includes_inner_agents(how):
-    """What is said of a tool inside holds for the same tool outside, and the other way round."""
+    """An approval for an inner tool covers the same tool outside, and the other way round."""
     bank = Bank()
     agent = nested([call("inner", prompt="p"), [call("send", amount=7), call("ask")], "done"], bank)
     if how == "steps":

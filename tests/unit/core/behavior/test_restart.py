@@ -187,7 +187,7 @@ class Flaky:
 
 
 async def test_c45_a_restarted_body_that_fails_is_the_result_of_that_call(play):
-    """The turn goes on; siblings keep theirs."""
+    """The turn continues; siblings keep their results."""
     flaky = Flaky()
     s = await play([[call("ask"), call("flaky"), call("plain")], "done"], flaky)
     await s.answer(respond={0: "b"}, restart={1: {}})

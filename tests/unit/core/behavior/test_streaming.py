@@ -79,7 +79,7 @@ def endless(_messages: Any) -> Any:
 
 
 async def test_c69_live_a_person_is_asked_whether_to_continue(tools):
-    """A number of turns goes on; anything else is refused; a no ends the run with TurnLimit."""
+    """A number of turns continues; anything else is refused; declining ends the run with TurnLimit."""
     model = nb.ScriptedModel(endless)
     agent = nb.Agent(model, max_turns=2)
     tools(agent)

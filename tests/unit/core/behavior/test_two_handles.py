@@ -82,7 +82,7 @@ async def test_a_call_that_another_handle_runs_inside_an_agent_is_awaited_withou
 
 
 async def test_a_cancel_after_a_failure_does_not_prevent_a_retry():
-    """It did nothing: the run had failed, and may be tried again by the same handle."""
+    """It had no effect: the run had failed, and the same handle can retry it."""
     agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "done"]))
     run = agent.run("go")
     with pytest.raises(nb.errors.ModelError):
@@ -96,7 +96,7 @@ async def test_a_cancel_after_a_failure_does_not_prevent_a_retry():
 async def test_a_body_continues_with_a_remote_answer_even_if_a_local_one_came_too_late(
     tmp_path,
 ):
-    """Who is told of the conflict has read the answer by then; the body that waits hears of it too."""
+    """By the time the caller gets the conflict, the remote answer has been read; the waiting body gets it too."""
 
     def agent() -> nb.Agent:
         made = nb.Agent(nb.ScriptedModel([[call("asks"), call("plain")], "done"]))

@@ -461,7 +461,7 @@ class Plain(BaseModel):
 
 @pytest.mark.parametrize("name", ["login", "login_sync"])
 async def test_an_answer_with_a_lost_secret_is_requested_again(play, name):
-    """It is in no journal: a body that is run again in another process asks again, and says why."""
+    """It is in no journal: a body that runs again in another process asks again, and says why."""
     got = []
 
     def define(agent: nb.Agent) -> None:

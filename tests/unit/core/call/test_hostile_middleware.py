@@ -78,7 +78,7 @@ HOSTILE = [Swallow(), Again(), Elsewhere()]
 @pytest.mark.parametrize("gate", [gated, raising])
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
 async def test_a_pause_cannot_be_undone_by_middleware(play, hostile, gate):
-    """It stays a pause, the body acts once after the answer, and its result counts once."""
+    """It stays a pause, the body runs once after the answer, and its result counts once."""
     ran: list[Any] = []
     s = await play(
         [[call("gate", n=1), call("act", n=2)], "done"],

@@ -74,7 +74,7 @@ FORGETFUL = {
 @pytest.mark.parametrize("way", sorted(FORGETFUL))
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_forgotten_await_fails_the_run_and_approves_nothing(way, live):
-    """The coroutine of ``ctx.ask`` is no yes; the model is told nothing; no warning is left over."""
+    """The coroutine of ``ctx.ask`` is not a yes; the model gets nothing; no warning is left over."""
     RAN.clear()
     agent = agent_with(FORGETFUL[way])
     with warnings.catch_warnings(record=True, action="always") as caught:

@@ -72,7 +72,7 @@ ORDERS = list(itertools.permutations(range(3)))
 
 @pytest.mark.parametrize("order", ORDERS)
 async def test_c142_one_body_runs_in_either_order_of_retry_and_timeout(order):
-    """It is not known what it came to, and the model is told so; nothing is started beside it."""
+    """Its outcome is unknown, and the model gets that; nothing is started beside it."""
     slow = Slow()
     usual: list[Any] = [nb.ToolErrorsToText(), nb.Retry(3), nb.Timeout(SOON)]
     agent = agent_of(slow, [usual[n] for n in order], idempotent=False)
@@ -85,7 +85,7 @@ async def test_c142_one_body_runs_in_either_order_of_retry_and_timeout(order):
 
 
 async def test_c142_an_idempotent_body_that_still_runs_is_awaited():
-    """The next try gets what the first came to, however late."""
+    """The next attempt gets the result of the first, however late."""
     slow = Slow()
     opens = Opens(slow, at=2)
     again = [nb.ToolErrorsToText(), nb.Retry(30), nb.Timeout(SOON), opens]

@@ -56,7 +56,7 @@ async def test_p10_live_a_person_is_asked_whether_to_continue(budget, name, turn
 
 @pytest.mark.parametrize(("budget", "name", "turns"), [b[:3] for b in BUDGETS])
 async def test_step_by_step_the_budget_error_has_the_history_so_far(budget, name, turns):
-    """Nothing is lost, and nothing is open."""
+    """Nothing is lost, and no call is open."""
     agent = loops(**budget)
     with pytest.raises(nb.errors.BudgetExceeded, match=name) as caught:
         await agent.generate("go")

@@ -59,7 +59,7 @@ async def test_a_final_tool_that_returns_ends_the_run(play):
 
 @pytest.mark.parametrize("how", ["rejected", "failed"])
 async def test_a_final_tool_that_is_rejected_or_fails_does_not_end_the_run(play, how):
-    """The model is told and goes on."""
+    """The model gets the reason and continues."""
     s = await play(
         [call("finish", text="ask" if how == "rejected" else "fail"), "going on"], define
     )

@@ -48,7 +48,7 @@ def define(agent: nb.Agent, did: list[int]) -> None:
 
 
 async def test_calls_beyond_the_limit_of_a_turn_are_not_run_and_the_model_learns_it(play):
-    """Each has its result, and the next turn starts from nothing."""
+    """Each has its result, and the count starts again in the next turn."""
     did: list[int] = []
     first, second = (
         [call("plain", n=n) for n in range(5)],

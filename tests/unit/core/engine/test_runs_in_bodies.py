@@ -502,7 +502,7 @@ async def test_c151_the_handle_reports_the_inner_run():
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_c151_answers_passed_to_an_inner_run_count_without_a_person(live):
-    """As for any run; the outermost asks nobody."""
+    """As for any run; the outermost run asks nobody."""
     log: list[Any] = []
     inner = asking([call("act", n=1)], "in", log=log)
 

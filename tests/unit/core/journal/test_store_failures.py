@@ -88,7 +88,7 @@ async def test_a_result_that_could_not_be_stored_is_stored_by_the_retry() -> Non
 
 
 async def test_another_handle_of_the_process_can_store_the_result_as_well() -> None:
-    """What is kept belongs to the run, not to the handle."""
+    """The stored result belongs to the run, not to the handle."""
     sent: list[float] = []
     store = Shaky(event_matches("tool_finished"))
     agent = banker(store, sent)
@@ -174,7 +174,7 @@ async def test_a_run_continues_once_its_store_is_back(
 async def test_an_end_that_was_not_stored_loses_to_events_of_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The store is the truth: who could not write his end there finds the run as it is."""
+    """The store is the truth: a handle that could not store its end reads the run from there."""
     caplog.set_level(logging.CRITICAL, "nbagent")
     store = Shaky(lambda event: False)
     agent = banker(store, [])
@@ -199,7 +199,7 @@ async def test_an_end_that_was_not_stored_loses_to_events_of_others(
 @pytest.mark.parametrize("kind", ["tool_started", "interrupted", "step_finished"])
 @pytest.mark.parametrize("swallows", [False, True])
 async def test_c121_a_store_failure_during_a_tool_fails_the_run(kind: str, swallows: bool) -> None:
-    """It is no failure of the tool that a model is told of, whatever the tool makes of it."""
+    """It is not reported to the model as a failure of the tool, whatever the tool does with it."""
     done: list[str] = []
     model = nb.ScriptedModel([call("pay"), "done"])
     agent = nb.Agent(model, store=Shaky(event_matches(kind)))
@@ -307,7 +307,7 @@ async def test_an_append_that_succeeded_and_raised_counts(kind: str) -> None:
 
 
 async def test_an_answer_with_an_unknown_outcome_is_found_later() -> None:
-    """Who answers is told of the failure; the run goes on as soon as the store can be read again."""
+    """The caller gets an error; the run continues once the store can be read again."""
 
     class Cut(Shaky):
         cut = False

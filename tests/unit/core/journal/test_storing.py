@@ -135,7 +135,7 @@ async def test_two_handles_in_one_process_follow_each_other_without_polling_the_
 
 
 async def test_an_ended_run_opens_with_its_result() -> None:
-    """It is there to read, and nothing runs."""
+    """Its result can be read, and nothing runs."""
     store = nb.MemoryStore()
     first = make_agent([]).run("go", store=store, answers={"gate": True})
     await first

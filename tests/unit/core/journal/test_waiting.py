@@ -98,7 +98,7 @@ async def approve(run: nb.Run) -> None:
 
 
 async def test_of_two_answers_that_are_being_stored_one_counts() -> None:
-    """The second learns who was first when its turn comes; the run waits for neither in between."""
+    """The second caller learns who was first; the run does not wait for either."""
     store, done = Far(), list[str]()
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: run.status == "interrupted" and "plain" in done)
@@ -173,7 +173,7 @@ async def test_a_claim_that_waits_to_be_stored_is_dropped_when_the_run_is_stoppe
 
 
 async def test_a_run_whose_start_cannot_be_stored_says_so() -> None:
-    """Nobody waits for ever for a run that never began."""
+    """No caller waits forever for a run that never started."""
     store = Far()
 
     def fails(*_: object) -> None:
@@ -260,7 +260,7 @@ async def test_waiting_appends_keep_their_order() -> None:
 
 
 async def test_a_waiter_learns_that_its_answer_was_not_stored(tmp_path: Path) -> None:
-    """And not that nobody answered; the run goes on with the next answer."""
+    """It gets that error, and not that nobody answered; the run continues with the next answer."""
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
         run = await make_agent([]).run("go", store=store).settled()
         with closing(locked(store.path)):

@@ -152,7 +152,7 @@ async def test_c400_a_partial_answer_before_a_failure_is_kept_and_requested_agai
 
 
 async def test_c400_a_partial_answer_before_a_lost_connection_is_kept_if_nothing_follows() -> None:
-    """A provider's client begins again by itself; what it says then takes the place of what it said before."""
+    """The provider's client starts again by itself; the new answer replaces the old one."""
     lost = Discarded("the connection was lost")
     for first, kept in (
         ((TextDelta(SAID), lost), SAID),

@@ -60,7 +60,7 @@ EXPIRED = [
 async def test_c133_after_the_deadline_the_default_is_applied_once_and_recorded(
     on_expire, told, seconds
 ):
-    """Refused or answered, by "expiry"; the body never runs; a later answer is told so."""
+    """Rejected or answered, by "expiry"; the body never runs; a later answer gets an error."""
     ran: list[Any] = []
     clock = Clock()
     run = await clocked(make(ran, on_expire=on_expire, seconds=seconds), clock).settled()
@@ -212,7 +212,7 @@ async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expi
 
 
 def test_a_deadline_that_passed_without_a_loop_is_applied_at_the_next_access():
-    """The loop of the run is gone; a late answer is refused, and the default takes its place."""
+    """The run's loop is closed; a late answer is refused, and the default is applied."""
     ran: list[Any] = []
     clock = Clock()
 

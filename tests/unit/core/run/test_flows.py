@@ -192,7 +192,7 @@ def ended_process() -> str:
 async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(
     idempotent, ended_process
 ):
-    """Unless it says that it may just go on; its steps are kept either way."""
+    """Unless it is declared idempotent; its steps are kept either way."""
     done: list[str] = []
 
     @nb.flow(idempotent=idempotent)

@@ -73,7 +73,7 @@ def running(*owners: str) -> RunState:
     ],
 )
 def test_a_run_with_a_lost_call_is_lost(time: Time, owners: tuple[str, ...], whose: str) -> None:
-    """Somebody is asked about the call that does not go on, whatever else does."""
+    """A question is asked about the lost call, whatever else continues."""
     state = running(*owners)
     if not owners:
         waiting = CallState(id="c", name="t", proposed={}, input={}, status="waiting")

@@ -437,7 +437,7 @@ class Patient(nb.MemoryStore):
 
 @pytest.mark.parametrize("kind", ["memory", "file", "patient"])
 async def test_the_loser_of_two_retries_follows_the_winner(kind, tmp_path):
-    """It is told that the run goes on, at once or in the log, and hears of its end."""
+    """The loser gets an error or a log line that the run continues, and receives its end."""
     shop = Shop(plain=1)
     agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), on_tool_error="raise")
     shop(agent)

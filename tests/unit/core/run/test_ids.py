@@ -104,7 +104,7 @@ async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_with_bot
 
 
 async def test_c269_a_failed_run_is_opened_as_failed_and_retried_by_hand(store: nb.Store) -> None:
-    """An id means this run: it is not begun anew behind anybody's back."""
+    """An id means one run: it is not silently started again."""
     agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "up"]), store=store)
     with pytest.raises(nb.errors.RunError):
         await agent.run("Go.", id="a")

@@ -158,7 +158,7 @@ class CancelledMeanwhile(nb.MemoryStore):
 
 
 async def test_c136_nothing_is_asked_of_a_run_that_was_cancelled_meanwhile(ended_process):
-    """Its end is the last event."""
+    """Cancellation is the last event."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
     await run

@@ -152,7 +152,7 @@ async def test_c227_a_message_for_a_queued_run_follows_its_first_answer():
 
 
 async def test_c227_without_a_person_awaiting_a_queued_run_names_the_question_of_the_first():
-    """It would wait for ever; both can still be answered later."""
+    """It would wait forever; both can still be answered later."""
     agent = asking("one", "two", "three")
     first = agent.run("a")
     second = agent.run("b", after=first)
@@ -183,7 +183,7 @@ def test_c227_synchronous_code_waits_for_earlier_runs_too():
 
 
 async def test_c227_a_loop_about_to_block_moves_waiting_runs_away_and_refuses_a_working_one():
-    """Where the run before works on the loop that would stand still, waiting would last for ever."""
+    """A run that works on the loop about to block would never finish, so waiting is refused."""
     gate = asyncio.Event()
 
     async def slow() -> str:

@@ -90,7 +90,7 @@ def test_a_paused_run_is_answered_without_any_loop():
 
 
 def test_an_answer_given_as_the_loop_ends_is_not_lost():
-    """Accepted in one asyncio.run that ends at once, acted on in the next."""
+    """The answer is accepted in one asyncio.run that ends at once, and acted on in the next."""
     slow = [nb.ScriptedModel.slow("done", delay=0.01) for _ in range(2)]
 
     async def begin() -> nb.Run:
@@ -236,7 +236,7 @@ async def test_an_answer_given_by_a_listener_counts():
 
 
 async def test_a_waiter_is_not_woken_between_an_answer_and_its_effects():
-    """settled() after an answer means settled after what the answer caused."""
+    """settled() after an answer returns after the effects of that answer."""
     agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("gate")], "done"]))
     ran = []
 
@@ -267,7 +267,7 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_awaiting_a_cancelled_run_reports_the_cancellation(short_grace):
-    """And not that it has not finished."""
+    """The error is not that the run has not finished."""
     agent = nb.Agent(nb.ScriptedModel([call("slow")]))
     entered = asyncio.Event()
 

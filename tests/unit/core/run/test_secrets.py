@@ -93,7 +93,7 @@ async def test_a_lost_secret_is_requested_and_no_mask_is_run(store, options):
 
 
 async def test_an_approval_in_the_process_with_the_secret_needs_no_secret(store):
-    """The process that has it, and any handle in it on the same objects, runs what was shown."""
+    """The process with the secret, and any handle there on the same objects, runs the displayed input."""
     door = Door(store, call("login", **GIVEN), "done", approval=True)
     run = await door.agent().run("go", attended=False).settled()
     shown = run.interrupts[0]

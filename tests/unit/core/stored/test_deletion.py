@@ -52,7 +52,7 @@ async def test_c263_a_run_that_others_continue_is_deleted_with_them_or_not_at_al
 
 
 async def test_c264_a_live_run_is_not_deleted(store):
-    """Neither by its id nor with the runs before it, nor by its age; once it is cancelled it is."""
+    """Neither by its id, nor with the runs before it, nor by its age; once cancelled, it is deleted."""
     gate = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel(["one", call("wait")]), store=store)
 

@@ -157,7 +157,7 @@ async def test_c448_an_inbox_reports_other_questions_even_if_their_number_is_the
 async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     tmp_path: Path, where: str
 ) -> None:
-    """A living process goes on itself; else this one with an agent of that name; else the answer waits."""
+    """A live process continues it; else this one with an agent of that name; else the answer waits."""
     store = nb.SQLiteStore(tmp_path / "begun.db")
     run = await asker(store, f"asker {where}").run("Ask", attended=True).settled()
     assert len(run.interrupts) == 2
@@ -226,7 +226,7 @@ async def test_c282_a_run_released_by_a_live_process_continues_here(
 async def test_only_reading_runs_sends_no_heartbeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A list, an inbox, an open handle that follows: nothing is written. Who drives beats."""
+    """A list, an inbox, an open handle that follows: nothing is written. A driver sends heartbeats."""
     begun: list[object] = []
 
     def begin(store: object) -> Any:

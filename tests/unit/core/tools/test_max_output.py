@@ -68,7 +68,7 @@ async def text_to_model(agent: nb.Agent, name: str) -> tuple[Any, nb.Run]:
 
 @pytest.mark.parametrize("fn", TOOLS, ids=lambda fn: fn.__name__)
 async def test_a_long_result_is_sent_as_its_beginning_and_end(fn: Any) -> None:
-    """Whatever form the tool has, and of a failure too; what code gets is whole."""
+    """For every kind of tool, and for failures too; code gets the whole result."""
     output, run = await text_to_model(nb.Agent("demo", tools=[fn]), fn.__name__)
     assert isinstance(output, str)
     assert len(output) < MAX_OUTPUT + 200

@@ -496,7 +496,7 @@ async def test_always_allow_covers_exactly_the_chosen_scope(remember, same, othe
 
 @pytest.mark.parametrize("remember", ["input", "tool"])
 async def test_a_remembered_approval_covers_the_tool_as_it_was(remember):
-    """A tool of the same name that takes other parameters is asked about, and the person told."""
+    """A tool of the same name with other parameters asks again, and the person gets the reason."""
     agent = nb.Agent(
         nb.ScriptedModel([call("send", amount=5), "ok", call("send", amount=5), "done"])
     )

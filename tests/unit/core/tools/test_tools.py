@@ -518,7 +518,7 @@ def test_the_long_text_of_an_object_is_truncated():
 
 
 async def test_a_result_that_cannot_be_sent_says_that_the_tool_has_run():
-    """So that the model does not try again; the run goes on."""
+    """So the model does not retry; the run continues."""
 
     @nb.tool
     def give() -> Any:

@@ -190,7 +190,7 @@ def test_an_edit_is_reported_as_edited(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["transfer_money", "own_tool"])
 def test_a_failure_is_reported_as_a_failure(name: str) -> None:
-    """A tool that failed was not a success."""
+    """A failed tool is not reported as a success."""
     played = play(
         "Transfer $200 to account ABC123",
         [tool(name, **TRANSFER.input_schema["properties"])],

@@ -178,7 +178,7 @@ async def test_the_size_of_a_difference_is_bounded(tmp_path):
 
 
 async def test_c202_an_answer_that_differs_from_the_recorded_one_is_explained(tmp_path):
-    """On Binder a person may answer otherwise: the recording has nothing that follows, and says so."""
+    """On Binder a person may answer differently: the recording has no continuation, and says so."""
     path = tmp_path / "session.json"
     await recorded(path)
     run = banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=True, show=False)
@@ -650,7 +650,7 @@ def test_invalid_arguments_are_refused(tmp_path):
 
 
 async def test_c386_unused_recorded_requests_are_reported(tmp_path):
-    """As a script's steps that were never used: how much, and the first of it in words."""
+    """As with unused steps of a script: how many, and the first one in words."""
     path = tmp_path / "session.json"
     agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["a", "b"]), mode="record"))
     await agent.run("one", attended=False)

@@ -220,7 +220,7 @@ def merged(expected: list[tuple[str, str]], call: Call) -> list[tuple[str, str]]
 @pytest.mark.parametrize("name", SHOWS)
 @in_cell
 def test_output_outside_of_a_call_goes_to_its_usual_place(cell: Cell, name: str) -> None:
-    """The cell gets what it got before; a call that is over takes nothing more."""
+    """The cell gets its output as before; an ended call captures nothing."""
     body, _, mimes = SHOWS[name]
     over = Call()
     over.close()

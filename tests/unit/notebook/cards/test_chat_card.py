@@ -107,7 +107,7 @@ async def test_c225_files_tools_and_variables_are_sent_with_the_message(box, mon
 async def test_c225_a_variable_that_fails_to_be_inspected_is_reported_and_nothing_is_sent(
     box, monkeypatch
 ):
-    """What a variable is made of may be anybody's code; the message stays in the box."""
+    """A variable may run any code; the message stays in the box."""
 
     class Odd:
         @property

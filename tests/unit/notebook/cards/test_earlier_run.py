@@ -24,7 +24,7 @@ from tests.until import until
 class Cell:
     """One cell that is run again and again, with a tool that executes until it is let go."""
 
-    executing_run: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Event = field(default_factory=threading.Event)
     let_go: threading.Event = field(default_factory=threading.Event)
     host: NotebookHost = field(default_factory=NotebookHost)
     executions: int = 0
@@ -108,7 +108,7 @@ async def test_the_new_card_names_the_tool_and_its_stop_button_ends_the_earlier_
 
 
 async def test_show_puts_the_earlier_card_below_and_both_end_together(cell: Cell) -> None:
-    """The live card stays until the earlier run has ended, and then both are kept."""
+    """The live card stays until the earlier run has ended, and then both become static."""
     first = await executing_run(cell)
     second, card = cell.run(cell.agent("second"))
     press(card, "show")

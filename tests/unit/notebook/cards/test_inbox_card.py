@@ -260,7 +260,7 @@ async def test_previews_and_widgets_beside_a_form_are_in_the_inbox_too(store):
 
 
 async def test_a_preview_of_a_remote_run_is_marked_as_remote(store):
-    """Its tool's function here may read other data, so it is not asked."""
+    """Its tool's function here may read other data, so it is not called."""
     agent = nb.Agent(nb.ScriptedModel([call("pay", to="Ada", amount=3)]), name="away", store=store)
 
     @agent.tool(approval=True, preview=lambda asked: "never")

@@ -141,7 +141,7 @@ async def test_cards_that_no_page_has_greeted_become_static_before_newer_ones(
 async def test_the_run_that_ended_first_becomes_static_even_if_a_person_used_its_card(
     host: NotebookHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody read in the older card while the newer one came to rest: the newer one stays."""
+    """A person used the older card while the newer run ended: the newer card stays live."""
     gone: list[str] = []
     monkeypatch.setattr(
         display, "update_display", lambda shown, **_: gone.append(shown["text/plain"])

@@ -83,7 +83,7 @@ async def test_the_advice_for_a_lost_kernel_depends_on_the_store(tmp_path):
 
 
 async def test_the_end_of_an_inner_run_is_not_the_end_of_the_card(monkeypatch):
-    """A card gives way to static HTML when its run has ended, not when an agent inside it has."""
+    """A card becomes static when its run has ended, not when an inner agent has."""
     settled = []
     monkeypatch.setattr(display, "display", lambda *_, **__: None)
     monkeypatch.setattr(display.Live, "settle", lambda *_, **__: settled.append(run.status))
@@ -178,7 +178,7 @@ async def test_a_page_learns_how_its_answer_was_stored(monkeypatch, tmp_path):
 
 
 async def test_retry_continues_a_failed_run_or_says_why_it_cannot(monkeypatch):
-    """Its button is pressed: the run goes on. Pressed too late, it is refused in words, and nothing runs."""
+    """Pressed in time, the run continues. Pressed too late, it is refused in words, and nothing runs."""
     monkeypatch.setattr(display, "display", lambda *_, **__: None)
     run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
     shown = display.Shown(run, earlier=[])

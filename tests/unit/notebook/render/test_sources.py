@@ -44,6 +44,6 @@ def test_a_link_without_a_host_is_not_a_link(url):
 
 
 def test_a_page_whose_title_is_its_address_shows_its_host_once():
-    """A plain address says it already."""
+    """A plain address shows it already."""
     drawn = sources.listed([{"url": "https://towers.example/list"}])
     assert len(re.findall(r"towers\.example", re.sub(r'href="[^"]*"', "", drawn))) == 1

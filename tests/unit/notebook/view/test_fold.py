@@ -172,7 +172,7 @@ def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:
 
 
 def test_a_message_that_was_never_sent_says_so() -> None:
-    """What the model never got does not read as if it had; after a retry it waits again."""
+    """A message that the model never got is not shown as sent; after a retry it waits again."""
     view = view_of(STARTED, RESPONDED, ASKED, MessageQueued(at=103.0, text="hurry", by="code"))
     view.apply(FAILED)
     assert [i.note for i in view.snapshot().items if i.type == "message"] == ["not sent"]

@@ -34,7 +34,7 @@ def careful(*steps: object) -> nb.Agent:
 
 
 async def test_the_next_run_of_a_conversation_shows_only_its_own_part() -> None:
-    """``after=``: the new prompt and what came of it; what was said before stands in its own card."""
+    """``after=``: the new prompt and its results; earlier messages are in their own card."""
     agent = careful([CALL("look")], "First.", "Second.")
     first = agent.run("Look")
     await first

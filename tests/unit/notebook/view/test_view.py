@@ -410,7 +410,7 @@ def test_a_retried_run_asks_its_open_question_again():
 
 
 def test_a_retried_run_runs_its_failed_call_again():
-    """The failed row goes on, counts the time of both attempts, and the failure is gone."""
+    """The failed row continues, counts the time of both attempts, and the failure is removed."""
     view = view_of(
         started(),
         responded(call()),
@@ -428,7 +428,7 @@ def test_a_retried_run_runs_its_failed_call_again():
 
 
 def test_a_question_inside_a_body_leaves_its_call_open():
-    """``ctx.ask``: the answer goes to the line that asked, and the row goes on from there."""
+    """``ctx.ask``: the answer goes to the line that asked, and the row continues from there."""
     run = ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200})
     one = interrupt_event("i1", kind="ask", ask=0, at=103.0, reply_schema={"type": "integer"})
     two = interrupt_event("i2", kind="ask", ask=1, at=103.0, reply_schema={"type": "integer"})
@@ -553,7 +553,7 @@ def test_a_truncated_answer_says_so_in_every_view(reason, says):
 
 
 def test_the_time_strip_stays_short_however_long_the_run():
-    """A run of 2,000 turns has a head that is as small as that of 100."""
+    """A run of 2,000 turns has as small a head as one of 100."""
     view = view_of(started().model_copy(update={"max_turns": 3_000}))
     for turn in range(2_000):
         view.apply(responded(call(id_=f"c{turn}"), at=101.0 + turn * 10))

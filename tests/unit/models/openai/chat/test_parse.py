@@ -211,7 +211,7 @@ def test_text_is_found_in_every_field_that_servers_use(kind: str) -> None:
     ],
 )
 def test_an_unknown_finish_reason_is_reported_as_other(finish: str, reason: str) -> None:
-    """A server's own word never breaks a run."""
+    """An unknown reason never breaks a run."""
     assert parsed([sse(chunk({"content": "x"}, finish))])[1] == Finished(reason, Usage(), "m")
 
 

@@ -32,9 +32,9 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.stored.inbox import below
     from .core.stored.listing import runs
     from .core.stored.opening import answer_external, open_run
+    from .core.tools.attachments import File
     from .core.tools.context import ToolContext
     from .core.tools.define import interrupt_tool, tool
-    from .core.tools.files import File
     from .core.tools.hosted import hosted
     from .core.tools.instructions import RunView
     from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
@@ -151,7 +151,7 @@ _LATE = {
     "Confirm": "nbagent.core.base.metadata",
     "Conflict": "nbagent.core.base.errors",
     "Edit": "nbagent.core.base.metadata",
-    "File": "nbagent.core.tools.files",
+    "File": "nbagent.core.tools.attachments",
     "Flow": "nbagent.core.flow",
     "FormHint": "nbagent.forms.hints",
     "HumanInputRequired": "nbagent.core.base.errors",

@@ -18,7 +18,7 @@ from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import HumanInputRequired, RunError, ToolFailed, UsageError, suggest
 from nbagent.core.base.events import RunCompleted
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import private_loop, run_in_thread, running_loop
 from nbagent.core.flow import flow
@@ -641,7 +641,7 @@ def _here(batch: str, store: Store) -> Batch | None:
     return None
 
 
-@tells("nb.map")
+@checks_keywords("nb.map")
 def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, one for each documented option
     agent: Agent,
     rows: Any,
@@ -744,7 +744,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
 
 
 @awaited("nb.open_batch")
-@tells("nb.open_batch")
+@checks_keywords("nb.open_batch")
 async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented option
     id: str,  # noqa: A002 - as of runs
     *,

@@ -34,7 +34,7 @@ from nbagent.core.known import all_known
 from nbagent.core.tools.define import tool
 from nbagent.core.tools.output import current_call
 from nbagent.core.tools.tool import Tool, ToolResult
-from nbagent.core.tools.values import cut, for_model
+from nbagent.core.tools.values import for_model, shortened_text
 
 MAX_TOLD = 20_000
 """Characters of the printed text, and of the value, that the model receives."""
@@ -203,7 +203,7 @@ class _Execution:
         short = for_model(value, MAX_TOLD)
         text = "" if value is None else short if isinstance(short, str) else dumps(short)
         none = "" if printed.strip() or text or made else "It ran and returned no value."
-        parts = (cut(printed.rstrip("\n"), MAX_TOLD), text, made, none)
+        parts = (shortened_text(printed.rstrip("\n"), MAX_TOLD), text, made, none)
         return ToolResult("\n".join(filter(None, parts)), display=value)
 
     @contextlib.contextmanager

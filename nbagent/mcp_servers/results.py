@@ -13,11 +13,11 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic_core import to_json
 
 from nbagent.core.base.errors import McpError, UsageError
-from nbagent.core.base.files import IMAGES
+from nbagent.core.base.file_parts import IMAGES
 from nbagent.core.base.foreign import counted
 from nbagent.core.base.messages import canonical
 from nbagent.core.hooks import hooks
-from nbagent.core.tools.files import MAX_FILES, File
+from nbagent.core.tools.attachments import MAX_FILES, File
 from nbagent.core.tools.tool import ToolResult
 
 ASKS_MIDWAY = (

@@ -18,9 +18,9 @@ from pydantic import SecretStr
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
-from nbagent.core.base.files import MAX_FILES, size_of_all
+from nbagent.core.base.file_parts import MAX_FILES, size_of_all
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Model
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
 from nbagent.core.tools.context import ToolContext
@@ -325,7 +325,7 @@ def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:
     return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-@tells("nb.mcp")
+@checks_keywords("nb.mcp")
 def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     source: Given,
     *,

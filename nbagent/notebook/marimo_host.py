@@ -1,4 +1,4 @@
-"""marimo as surroundings of runs: a run that is a cell's value stands there as its card."""
+"""marimo as the host of runs: a run that is a cell's value is shown as its card."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class MarimoHost(ScriptHost):
 
     def __init__(self) -> None:
         self._cards: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        """By run id; its run listens, and keeps it."""
+        """The cards by run id; the run listens, and keeps its card."""
 
     def attended(self) -> bool:
         """A person has the notebook open."""
         return True
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:  # noqa: ARG002 - Host
-        """The one that cells run on."""
+        """The loop that cells run on."""
         return asyncio.get_running_loop()
 
     def value(self, run: Run) -> Any:

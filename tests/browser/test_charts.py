@@ -52,7 +52,7 @@ RUN = "run = agent.run('Show sales')\nrun"
 VEGA = "canvas.marks"
 
 
-def test_c236_a_chart_stands_below_the_live_card_and_stays_in_the_cell(server, open_lab):
+def test_c236_a_chart_is_below_the_live_card_and_stays_in_the_cell(server, open_lab):
     """Jupyter draws it while the run goes on, and after the card gave way; the file that is saved has it."""
     name = server.write("charts.ipynb", SETUP, RUN, "go.set()", "print('moved to', slider.value)")
     notebook = open_lab(name)

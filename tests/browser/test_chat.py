@@ -55,7 +55,7 @@ def opened(server, open_lab):
     return opened
 
 
-def test_a_chat_is_written_read_and_said_anew_in_its_card(opened, server):
+def test_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, server):
     """By keyboard alone: Enter sends, the thread grows, a question is answered in it, a message is edited."""
     notebook = opened(CHAT)
     card = Card(notebook.output(1))
@@ -92,7 +92,7 @@ def test_a_chat_is_written_read_and_said_anew_in_its_card(opened, server):
     card.press("Approve")
     expect(card.root).to_contain_text("Paid, and noted.")
     notebook.shot("chat-done", card.root)
-    say_anew(notebook, card, box)
+    edit_message(notebook, card, box)
     check_saved(notebook, server)
 
 
@@ -109,7 +109,7 @@ def check_saved(notebook, server):
     assert "Paid, and noted" not in html
 
 
-def say_anew(notebook, card, box):
+def edit_message(notebook, card, box):
     """Go back to an earlier message, and say another in its place."""
     keys = notebook.page.keyboard
     box.focus()
@@ -148,7 +148,7 @@ DOT = (
 )
 
 
-def test_files_are_dropped_pasted_and_left_out_again(opened):
+def test_files_are_dropped_pasted_and_removed_again(opened):
     """As chips with a button each; the model gets them, and a message said anew keeps them."""
     notebook = opened(FILES)
     card = Card(notebook.output(1))
@@ -344,7 +344,7 @@ def test_c401_rows_of_calls_keep_their_height_where_a_chat_scrolls(opened):
     assert min(rows.evaluate_all("all => all.map((el) => el.offsetHeight)")) > 24
 
 
-def test_c401_who_writes_in_another_cell_is_not_moved_by_a_chat(opened):
+def test_c401_a_growing_chat_does_not_move_a_person_who_writes_in_another_cell(opened):
     """A chat that code goes on with grows, and the cell that is being edited stays where it is."""
     cell = "import asyncio\ntask = asyncio.ensure_future(slow.send('Go on'))"
     notebook = opened(SLOW, BELOW)
@@ -366,7 +366,7 @@ def test_c401_who_writes_in_another_cell_is_not_moved_by_a_chat(opened):
 RELOADED = "spoken = agent('Heard.').chat()"
 
 
-def test_what_is_not_sent_yet_is_back_after_a_reload(opened, server):
+def test_an_unsent_message_is_back_after_a_reload(opened, server):
     """Text and files in the box, until it is sent; then the box is empty in every page."""
     notebook = opened(RELOADED)
     card = Card(notebook.output(1))

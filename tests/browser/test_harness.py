@@ -62,7 +62,7 @@ REPLACED_FOR_A_WHILE = """
 """
 
 
-def test_a_screenshot_of_an_element_that_was_just_replaced_is_of_what_is_there(browser, tmp_path):
+def test_a_screenshot_of_a_replaced_element_shows_the_new_element(browser, tmp_path):
     """A card gives way at a moment of its own; a picture of it is taken whatever stands there then."""
     page = browser.new_page()
     page.set_content(REPLACED_FOR_A_WHILE)

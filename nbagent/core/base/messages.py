@@ -33,7 +33,7 @@ from typing import Any, Never, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
 
 from .errors import MessagesError
-from .files import Said, check_file
+from .file_parts import Content, check_file
 
 Json: TypeAlias = Any
 Part: TypeAlias = dict[str, Any]
@@ -150,7 +150,7 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def user(said: Said) -> Message:
+def user(said: Content) -> Message:
     """A user message of one text, or of parts."""
     return message("user", *([text_part(said)] if isinstance(said, str) else said))
 

@@ -154,8 +154,8 @@ class Attempt:
         asked = sum(isinstance(event, Interrupted) for event in events)
         if not asked or self._setup.has_room(asked):
             return events
-        went = "the call ended at this question" if self._bodies else "it was not run"
-        return self._failed(f"{TOO_MANY_QUESTIONS}; {went}.")
+        went = "The call was stopped at its question" if self._bodies else "The call was not run"
+        return self._failed(f"{TOO_MANY_QUESTIONS}. {went}.")
 
     @property
     def _has_claimed(self) -> bool:
@@ -498,7 +498,7 @@ class Attempt:
             tool_name=tool.name,
             attempt=self._bodies,
             output=self._output,
-            carried=_told(self._carried("tool")),
+            carried=_with_secrets(self._carried("tool")),
             asker=questions,
             context=self._setup.spec.context,
             run_id=self._journal.run_id,
@@ -522,7 +522,7 @@ class Attempt:
         if self.call.final:
             why = "ends the run (final=True)"
             if self._journal.state.of_body:
-                why = "belongs to the body that called it, so no model would receive it later"
+                why = "belongs to the tool body that called it, so a later result could not reach a model"
             raise Misuse(
                 f"The result of {tool.name!r} {why}. Wait for it with ctx.interrupt(external=True)"
             )
@@ -614,7 +614,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     raise ValueError(f"The input does not match the schema of {tool.name}: {why}")
 
 
-def _told(carried: Carried) -> Carried:
+def _with_secrets(carried: Carried) -> Carried:
     """The data of restarts for the body, with their secrets."""
     both = (carried.resumed, carried.approved)
     resumed, approved = (one and Resumed(revealed(one.data)) for one in both)

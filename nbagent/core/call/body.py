@@ -102,7 +102,9 @@ class Body:
         try:
             return await _awaited(thread.result())
         except CallTakenOver as error:
-            raise RuntimeError(f"{self._tool.name!r} was abandoned while it was running") from error
+            raise RuntimeError(
+                f"{self._tool.name!r} was still running when its call ended"
+            ) from error
 
     async def run(self, arguments: dict[str, Any]) -> Any:
         """The function's value; a generator's pieces are joined."""

@@ -32,7 +32,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolStarted,
 )
-from nbagent.core.base.files import MAX_FILES, size_of_all
+from nbagent.core.base.file_parts import MAX_FILES, size_of_all
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
@@ -157,8 +157,8 @@ _TEXTS = {
     "seconds": "The run has used its time (budget).",
 }
 _UNKNOWN = {
-    "tokens": "The number of tokens used is unknown (budget): at least {tokens}.",
-    "cost": "The cost of the run is unknown (budget): at least ${cost}.",
+    "tokens": "The number of tokens used is unknown, and is at least {tokens} (budget).",
+    "cost": "The cost of the run is unknown, and is at least ${cost} (budget).",
 }
 
 
@@ -396,7 +396,7 @@ class Driver:
             BudgetExceeded: a budget is used up, and nobody is asked.
         """
         if self._exceeded is not None:
-            await self._let_siblings_end()
+            await self._wait_for_siblings()
             raise self._exceeded
         is_blocked = self._outer is not None and self._outer.is_blocked
         held = is_blocked or not self.journal.is_driven_here
@@ -490,11 +490,11 @@ class Driver:
         self._wake.clear()
         failures = self._take_done()
         if failures:
-            await self._let_siblings_end()
+            await self._wait_for_siblings()
             self._take_done()
             raise failures[0]
 
-    async def _let_siblings_end(self) -> None:
+    async def _wait_for_siblings(self) -> None:
         """Wait for the siblings of a failed call; those that ask a person are abandoned."""
         self._leave_questions()
         if self._tasks:
@@ -605,7 +605,7 @@ class Driver:
             if finish.by_tool:
                 output, text = spec.answer.of_tool(finish.output), finish.text
             else:
-                text, output = spec.answer.read(finish.text)
+                text, output = spec.answer.parse(finish.text)
         except Misfit as misfit:
             if finish.by_tool:
                 raise ModelError(
@@ -690,7 +690,7 @@ class Driver:
 
 
 _CUT = {
-    "length": "it was cut off at its length limit, before its JSON was complete",
+    "length": "its JSON was cut off at the length limit",
     "content_filter": "the server's content filter cut it off, before its JSON was complete",
 }
 """The reasons for a response that was ended from outside."""

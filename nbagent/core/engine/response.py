@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelPartial, ModelResponded
-from nbagent.core.base.files import check_file
+from nbagent.core.base.file_parts import check_file
 from nbagent.core.base.foreign import MAX_SAID_PARTS, counted, read_by
 from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable, whole
 from nbagent.core.base.model import (
@@ -198,9 +198,7 @@ class Collected:
             kept = storable(provider)
             self._size += len(dumps(kept))
         except (TypeError, ValueError) as error:
-            raise ModelError(
-                f"The data that the model sent for its history is not JSON: {error}"
-            ) from error
+            raise ModelError(f"The model's provider data is not JSON: {error}") from error
         return kept
 
     def public(self, delta: ModelDelta) -> ModelDelta:

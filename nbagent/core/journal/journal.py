@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
     encoded,
-    kept,
+    storable_event,
     stored,
 )
 from nbagent.core.base.memory import Remembered
@@ -162,15 +162,15 @@ class Journal:
         "_at_once",
         "_before",
         "_follow",
+        "_is_sending",
         "_is_vacant",
         "_known",
         "_last",
         "_line",
         "_lock",
         "_owed",
-        "_telling",
         "_turn",
-        "_untold",
+        "_unsent",
         "_writer",
         "driver",
         "is_driven_here",
@@ -205,8 +205,8 @@ class Journal:
         """Held briefly while folding and calling listeners, within the turn."""
         self._line: tuple[_Waiting, ...] = ()
         """Writes that wait for their turn, off the loop; the first is in progress."""
-        self._untold: tuple[StoredEvent, ...] = ()
-        self._telling = False
+        self._unsent: tuple[StoredEvent, ...] = ()
+        self._is_sending = False
         self._owed: tuple[StoredEvent, ...] = ()
         """The run's end that could not be stored; it is written before any later event."""
         self._before = self.state
@@ -439,7 +439,7 @@ class Journal:
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Pass a delta, which is not stored, to the listeners."""
         for listener in self.listeners:
-            self._tell(listener, delta)
+            self._call_listener(listener, delta)
 
     def read(self) -> list[StoredEvent]:
         """All events so far."""
@@ -480,7 +480,7 @@ class Journal:
             return
         with self._lock:
             owed, self._owed = self._owed, ()
-            if not _begins_with(stored, owed):
+            if not _starts_with(stored, owed):
                 self.state, owed = self._before, ()
             if self._known is not None:
                 self._known += stored
@@ -493,7 +493,7 @@ class Journal:
             return False
         try:
             stored = self.store.read(self.run_id, self._stored_length)
-            arrived = _begins_with(stored, sent)
+            arrived = _starts_with(stored, sent)
         except Exception:  # the failure of the append is the one to be told
             return False
         self._take(self._whole(self.store, stored))
@@ -532,7 +532,7 @@ class Journal:
             return lengthened(event, self.state.messages[: reference.messages])
         return lengthened(event, referred(self.run_id, reference, store.read, histories_of(store)))
 
-    def _kept(
+    def _encoded(
         self, events: Sequence[StoredEvent], *, may_wait: bool
     ) -> tuple[list[StoredEvent], list[StoredEvent]]:
         """The events as they are stored, and the same with their whole history.
@@ -545,7 +545,7 @@ class Journal:
             for at, event in enumerate(events):
                 if isinstance(event, RunStarted) and event.after and not event.scope:
                     short[at] = self._shortened(self.store, event, may_wait=may_wait)
-        short = [kept(event) for event in short]
+        short = [storable_event(event) for event in short]
         whole = short.copy()
         for at, (event, shorter) in enumerate(zip(events, short, strict=True)):
             if shorter is event or not isinstance(shorter, RunStarted):
@@ -589,7 +589,7 @@ class Journal:
         """Store and fold; within the turn."""
         if self.store is not None and (events or self._owed):
             may_wait = append != self._append_at_once
-            short, events = self._kept(events, may_wait=may_wait)
+            short, events = self._encoded(events, may_wait=may_wait)
             sent = [*self._owed, *short]
             self._writer = threading.get_ident()
             try:
@@ -641,18 +641,18 @@ class Journal:
             histories_of(self.store).keep(self.run_id, known)
         if not self.listeners:
             return
-        self._untold += tuple(events)
-        if self._telling:
+        self._unsent += tuple(events)
+        if self._is_sending:
             return
-        self._telling = True
+        self._is_sending = True
         try:
-            while self._untold:
-                event, *later = self._untold
-                self._untold = tuple(later)
+            while self._unsent:
+                event, *later = self._unsent
+                self._unsent = tuple(later)
                 for listener in self.listeners:
-                    self._tell(listener, event)
+                    self._call_listener(listener, event)
         finally:
-            self._telling = False
+            self._is_sending = False
 
     def _taken_on(self, event: RunStarted | Resolved | ToolStarted | RunRetried | RunTaken) -> None:
         if isinstance(event, RunTaken):
@@ -668,7 +668,7 @@ class Journal:
         is_mine = self.driver == this_process() and not self._is_vacant
         self.is_driven_here = self.store is None or is_mine
 
-    def _tell(self, listener: Listener, heard: RunEvent) -> None:
+    def _call_listener(self, listener: Listener, heard: RunEvent) -> None:
         try:
             listener(heard)
         except Exception:
@@ -680,7 +680,7 @@ def _mark(event: StoredEvent) -> tuple[str, float]:
     return event.type, event.at
 
 
-def _begins_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:
+def _starts_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:
     """Whether the stored events begin with these, compared by their encoding."""
     first = stored[: len(sent)]
     return list(map(encoded, first)) == list(map(encoded, sent))
@@ -794,9 +794,7 @@ class InnerJournal:
     def _inner(self, outer: RunState) -> RunState:
         call = outer.calls.get(self._call_id)
         if call is None or call.status == "done":  # somebody else has settled it
-            return RunState(
-                outcome=outer.outcome or RunCancelled(at=0.0, by="the call's own result")
-            )
+            return RunState(outcome=outer.outcome or RunCancelled(at=0.0, by="the end of its call"))
         inner = call.child if call.child is not None else RunState()
         if outer.outcome is not None and inner.outcome is None:
             return evolve(inner, outcome=outer.outcome)

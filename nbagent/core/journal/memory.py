@@ -22,21 +22,20 @@ class MemoryStore(Travels):
     """A store in this process's memory; its runs end with the process."""
 
     def __init__(self) -> None:
-        self._journals: dict[str, _Kept] = {}
+        self._journals: dict[str, _Journal] = {}
         self._lock = threading.Lock()
         self._changes = 0
 
     def __reduce__(self) -> Made:
         cannot_travel(
             "nb.MemoryStore()",
-            "its runs are in this process's memory; keep them in nb.SQLStore(url), or in nb.SQLiteStore(path) for "
-            "processes of this machine",
+            "its runs are in this process's memory. Use nb.SQLStore(url), or nb.SQLiteStore(path) for processes on one machine",
         )
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, or raise ``Conflict``."""
         with self._lock:
-            kept = self._journals.get(run_id) or _Kept()
+            kept = self._journals.get(run_id) or _Journal()
             length = len(kept.events)
             if length != expected:
                 winner = kept.events[expected] if 0 <= expected < length else None
@@ -48,7 +47,7 @@ class MemoryStore(Travels):
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
         if kept.watchers:
-            kept.tell()
+            kept.notify()
 
     def at_once(self) -> AbstractContextManager[None]:
         """Nothing has to wait here."""
@@ -57,16 +56,16 @@ class MemoryStore(Travels):
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
         """The events from number ``start`` on."""
         with self._lock:
-            return self._kept(run_id).events[start:]
+            return self._journal(run_id).events[start:]
 
     def length(self, run_id: str) -> int:
         """The number of events of a run."""
-        return len(self._kept(run_id).events)
+        return len(self._journal(run_id).events)
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
         """Notify ``watcher`` of appends to this run while something else references it."""
         with self._lock:
-            kept = self._kept(run_id)
+            kept = self._journal(run_id)
             there = tuple(one for one in kept.watchers if one() is not None)
             kept.watchers = (*there, weakref.ref(watcher))
         return True
@@ -116,7 +115,7 @@ class MemoryStore(Travels):
             if run_id in self._journals:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             self._check_there(run_id, events)
-            self._journals[run_id] = _Kept()
+            self._journals[run_id] = _Journal()
             self._journals[run_id].events.extend(events)
             self._changes += 1
 
@@ -128,20 +127,20 @@ class MemoryStore(Travels):
             Conflict: there is a run that is not among the known ones.
         """
         with self._lock:
-            gone = [self._kept(run_id) for run_id in run_ids]
+            gone = [self._journal(run_id) for run_id in run_ids]
             check_known(self._journals, known)
             for run_id in run_ids:
                 del self._journals[run_id]
             self._changes += 1
         for kept in gone:
-            kept.tell()
+            kept.notify()
 
     def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)
         if lost is not None:
             raise LostReference(run_id, lost)
 
-    def _kept(self, run_id: str) -> _Kept:
+    def _journal(self, run_id: str) -> _Journal:
         if run_id not in self._journals:
             raise UsageError(f"{self!r} has no run {run_id!r}")
         return self._journals[run_id]
@@ -150,7 +149,7 @@ class MemoryStore(Travels):
         return f"MemoryStore({len(self._journals)} runs)"
 
 
-class _Kept:
+class _Journal:
     """One journal and its watchers."""
 
     __slots__ = ("events", "watchers")
@@ -159,7 +158,7 @@ class _Kept:
         self.events: list[StoredEvent] = []
         self.watchers: tuple[weakref.ref[Watcher], ...] = ()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notify the watchers, on the thread that wrote."""
         for found in self.watchers:
             watcher = found()

@@ -84,7 +84,7 @@ class FollowedRun(Protocol):
     def call_soon(self, work: Callable[[], None]) -> None:
         """Do something on the run's loop; from any thread."""
 
-    def go_on(self) -> None:
+    def drive(self) -> None:
         """Let a driver look at the state; from any thread."""
 
     def lost(self, why: BaseException | None) -> None:
@@ -93,7 +93,7 @@ class FollowedRun(Protocol):
     def submit(
         self,
         decide: Decide,
-        go_on: Callable[[Sequence[StoredEvent]], None],
+        on_written: Callable[[Sequence[StoredEvent]], None],
         failed: Callable[[BaseException], None],
     ) -> Future[None]:
         """Write what a person decides."""
@@ -101,7 +101,7 @@ class FollowedRun(Protocol):
     def attempt(
         self,
         submit: Callable[[], Future[T]],
-        go_on: Callable[[T], object],
+        on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
         """Write, or read, what the run does by itself."""
@@ -128,7 +128,7 @@ class Follower:
     __slots__ = (
         "__weakref__",
         "_follows",
-        "_is_told",
+        "_is_notified",
         "_run",
         "_seen",
         "_timer",
@@ -144,7 +144,7 @@ class Follower:
         """The other processes that hold the run, as far as is known."""
         self._run = run
         self._follows = False
-        self._is_told = False
+        self._is_notified = False
         """Whether the store notifies this handle of writes."""
         self.news = self.looked_at = 0
         """The number of requests to look, and how many of them were served."""
@@ -168,7 +168,7 @@ class Follower:
                 run.call_soon(partial(self._looked, self.news))
             return
         if not self._follows:
-            self._hears_of_writes()
+            self._subscribe()
         self.news += 1
         try:
             run.home().call_soon_threadsafe(self._next_look)
@@ -189,7 +189,7 @@ class Follower:
         if (
             is_mine
             and isinstance(store, MemoryStore)
-            and self._hears_of_writes()
+            and self._subscribe()
             and store.length(journal.run_id) == state.position
         ):
             self._seen = state.position
@@ -220,16 +220,16 @@ class Follower:
     def watch_on(self) -> None:
         """Watch for a takeover while a driver runs here; called on the run's loop."""
         run = self._run
-        if run.is_stored and self._timer is None and not self._hears_of_writes():
+        if run.is_stored and self._timer is None and not self._subscribe():
             look = partial(_look, weakref.ref(self))
             self._timer = when_written(run.journal.store, look, run.home())
 
-    def _hears_of_writes(self) -> bool:
+    def _subscribe(self) -> bool:
         """Subscribe to the store's writes the first time; returns whether it notifies of them."""
         with _lock:
             if not self._follows:
-                self._follows, self._is_told = True, self._run.journal.watch(self.follow)
-            return self._is_told
+                self._follows, self._is_notified = True, self._run.journal.watch(self.follow)
+            return self._is_notified
 
     def forget(self) -> None:
         """Forget the planned look, because its loop is closed."""
@@ -290,9 +290,9 @@ class Follower:
                 return []
             busy = [call.name for call in running_calls(state)]
             if state.status != "interrupted" or busy:
-                what = f"{', '.join(busy)} still runs" if busy else f"it is {state.status}"
+                what = f"{', '.join(busy)} is still running" if busy else f"it is {state.status}"
                 raise UsageError(
-                    f"run {run.journal.run_id!r} cannot be released: {what}. Wait for `await run.settled()`"
+                    f"Run {run.journal.run_id!r} cannot be released, because {what}. Wait for `await run.settled()`"
                 )
             now, here = run.spec.clock(), this_process()
             return [] if self.is_released else [RunTaken(at=now, by=RELEASE, gone=here)]
@@ -369,11 +369,11 @@ class Follower:
         if isinstance(end, RunCancelled | RunFailed) and not (is_failure_here or run.is_stopping):
             run.leave_bodies()  # somebody else ended it: no body is answered any more
         elif moved:
-            run.go_on()
+            run.drive()
         if self.was_taken:
             run.give_up()
         is_theirs = not run.journal.is_driven_here
-        can_be_taken = run.is_stored and not self._is_told
+        can_be_taken = run.is_stored and not self._is_notified
         is_timed = runs_elsewhere(state) or is_theirs
         again = can_be_taken or is_timed
         if again and self._whose_turn(state) == "ours" and is_theirs:
@@ -384,20 +384,20 @@ class Follower:
         """Drive the run if it is this handle's turn; returns whether to look again later."""
         run = self._run
         if state.status == "queued":
-            return run.look_at_run_before() or not self._is_told
+            return run.look_at_run_before() or not self._is_notified
         whose = self._whose_turn(state)
         if whose == "ours" and self.is_released:
             whose = "theirs"
         elif whose == "ours":
             if run.journal.is_driven_here:
-                run.go_on()
+                run.drive()
             else:
                 self._take()
         elif moved and whose == "nobody's" and is_stuck(state):
             run.lost(_stuck(run.journal.run_id))
         elif moved and whose != "lost":
             run.lost(run.error if self.was_taken or _is_why(run.error, state) else None)
-        return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
+        return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_notified)
 
     def _whose_turn(self, state: RunState) -> Turn:
         """Who drives the run next; asks about calls whose process has ended."""
@@ -427,7 +427,7 @@ class Follower:
     def _took_over(self, written: Sequence[StoredEvent]) -> None:
         if written:
             self.is_released = False
-            self._run.go_on()
+            self._run.drive()
         else:
             self.follow()
 
@@ -438,7 +438,7 @@ class Follower:
         def asked(written: Sequence[StoredEvent]) -> None:
             run.call_soon(partial(run.lost, None))
             if any(isinstance(event, Resolved | ToolFinished) for event in written):
-                run.go_on()
+                run.drive()
 
         decide = partial(about_lost, lost=lost, spec=run.spec)
         run.attempt(partial(run.journal.submit, decide), asked)

@@ -38,7 +38,7 @@ from nbagent.core.base.events import (
     RunRetried,
     StoredEvent,
 )
-from nbagent.core.base.files import Said, check_room, in_words
+from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
@@ -76,7 +76,7 @@ from .follow import streamed, taken_from
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
-from .queued import come_of, run_started
+from .queued import queued_run_events, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 
 T = TypeVar("T")
@@ -190,11 +190,11 @@ class Session:
         kept: KeptAnswers | None = hooks.kept_answers(spec.model)
         if not place.attended and (answers is not None or kept is not None):
             self._scripted = Answerer(AnswerSource(answers), kept, self)
-            journal.subscribe(self._scripted.hear)
+            journal.subscribe(self._scripted.on_event)
         if kept is not None:
             keeper = AnswerKeeper(kept)
-            for event in journal.subscribe(keeper.hear):
-                keeper.hear_of_before(event)
+            for event in journal.subscribe(keeper.on_event):
+                keeper.add_past_event(event)
         with _lock:
             _open.add(self)
 
@@ -283,7 +283,7 @@ class Session:
 
         self.then(self.journal.submit(begin), begun)
 
-    def start_behind(self, before: Session, said: Said) -> None:
+    def start_behind(self, before: Session, said: Content) -> None:
         """Store the prompt, and start once the previous run has ended.
 
         Raises:
@@ -317,7 +317,7 @@ class Session:
 
     def _begun(self) -> None:
         self._watch_pending()
-        self.go_on()
+        self.drive()
 
     def take_up(self) -> None:
         """Follow a run that was read from its store, and apply the deadlines of its open questions."""
@@ -338,7 +338,7 @@ class Session:
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
                 raise UsageError(
-                    f"only a failed run can be retried, and this one is {state.status}"
+                    f"Only a failed run can be retried, and this one is {state.status}"
                 )
             return [event, *self._results_not_stored(state, state.outcome)]
 
@@ -348,7 +348,7 @@ class Session:
         if isinstance(error, StoreError):
             self.lost(error)
             return
-        logger.warning("the retry of run %s was refused: %s", self.run_id, error)
+        logger.warning("run %s could not be retried: %s", self.run_id, error)
         self.follow()
 
     def _retried(self) -> None:
@@ -356,7 +356,7 @@ class Session:
         self.error = None
         for waiting in self.journal.state.pending:
             self.call_soon(partial(self._watch, waiting))
-        self.go_on()
+        self.drive()
 
     def fork(self, at: str | StoredEvent | None) -> Session:
         """An independent run that continues from here, or from when ``at`` was asked; see ``Run.fork``."""
@@ -451,7 +451,7 @@ class Session:
                 self._begun()
             self.progressed()
 
-        decide = partial(come_of, before=before.state, spec=self.spec)
+        decide = partial(queued_run_events, before=before.state, spec=self.spec)
         self.attempt(partial(self.journal.submit, decide), written)
 
     # --- writing
@@ -459,10 +459,10 @@ class Session:
     def then(
         self,
         written: Future[T],
-        go_on: Callable[[T], R],
+        on_written: Callable[[T], R],
         failed: Callable[[BaseException], None] | None = None,
     ) -> Future[R]:
-        """Call ``go_on`` once this is written: now, or later on the thread that writes it.
+        """Call ``on_written`` once this is written: now, or later on the thread that writes it.
 
         A later failure becomes the run's ``error``, or goes to ``failed`` on the run's loop.
 
@@ -470,7 +470,7 @@ class Session:
             Exception: it has failed already.
         """
         if written.done():
-            return finished(go_on(written.result()))
+            return finished(on_written(written.result()))
         after: Future[R] = under_way()
         with _brief:
             self._unwritten += (after,)
@@ -488,7 +488,7 @@ class Session:
 
         def settle(done: Future[T]) -> None:
             try:
-                after.set_result(go_on(done.result()))
+                after.set_result(on_written(done.result()))
             except BaseException as error:
                 after.set_exception(error)
                 self.call_soon(partial(fail, error))  # until then it is not settled
@@ -501,24 +501,24 @@ class Session:
     def attempt(
         self,
         submit: Callable[[], Future[T]],
-        go_on: Callable[[T], object],
+        on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
         """``then`` for the run's own writes, on its loop: failures now and later are handled alike."""
         try:
-            self.then(submit(), go_on, failed)
+            self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
             (failed or self.lost)(error)
 
     def submit(
         self,
         decide: Decide,
-        go_on: Callable[[Sequence[StoredEvent]], R],
+        on_written: Callable[[Sequence[StoredEvent]], R],
         failed: Callable[[BaseException], None],
     ) -> Future[R]:
         """Write a person's decision. If it is refused, look whether others have continued the run."""
         try:
-            return self.then(self.journal.submit(decide), go_on, failed)
+            return self.then(self.journal.submit(decide), on_written, failed)
         except Exception:
             self.follow()
             raise
@@ -580,7 +580,7 @@ class Session:
 
     # --- driving
 
-    def go_on(self) -> None:
+    def drive(self) -> None:
         """Start or wake the driver; from any thread."""
         if self.journal.state.status == "queued":  # it was retried: nothing is to be driven yet
             self.follow()
@@ -617,7 +617,7 @@ class Session:
         self._was_interrupted = interruption()
         _at_work.add(self)
         self._task.add_done_callback(self._driver_ended)
-        end = heartbeat.begin(self.journal.store)
+        end = heartbeat.start_beating(self.journal.store)
         if end is not None:
             self._task.add_done_callback(lambda _: end())
         self.follower.watch_on()
@@ -731,7 +731,7 @@ class Session:
         stopped = self.error is not None and self.journal.state.status == "running"
         was_cut_off = stopped and not running_calls(self.journal.state)
         if self.is_active or was_cut_off:  # it closed before the driver got there
-            self.go_on()
+            self.drive()
         elif self.error is None or isinstance(self.error, StoreError):
             self.error = None  # the look that was planned is gone with the loop
             self.follow()
@@ -800,12 +800,12 @@ class Session:
             remember(asked_in[-1], answer, self.spec.tools, self.spec.remembered)
         if self.journal.driver == this_process():
             self.follower.is_released = False
-            self.go_on()
+            self.drive()
         else:
             self.follow()
         return answer
 
-    def queue(self, said: Said, *, by: str = "code") -> bool:
+    def queue(self, said: Content, *, by: str = "code") -> bool:
         """Send a message after the results of the open calls; returns False if the run has ended.
 
         Raises:
@@ -821,7 +821,7 @@ class Session:
             if events and isinstance(
                 next_step(self.journal.state), CallModel
             ):  # for an outside system
-                self.go_on()
+                self.drive()
             return bool(events)
 
         sent = self.submit(decide, written, self._not_sent)
@@ -832,7 +832,7 @@ class Session:
 
     def _sent(self, sent: Future[bool]) -> None:
         if sent.exception() is None and not sent.result():
-            self._not_sent(NotPending("the run has ended elsewhere"))
+            self._not_sent(NotPending("the run has already ended in another process"))
 
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
@@ -888,7 +888,7 @@ class Session:
     def _fail_expired(self, event: Interrupted) -> None:
         """Fail the run because of an unanswered question, unless a call is running whose result would be lost."""
         messages: Any = paused_messages(self.journal.state)
-        error = Expired(f"nobody answered {event.tool_name!r} in time", messages=messages)
+        error = Expired(f"{event.tool_name!r} was not answered in time", messages=messages)
         failed = RunFailed(at=self.spec.clock(), error="Expired", message=str(error))
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
@@ -966,7 +966,7 @@ class Session:
             return waits and self._driver is not None and not self._driver.decides
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_line()
-            return first is not None and first.stands()
+            return first is not None and first.is_waiting()
         return self.journal.state.status != "running" or self.error is not None
 
     @property
@@ -975,9 +975,9 @@ class Session:
         return {} if self._scripted is None else self._scripted.wrong
 
     @property
-    def answers_told(self) -> str:
+    def missing_answer_hint(self) -> str:
         """A hint about ``answers=`` for the error of a missing answer."""
-        return "" if self._scripted is None else self._scripted.told()
+        return "" if self._scripted is None else self._scripted.missing_hint()
 
     def _when(self, holds: Holds) -> Waited:
         """Done once ``holds()`` is true; checked now and whenever the run changes."""
@@ -1112,7 +1112,7 @@ class Before:
         """Its state, as far as this process has read it."""
         return self.journal.state
 
-    def stands(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether it continues only after an answer."""
         if self.state.outcome is not None:
             return False
@@ -1122,7 +1122,7 @@ class Before:
         """Whether it cannot end by itself: it has an error, or it asks a person and no person is here."""
         if self.state.outcome is not None:
             return False
-        return self.held.is_over() if self.held is not None else not attended and self.stands()
+        return self.held.is_over() if self.held is not None else not attended and self.is_waiting()
 
 
 async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:

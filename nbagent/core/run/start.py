@@ -20,11 +20,11 @@ from nbagent.core.base.events import RowOf
 from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
-from nbagent.core.journal.default import tell_kept
+from nbagent.core.journal.default import report_place
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.journal import Prompt as AtOnce
 from nbagent.core.state.pause_record import closed_messages
-from nbagent.core.tools.files import Prompt, said
+from nbagent.core.tools.attachments import Prompt, prompt_content
 from nbagent.core.tools.rules import check_rules
 from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
@@ -85,7 +85,7 @@ class Options:
         check_cost(spec)
         check_answers(self.answers, spec.tools)
 
-    def told(self, spec: RunSpec) -> RunSpec:
+    def applied_to(self, spec: RunSpec) -> RunSpec:
         """The spec of a run with its context."""
         return spec if self.context is None else replace(spec, context=self.context)
 
@@ -161,7 +161,7 @@ def _launched_inside(
         raise UsageError("background=True needs a separate run. Pass nested=False too")
     if options.id is not None:
         raise UsageError("id= needs a separate run. Pass nested=False too")
-    if options.pending not in ("wait", "refuse"):
+    if options.pending not in ("wait", "raise"):
         raise UsageError(
             f"pending={options.pending!r} needs a separate run. Inside a tool's body, wait for the previous run, or "
             "pass nested=False"
@@ -170,7 +170,7 @@ def _launched_inside(
         raise UsageError(
             "messages= needs a separate run. Inside a tool's body, continue with after=, or pass nested=False"
         )
-    spec, text = options.told(spec), said(prompt)
+    spec, text = options.applied_to(spec), prompt_content(prompt)
     history = _history(_checked_after(options.after))
     attended = current_host().attended() if options.attended is None else options.attended
     return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
@@ -181,7 +181,7 @@ def _prepared(
 ) -> tuple[Run, Callable[[], None]]:
     """A run and the function that starts it; with ``blocking`` the caller waits on this thread, so the run needs another loop."""
     options.check(spec)
-    spec = options.told(spec)
+    spec = options.applied_to(spec)
     after, messages = _checked_after(options.after), options.messages
     asked = _asked(spec, prompt, options)
     is_unknown = asked is not None and _must_wait(options)
@@ -189,7 +189,7 @@ def _prepared(
     if opened is not None:
         return opened
     may_be_left_out = messages is not None or is_unknown
-    text = None if prompt is None and may_be_left_out else said(prompt)
+    text = None if prompt is None and may_be_left_out else prompt_content(prompt)
     if after is not None and messages is not None:
         raise UsageError("Got both after= and messages=. Pass only one history")
     if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
@@ -202,7 +202,7 @@ def _prepared(
         if before is not None and text is not None:
             return partial(session.start_behind, before, text)
         history = _history(after) if messages is None else messages
-        pending = "refuse" if options.pending == "wait" else options.pending
+        pending = "raise" if options.pending == "wait" else options.pending
         begun = beginning(spec, history, text, pending)
         meanwhile = None if asked is None else partial(asked.check, journal)
         last = after.id if after is not None else None
@@ -232,7 +232,7 @@ def _prepared(
     def begin() -> None:
         if options.row is None:
             host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
-        tell_kept(run.id, journal.store)
+        report_place(run.id, journal.store)
         start()
         if attended and options.show:
             host.show(run)
@@ -304,7 +304,7 @@ def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | No
         return None
     begun = options.messages
     call = begun[-1]["content"][-1]["input"] if spec.model is None and begun else None
-    return Asked(spec, None if prompt is None else said(prompt), call)
+    return Asked(spec, None if prompt is None else prompt_content(prompt), call)
 
 
 def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callable[[], None]] | None:
@@ -332,7 +332,7 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
-    spec, host = options.told(spec), current_host()
+    spec, host = options.applied_to(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if options.background else host.loop(attended=attended)
     place = Place(host, attended, loop)
@@ -340,7 +340,7 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     run = Run(session)
     if options.row is None:
         host.started(run, on_rerun="keep")
-    tell_kept(run.id, journal.store)
+    report_place(run.id, journal.store)
     session.take_up()
     if attended and options.show:
         host.show(run)
@@ -382,7 +382,7 @@ def check_pending(pending: Any) -> None:
         UsageError: naming what may be given.
     """
     if pending not in get_args(Pending):
-        raise UsageError(f"pending must be 'refuse', 'reject' or 'queue', got {pending!r:.80}")
+        raise UsageError(f"pending must be 'raise', 'reject' or 'queue', got {pending!r:.80}")
 
 
 def _checked_after(after: Any) -> Run | None:

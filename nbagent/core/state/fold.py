@@ -27,7 +27,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import (
     SCHEMA_CHANGED,
     TOOL_CHANGED,
@@ -74,7 +74,7 @@ from .state import (
 
 def started(call: CallState, event: ToolStarted) -> CallState:
     """Fold the start or continuation of a body."""
-    passed = _kept(call, event.input)
+    passed = _same_input(call, event.input)
     return evolve(
         call,
         status="running",
@@ -111,7 +111,7 @@ def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
     is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
     if event.kind != "approval" and not is_changed:
         return call.judged
-    return None if event.verdict is None else _kept(call, event.input)
+    return None if event.verdict is None else _same_input(call, event.input)
 
 
 def resolved(call: CallState, event: Resolved) -> CallState:
@@ -120,7 +120,7 @@ def resolved(call: CallState, event: Resolved) -> CallState:
     pause = lost or call.asked.get(event.id, call.pause)
     call = evolve(call, record=(*call.record, _record(pause, event)))
     if event.id in call.asked:
-        return _told(call, event)
+        return _question_answered(call, event)
     match event.resolution:
         case Respond(error=str() as error):
             return answered(call, error, error=True)
@@ -130,7 +130,7 @@ def resolved(call: CallState, event: Resolved) -> CallState:
             told = loss_text if lost else rejection_text
             return answered(call, told(call.name, reason), error=True)
         case Restart() if lost:  # as it was: with what was approved and answered before
-            shown = _kept(call, lost.input) if is_answered_by_one(event.by) else call.shown
+            shown = _same_input(call, lost.input) if is_answered_by_one(event.by) else call.shown
             return asked_or(evolve(call, lost=None, shown=shown), event.at)
         case Restart() as restart:
             return asked_or(_restarted(call, restart), event.at)
@@ -151,14 +151,14 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
     is_bound = call.pause is None or not call.pause.around or call.pause.entered is not None
     return evolve(
         call,
-        input=_kept(call, entered),
-        cleared=_kept(call, shown) if approved else None,
-        shown=_kept(call, shown) if is_bound else None,
+        input=_same_input(call, entered),
+        cleared=_same_input(call, shown) if approved else None,
+        shown=_same_input(call, shown) if is_bound else None,
         resumed=Resumed(restart.data),
     )
 
 
-def _told(call: CallState, event: Resolved) -> CallState:
+def _question_answered(call: CallState, event: Resolved) -> CallState:
     """Fold the answer to a question of ``ctx.ask``; the body continues once none is open."""
     asked_for = call.asked[event.id]
     number = asked_for.ask or 0
@@ -171,7 +171,7 @@ def _told(call: CallState, event: Resolved) -> CallState:
     told = evolve(
         call,
         asked=asked,
-        shown=_kept(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
+        shown=_same_input(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
         answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
     )
     return asked_or(told, event.at, busy="running" if call.status == "running" else "ready")
@@ -187,7 +187,7 @@ def answered(
         output = f"{edit_note(call.input)}\n{told}"
     part = call.result_part(output, error=error)
     ran = call.ran
-    if _kept(call, ran) is not call.proposed:
+    if _same_input(call, ran) is not call.proposed:
         part["input"] = ran
     if files:
         part["files"] = list(files)
@@ -248,7 +248,7 @@ def edit_note(input_: Json) -> str:
     return f"A person changed the arguments of this call to {dumps(input_)}."
 
 
-def _kept(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
+def _same_input(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
     """The input a body gets; the model's own object where it is the same, to be kept once."""
     if input_ is call.proposed or canonical(input_) == canonical(call.proposed):
         return call.proposed
@@ -318,7 +318,7 @@ def _run_queued(state: RunState, event: RunQueued) -> RunState:
         state,
         position=state.position + 1,
         agent=event.agent,
-        messages=(user(event.said),),
+        messages=(user(event.prompt),),
         behind=event,
     )
 
@@ -419,10 +419,10 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(_said(state, event.said), position=state.position + 1)
+    return evolve(_message_added(state, event.prompt), position=state.position + 1)
 
 
-def _said(state: RunState, said: Said) -> RunState:
+def _message_added(state: RunState, said: Content) -> RunState:
     """Add a message from outside: after the open turn, or at once if no turn is open."""
     queued = evolve(state, queued=(*state.queued, said))
     if not state.is_answered:
@@ -475,7 +475,7 @@ def _resolved(state: RunState, event: Resolved) -> RunState:
 def _resolved_later(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
     asked = state.later[event.id]
     left = {i: e for i, e in state.later.items() if i != event.id}
-    told = _said(state, later_text(asked, event.resolution))
+    told = _message_added(state, later_text(asked, event.resolution))
     return evolve(told, position=state.position + 1, later=left, settled=settled)
 
 

@@ -1,9 +1,9 @@
-"""What a run that came in a document may do here: nothing that was approved elsewhere.
+"""The rules for an imported run: approvals from elsewhere do not count.
 
-Seals prove that the events of a document belong together, and not who wrote them. So what a person is said to
-have approved, remembered or answered to a body is forgotten, rules judge anew, and what was about to run or
-ran is asked about. Of a question that is open its words are left: it waits for a person here, without an end of
-its time, a default answer, or a token that was handed out elsewhere.
+Seals prove that the events of a document belong together, not who wrote them. So approvals, remembered
+approvals and answers to bodies are dropped, rules decide again, and calls that were running or about to run
+are asked about. An open question keeps its text: a person answers it here, without a deadline, a default
+answer, or a token from elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOLD = (
 
 
 def brought_in(state: RunState, at: float) -> RunState:
-    """The state without what only the people and processes of another place may say."""
+    """The state without the decisions of people and processes elsewhere."""
     return evolve(
         state,
         calls=Calls(_brought_in(call, at) for call in state.calls.values()),
@@ -68,12 +68,12 @@ def asked_anew(
     scope: tuple[str, ...] = (),
     settled: Container[str] | None = None,
 ) -> list[Interrupted]:
-    """The questions of a run that was brought in, whose answers of elsewhere do not count.
+    """The questions of an imported run, including those that were answered elsewhere.
 
     Args:
-        before: where it stood in the document.
+        before: its state in the document.
         new_id: makes random ids.
-        now: when it is brought in, in Unix seconds.
+        now: the time of the import, in Unix seconds.
         scope: leads to the run.
         settled: the ids of questions that were answered; by default those of the run.
     """
@@ -97,7 +97,7 @@ def _of_call(
     *,
     is_flow: bool,
 ) -> Iterator[Interrupted]:
-    """What is asked of one call; no rule judges that of a flow, so that it is asked about in any case."""
+    """The questions of one call; a flow's call is always asked about, because no rule applies to it."""
     if call.child is not None:
         yield from asked_anew(call.child, new_id, now, (*scope, call.id), settled)
     is_run = call.child is not None and not call.child.of_body

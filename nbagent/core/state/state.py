@@ -17,7 +17,7 @@ from nbagent.core.base.events import (
     RunFailed,
     RunQueued,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, is_cut_off, text_of
@@ -298,7 +298,7 @@ class RunState:
     """Why the last model response ended."""
     usage: Usage = NO_USAGE
     """Tokens and cost of the model responses folded in."""
-    queued: tuple[Said, ...] = ()
+    queued: tuple[Content, ...] = ()
     """Messages of the person that are sent after the open turn's results."""
     later: dict[str, Interrupted] = EMPTY
     """Calls with an interim result that wait for an outside system, by interrupt id."""
@@ -321,7 +321,7 @@ class RunState:
     """``interrupted`` if it continues only after an answer."""
 
     def __post_init__(self) -> None:
-        _stand(self)
+        _derive(self)
 
     @property
     def of_body(self) -> bool:
@@ -392,7 +392,7 @@ def waits_in_body(state: RunState) -> bool:
     return False
 
 
-def _stand(state: RunState) -> None:
+def _derive(state: RunState) -> None:
     """Set the derived fields of a new state, so that reading them is an attribute."""
     questions = state.calls.questions + len(state.later) + (state.budget is not None)
     status: Status
@@ -441,7 +441,7 @@ def evolve(value: S, **changes: Any) -> S:
     for name, change in changes.items():
         _set(made, name, change)
     if isinstance(made, RunState):
-        _stand(made)
+        _derive(made)
     return made
 
 

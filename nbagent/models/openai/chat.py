@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.files import files_of, is_image, label
+from nbagent.core.base.file_parts import files_of, is_image, label
 from nbagent.core.base.messages import (
     MAX_DEPTH,
     Message,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.files import files_of, is_base64, is_image, is_text, label
+from nbagent.core.base.file_parts import files_of, is_base64, is_image, is_text, label
 from nbagent.core.base.messages import Message, Part, dumps
 from nbagent.core.base.model import Hosted, Request, ToolSpec
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from nbagent.core.base.errors import ModelConfigError
-from nbagent.core.base.files import is_base64, is_image
+from nbagent.core.base.file_parts import is_base64, is_image
 from nbagent.core.base.foreign import counted
 from nbagent.core.base.model import Hosted, HostedCall, HostedStatus
 

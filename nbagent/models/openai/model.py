@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import ModelConfigError
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Hosted, ModelDelta, Request
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
 from nbagent.models.limits import RateLimit, limits_of
@@ -78,7 +78,7 @@ class OpenAIModel(Travels):
         UsageError: a limit is invalid.
     """
 
-    @tells("nb.OpenAIModel")
+    @checks_keywords("nb.OpenAIModel")
     def __init__(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         name: str,

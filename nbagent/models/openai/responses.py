@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.files import is_image, label
+from nbagent.core.base.file_parts import is_image, label
 from nbagent.core.base.messages import Message, calls_of, results_of, text_of
 from nbagent.core.base.model import (
     Citation,

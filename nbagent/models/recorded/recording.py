@@ -123,9 +123,9 @@ class Recording:
         """The answer without a person, from the recording's ``answers``."""
         return self._answers.next(interrupt)
 
-    def told(self) -> str:
+    def missing_hint(self) -> str:
         """A note about its answers, for the error if one is missing."""
-        return self._answers.told() or (
+        return self._answers.missing_hint() or (
             f"{self.path.name!r} is being recorded. Answer in the form of a notebook, or use nbagent record --answers "
             "FILE"
         )

@@ -197,7 +197,7 @@ class Replay:
             if waiting:
                 waiting.popleft()
 
-    def told(self) -> str:
+    def missing_hint(self) -> str:
         """A note for the error if an answer is missing."""
         return (
             f"The recording {self.path.name!r} has no more answers to this question, or the answer was a secret. "

@@ -71,7 +71,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
-async def test_p7_answers_stand_in_for_a_person(answers):
+async def test_p7_answers_replace_a_person(answers):
     """A list in order, by tool, or computed."""
     ran: list[int] = []
     agent = nb.Agent(nb.ScriptedModel([[call("ask", q="b"), call("gate", n=1)], "done"]))

@@ -110,7 +110,7 @@ def recorded(tmp_path_factory):
 def test_any_notebook_is_recorded_and_replayed_unchanged(recorded, tmp_path):
     """Every model of it, and what is asked; the card is drawn the same each time."""
     notebook, told = recorded
-    assert "Recorded 3 exchanges and 2 answers" in told
+    assert "Recorded 3 exchanges and 2 human answers" in told
     assert "Scrubbed: 1 of MY_TOKEN" in told
     text = notebook.with_name("demo.recorded.json").read_text()
     assert "tok-en-value-42" not in text

@@ -131,7 +131,7 @@ async def test_a_wait_that_is_too_long_fails_at_once() -> None:
     with ChatServer([Refuse(429, "slow", {"retry-after": "3600"})] * 2) as server:
         async with model_at(server) as model:
             with pytest.raises(
-                ModelError, match=r"accepts requests again in 3,600 s, at .* max_wait is 60 s"
+                ModelError, match=r"are possible again in 3,600 s, at .* max_wait is 60 s"
             ):
                 [d async for d in model.stream(Request(HELLO))]
         async with model_at(server, max_wait=0.5) as model:

@@ -92,14 +92,14 @@ def test_c480_a_store_that_is_sent_twice_is_one_object_there(tmp_path: Path) -> 
     [
         (
             nb.MemoryStore,
-            r"nb.MemoryStore\(\) cannot .* this process's memory; keep them in nb.SQL",
+            r"nb.MemoryStore\(\) cannot .* this process's memory. Use nb.SQL",
         ),
         (lambda: nb.Agent("gpt-5", store=nb.MemoryStore()), r"nb.MemoryStore\(\) cannot"),
         (lambda: nb.OpenAIModel("x", client=openai.AsyncOpenAI(api_key=SECRET)), "client= has"),
         (lambda: nb.OpenAIModel("x", base_url=f"http://a:{SECRET}@h/v1"), "contains a password"),
-        (lambda: nb.mcp("https://example.org/mcp", auth=SECRET), "may hold secrets"),
-        (lambda: nb.mcp("server", env={"KEY": SECRET}), "may hold secrets"),
-        (lambda: nb.SQLStore(sa.create_engine("sqlite://")), "give its URL"),
+        (lambda: nb.mcp("https://example.org/mcp", auth=SECRET), "may contain secrets"),
+        (lambda: nb.mcp("server", env={"KEY": SECRET}), "may contain secrets"),
+        (lambda: nb.SQLStore(sa.create_engine("sqlite://")), "Pass the URL instead"),
     ],
 )
 def test_c480_an_object_that_cannot_be_pickled_is_named(made: Any, why: str) -> None:

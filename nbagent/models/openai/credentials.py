@@ -163,7 +163,7 @@ def _secret(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(text for text in texts if len(text) >= SHORT and text.lower() not in WORDS)
 
 
-class StreamCut:
+class StreamFilter:
     """Removes long credentials of one client from a model's stream, also if they are split between pieces."""
 
     def __init__(self, credentials: Credentials) -> None:

@@ -32,7 +32,7 @@ from nbagent.models.limits import RateLimit, Ticket
 from nbagent.models.prices import price_of
 
 from .client import Clients
-from .credentials import Keyring, StreamCut
+from .credentials import Keyring, StreamFilter
 from .encoding import BLIND_HINT, blind_note, has_images
 from .errors import (
     Pause,
@@ -191,7 +191,7 @@ class Exchange:
                     continue
                 # a key may be a function, which has been called now
                 self._credentials = self._keyring.of(client, self._request.hosted)
-                public = StreamCut(self._credentials)
+                public = StreamFilter(self._credentials)
                 parser = self._terms.api.parser(self._owner)
                 for note in self._notes():
                     yield Notice(note)
@@ -502,7 +502,7 @@ async def _whole(answer: Any, parser: Parser, idle: float | None) -> list[ModelD
 
 
 async def _streamed(
-    answer: Any, parser: Parser, public: StreamCut, idle: float | None
+    answer: Any, parser: Parser, public: StreamFilter, idle: float | None
 ) -> AsyncGenerator[ModelDelta, None]:
     """Read a stream, and close it.
 

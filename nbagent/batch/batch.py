@@ -371,7 +371,7 @@ class Batch:
         waiting = [row.key for row in _in_order(self._work) if row.status == "interrupted"]
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
-            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need an answer, and nobody can answer "
+            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need{'s' * (n == 1)} an answer, and nobody can answer "
             f"({keys}). All other rows have ended. Pass `answers=`. Or answer with batch.questions, then await the "
             f"batch again. The same call with the same id continues the batch.{told}",
             interrupts=getattr(first, "interrupts", ()),

@@ -379,7 +379,7 @@ class Batch:
         )
 
     async def __aiter__(self) -> AsyncIterator[BatchRow]:
-        """Yield rows as they end, those of earlier first, until all rows have ended or wait for a person."""
+        """Yield rows as they end, earlier ones first, until all rows have ended or wait for a person."""
         await self._until_begun()
         work = self._work
         seen = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from concurrent.futures import Future
@@ -22,8 +23,9 @@ from nbagent.core.state.state import RunState
 from .executors import Executor
 from .listing import Row, take_in
 from .rows import Given, run_id_of
+from .shares import GROWING, Lease, Shares
 from .work import ENDED, Asked, Work
-from .workers import Job, Kit, packed, probe, run_rows
+from .workers import Came, Job, Kit, packed, probe, run_rows
 
 MOST = 32
 """Rows of one task, at most: where its worker ends, so many are looked for."""
@@ -43,8 +45,11 @@ class SentWork(Work):
         super().__init__(batch, agent, store, asked)
         self._executor = executor
         self._jobs: list[Job] = []
-        """Of the chunk that is being filled."""
+        """That wait for room in a task, or for their share of a limit."""
         self._kit = b""
+        self._shares = Shares(())
+        self._again_at: asyncio.TimerHandle | None = None
+        """When a share may be free."""
         self._lost: Counter[str] = Counter()
         """How often the worker of a row has ended, by key."""
         self._ended_with: set[str] = set()
@@ -70,32 +75,55 @@ class SentWork(Work):
                 "nb.SQLiteStore(path) for processes of this machine"
             )
         asked = self.asked
-        kit = Kit(
-            self.agent,
-            self.store,
-            asked.answers,
-            asked.context,
-            asked.attended,
-            max(1, self._executor.workers()),
-        )
-        self._kit = packed(kit)
+        kit = Kit(self.agent, self.store, asked.answers, asked.context, asked.attended)
+        self._kit, limits = packed(kit)
+        self._shares = Shares(limits)
         told = await run_in_thread(partial(self._executor.probe, probe, self._kit, self.batch))
         wrong = [f"{who}: {why}" for who, why in told if why]
         if wrong:
             more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             raise UsageError(f"A worker cannot start: {wrong[0]}{more}. No row was started")
 
+    def _begin(self) -> None:
+        if any(row.status in ("running", "queued") for row in self.rows.values()):
+            self._shares.hold()  # a driver that is gone may have sent them just now
+        super()._begin()
+
     # --- sending
 
     def _fill(self) -> bool:
         skipped = super()._fill()
-        slots = max(1, self._executor.slots())
-        size = min(MOST, max(1, math.ceil(self.asked.concurrency / slots)))
-        while self._jobs:
+        if self.failure is not None:
+            self._put_back()
+        slots = self._executor.slots()
+        among = min(slots or GROWING, self._shares.most or math.inf)
+        size = min(MOST, max(1, math.ceil(self.asked.concurrency / among)))
+        while self._jobs and not self.is_paused:
+            lease = self._shares.give(slots or GROWING)
+            if isinstance(lease, float):
+                self._come_back(lease)
+                break
             chunk, self._jobs = self._jobs[:size], self._jobs[size:]
-            future = self._executor.submit(run_rows, self._kit, chunk, name=self._name(chunk))
-            future.add_done_callback(partial(self._is_done, chunk))
+            future = self._executor.submit(
+                run_rows, self._kit, chunk, lease.grant, name=self._name(chunk)
+            )
+            future.add_done_callback(partial(self._is_done, chunk, lease))
         return skipped
+
+    def _come_back(self, seconds: float) -> None:
+        """Look again whether a limit has room."""
+        assert self._loop is not None  # it is at work
+        if self._again_at is not None:
+            self._again_at.cancel()
+        self._again_at = self._loop.call_later(seconds, self.wake) if seconds else None
+
+    def _put_back(self) -> None:
+        """Rows that were to be sent are not: the batch ends."""
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            self.active.pop(job.key, None)
+            if job.prompt is not None:  # it has not begun
+                self.counts[self.rows.pop(job.key).status] -= 1
 
     def _name(self, chunk: list[Job]) -> str:
         return f"{self.batch}:{chunk[0].key:.40}"
@@ -106,7 +134,7 @@ class SentWork(Work):
         is_retry = prompt is None and row.status == "failed"
         gone = row.key in self._ended_with
         self._ended_with.discard(row.key)
-        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, gone))
+        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, gone, row.length))
         self._moved.set()
         if row.status != "running":
             self._counted(row, partial(setattr, row, "status", "running"))
@@ -125,13 +153,17 @@ class SentWork(Work):
 
     # --- what came of it
 
-    def _is_done(self, chunk: list[Job], done: Future[Any]) -> None:
-        self._on_loop(partial(self._came, chunk, done))
+    def _is_done(self, chunk: list[Job], lease: Lease, done: Future[Came]) -> None:
+        self._on_loop(partial(self._came, chunk, lease, done))
 
-    def _came(self, chunk: list[Job], done: Future[Any]) -> None:
+    def _came(self, chunk: list[Job], lease: Lease, done: Future[Came]) -> None:
         """A task has ended, or was lost."""
         assert self._loop is not None  # it is at work
         error = done.exception() if not done.cancelled() else Conflict("the task was cancelled")
+        if error is None:
+            lease.ended(done.result().used)
+        else:
+            lease.lost()
         is_lost = error is not None and (done.cancelled() or self._executor.is_lost(error))
         task = self._loop.create_task(self._look_at(chunk, error, is_lost=is_lost))
         self._reading.add(task)
@@ -217,6 +249,7 @@ class SentWork(Work):
     async def stop(self, by: str) -> None:
         """Stop the rows under way, for good: it is written, and the workers see it."""
         self.fail(RunError("the batch was stopped"))
+        self._put_back()
         under_way = [self.rows[key].run_id for key in self.active]
         await run_in_thread(partial(self._stop_each, under_way, by))
 

@@ -17,9 +17,6 @@ class Executor(Protocol):
     def slots(self) -> int:
         """How many tasks may run at a time, now; 0 where there is no worker yet."""
 
-    def workers(self) -> int:
-        """How many processes share the work, at most."""
-
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
         """Run ``fn(*args)`` in a worker.
 
@@ -64,10 +61,6 @@ class Pool:
     def slots(self) -> int:
         """As many as the pool has workers."""
         return int(getattr(self._pool, "_max_workers", 1))
-
-    def workers(self) -> int:
-        """Threads share one process."""
-        return 1 if isinstance(self._pool, concurrent.futures.ThreadPoolExecutor) else self.slots()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:  # noqa: ARG002 - Executor
         """Run it in the pool.
@@ -122,10 +115,6 @@ class Dask:
     def slots(self) -> int:
         """The threads of all workers."""
         return sum(self._client.nthreads().values())
-
-    def workers(self) -> int:
-        """Each is a process."""
-        return len(self._client.nthreads())
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
         """Run it on the cluster, under a name that its dashboard shows."""

@@ -14,18 +14,21 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import Conflict, NbagentError, StoreError, UsageError
-from nbagent.core.base.events import RowOf
+from nbagent.core.base.events import ModelResponded, RowOf, RunRetried, RunTaken, ToolStarted
 from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.call.threads import private_loop, run_in_thread
 from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.run.follow import RELEASE
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.start import Options, launch_apart, take_up
+from nbagent.models.limits import RateLimit
+
+from .shares import Grant, Lines, Used, current, dumped
 
 logger = logging.getLogger("nbagent")
 
@@ -39,8 +42,6 @@ class Kit:
     answers: Answers
     context: Any
     attended: bool
-    workers: int
-    """Among how many processes the model's limits are shared."""
 
 
 class Job(NamedTuple):
@@ -55,32 +56,47 @@ class Job(NamedTuple):
     """Whether its run has failed, and is to be tried again."""
     take_over: bool = False
     """Whether the process that had it is known to have ended."""
+    length: int = 0
+    """How many events its run had when this was sent."""
 
 
-def packed(kit: Kit) -> bytes:
-    """The kit for other processes, without keys and passwords.
+class Came(NamedTuple):
+    """What a task returns."""
+
+    statuses: list[tuple[str, str]]
+    """Of each run, by key of its row."""
+    used: Used
+    """What it used of each limit of its kit."""
+
+
+def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
+    """The kit for other processes, without keys and passwords, and the limits that are in it.
 
     Raises:
         UsageError: something of it cannot go there; it is named.
     """
     try:
-        dumps = import_module("cloudpickle").dumps
-    except ImportError as error:
-        raise UsageError("executor= needs cloudpickle: pip install cloudpickle") from error
-    try:
-        return bytes(dumps(kit))
+        return dumped(kit)
     except NbagentError:
         raise
+    except ImportError as error:
+        raise UsageError("executor= needs cloudpickle: pip install cloudpickle") from error
     except Exception as error:
         raise UsageError(
             f"The agent {kit.agent.name!r}, or answers= or context=, cannot be pickled for the workers: {error}"
         ) from error
 
 
-def run_rows(kit: bytes, jobs: Sequence[Job]) -> list[tuple[str, str]]:
-    """Go on with these rows until each has ended or asks; gives the status of each run, by key."""
+def run_rows(kit: bytes, jobs: Sequence[Job], grant: Grant) -> Came:
+    """Go on with these rows until each has ended or asks.
+
+    Args:
+        kit: what they need.
+        jobs: the rows.
+        grant: what they may use of the limits of the kit.
+    """
     asked = _unpacked(kit)
-    return asyncio.run_coroutine_threadsafe(_all(asked, jobs), private_loop()).result()
+    return asyncio.run_coroutine_threadsafe(_all(asked, jobs, grant), private_loop()).result()
 
 
 def probe(kit: bytes, run_id: str) -> tuple[str, str]:
@@ -115,22 +131,34 @@ def _unpacked(kit: bytes) -> Kit:
         known = _kits.get(name)
         if known is None:
             known = pickle.loads(kit)
-            _share_limits(known)
             if len(_kits) >= 4:
                 del _kits[next(iter(_kits))]
             _kits[name] = known
         return known
 
 
-def _share_limits(kit: Kit) -> None:
-    """Have this process keep its share of the model's limits."""
-    share: Callable[[int], None] | None = getattr(kit.agent.model, "share_limits", None)
-    if share is not None and kit.workers > 1:
-        share(kit.workers)
+async def _all(kit: Kit, jobs: Sequence[Job], grant: Grant) -> Came:
+    is_used = bool(grant.shares) and await run_in_thread(partial(_had_begun, kit.store, jobs))
+    lines = Lines.of(grant, is_used=is_used)
+    current.set(lines)
+    statuses = await asyncio.gather(*(_one(kit, job) for job in jobs))
+    return Came(list(statuses), lines.used())
 
 
-async def _all(kit: Kit, jobs: Sequence[Job]) -> list[tuple[str, str]]:
-    return list(await asyncio.gather(*(_one(kit, job) for job in jobs)))
+def _had_begun(store: Store, jobs: Sequence[Job]) -> bool:
+    """Whether an earlier try of this task got as far as asking a model: an executor runs a task again whose worker ended."""
+    for job in jobs:
+        try:
+            events = store.read(job.run_id, job.length)
+        except UsageError:  # it has not begun
+            continue
+        if job.length == 0 and events:
+            return True
+        signs = (ModelResponded, ToolStarted, RunRetried)
+        for event in events:
+            if isinstance(event, signs) or (isinstance(event, RunTaken) and event.by != RELEASE):
+                return True
+    return False
 
 
 async def _one(kit: Kit, job: Job) -> tuple[str, str]:

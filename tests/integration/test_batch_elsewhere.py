@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.batch import shares
 from nbagent.batch.executors import Executor, executor_of
 from tests import postgres as servers
+from tests.integration.chat_server import ChatServer, Reply
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -178,10 +180,6 @@ class Refusing:
         """One."""
         return 1
 
-    def workers(self) -> int:
-        """One."""
-        return 1
-
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
         """At once."""
         self.names.append(name)
@@ -229,12 +227,41 @@ async def test_c484_what_a_worker_lacks_is_named_before_any_row_begins(
     assert not log.exists()
 
 
-async def test_c484_each_process_keeps_its_share_of_a_models_limits() -> None:
-    """Counted by the processes; of each limit at least 1."""
-    model = nb.OpenAIModel("gpt-5", api_key="k", rpm=100, concurrency=2)
-    model.share_limits(4)
-    assert repr(model._limits) == "RateLimit(concurrency=1, rpm=25)"
-    assert model._terms.limits is model._limits
+async def test_c484_requests_of_a_whole_cluster_stay_within_a_models_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted by the server over any window: workers that come later, one that is killed, an inner agent that shares it."""
+    monkeypatch.setattr(shares, "LENGTH", 5.0)
+    monkeypatch.setattr(shares, "MARGIN", 2.0)  # what a busy machine needs to serve a request
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    came: list[float] = []
+
+    def reply(body: dict[str, Any]) -> Reply:
+        came.append(time.monotonic())
+        said = body["messages"][-1]
+        is_asked = said["role"] == "user" and "row" in str(said["content"])
+        return Reply(calls=[("helper", {"prompt": "help"})]) if is_asked else Reply("done")
+
+    with ChatServer(reply) as server, cluster(0) as client:
+        limits = nb.RateLimit(rpm=20)
+        helper = nb.Agent(nb.OpenAIModel("m", base_url=server.url, limits=limits), name="helper")
+        agent = nb.Agent(
+            nb.OpenAIModel("m", base_url=server.url, limits=limits),
+            name="asks",
+            tools=[helper.as_tool()],
+        )
+        store = nb.SQLiteStore(tmp_path / "runs.db")
+        batch = mapped(agent, 30, store, client, concurrency=30)
+        client.cluster.scale(2)
+        await until(lambda: len(came) >= 5)
+        client.cluster.scale(4)
+        client.wait_for_workers(4, timeout=60)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        await asyncio.wait_for(batch, 120)
+        assert batch.counts["completed"] + batch.counts["interrupted"] == 30, batch
+    assert len(came) >= 75
+    within = [sum(at <= each < at + 5.0 for each in came) for at in came]
+    assert max(within) <= 20, within
 
 
 async def test_c485_a_cluster_loses_workers_and_is_restarted_and_every_body_begins_once(
@@ -277,7 +304,7 @@ async def test_c485_a_cluster_loses_workers_and_is_restarted_and_every_body_begi
 def test_an_executor_of_any_kind_is_known_by_what_it_is() -> None:
     """A pool, what makes one, an object with the methods."""
     with ThreadPoolExecutor(3) as pool:
-        assert (executor_of(pool).slots(), executor_of(pool).workers()) == (3, 1)
+        assert executor_of(pool).slots() == 3
     refusing = Refusing()
     assert executor_of(refusing) is refusing
     with pytest.raises(

@@ -195,15 +195,6 @@ class OpenAIModel(Travels):
         """
         await self._clients.get()
 
-    def share_limits(self, among: int) -> None:
-        """Keep an equal share of the limits, as so many processes keep them; of each at least 1."""
-        limits = self._limits
-        parts = {"concurrency": limits.concurrency, "rpm": limits.rpm, "tpm": limits.tpm}
-        self._limits = RateLimit(
-            **{name: n if n is None else max(1, n // among) for name, n in parts.items()}
-        )
-        self.__dict__.pop("_terms", None)
-
     def check_hosted(self, tool: Hosted) -> None:
         """Refuse a hosted tool that this model's API has not.
 

@@ -165,6 +165,8 @@ class Lease:
     def __init__(self, pots: Sequence[_Pot], grant: Grant) -> None:
         Lease._number += 1
         self._task, self._pots, self.grant = Lease._number, pots, grant
+        self.waits: set[str] = set()
+        """Keys of rows that may still use it, though the task was lost."""
         for pot, share in zip(pots, grant.shares, strict=True):
             pot.give(self._task, share)
 

@@ -22,7 +22,7 @@ from nbagent.core.base.events import ModelResponded, RowOf, RunRetried, RunTaken
 from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.call.threads import private_loop, run_in_thread
 from nbagent.core.journal.journal import Journal, Store
-from nbagent.core.run.follow import RELEASE
+from nbagent.core.run.follow import RELEASE, owners_elsewhere
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.start import Options, launch_apart, take_up
@@ -31,6 +31,9 @@ from nbagent.models.limits import RateLimit
 from .shares import Grant, Lines, Used, current, dumped
 
 logger = logging.getLogger("nbagent")
+
+ELSEWHERE = 1.0
+"""Seconds between looks whether another process has the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,8 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
     if run is None:
         raise StoreError(f"Row {job.key!r}: its run {job.run_id!r} exists and cannot be read")
     session = session_of(run)
+    if _is_elsewhere(run):
+        return job.key, "running"
     if session.error is not None and session.state.outcome is None:
         raise session.error
     status = run.status
@@ -197,8 +202,24 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
     return job.key, status
 
 
+def drivers(journal: Journal) -> list[str]:
+    """The processes that a run, or a body of it, is under way in, alive or not."""
+    is_driven = not journal.is_vacant and journal.state.status == "running"
+    drives = [journal.driver] if is_driven else []
+    return [*dict.fromkeys((*drives, *owners_elsewhere(journal.state)))]
+
+
+def _is_elsewhere(run: Run) -> bool:
+    """Whether a process that may live has the run: a worker does not wait for it, and the driver of the batch watches it."""
+    session, here = session_of(run), this_process()
+    if session.is_active or session.state.outcome is not None:
+        return False
+    has_ended = session.follower.others.has_ended
+    return any(each != here and not has_ended(each) for each in drivers(session.journal))
+
+
 async def _settled(launch: Callable[[], Run], job: Job | None = None) -> Run | None:
-    """A run that has come to a stand; None where somebody else has begun it."""
+    """A run that has come to a stand, or is under way in another process; None where somebody else has begun it."""
     try:
         run = launch()
         if job is not None and job.take_over:
@@ -208,8 +229,13 @@ async def _settled(launch: Callable[[], Run], job: Job | None = None) -> Run | N
                 run.retry()
             except UsageError as error:  # what came of a call is not known
                 logger.info("row %r is not tried again: %s", job.key, error)
-        while not session_of(run).is_settled():
-            await asyncio.wrap_future(session_of(run).when_settled())
+        settled = asyncio.ensure_future(asyncio.wrap_future(session_of(run).when_settled()))
+        while not (settled.done() and session_of(run).is_settled()):
+            if settled.done():
+                settled = asyncio.ensure_future(asyncio.wrap_future(session_of(run).when_settled()))
+            if job is not None and _is_elsewhere(run):
+                break
+            await asyncio.wait([settled], timeout=ELSEWHERE)
     except Conflict:
         return None
     return None if isinstance(session_of(run).error, Conflict) else run

@@ -443,6 +443,7 @@ BATCH_TEXTS: dict[str, str] = {
     "batch_completed": "done",
     "batch_interrupted": "waiting",
     "batch_running": "running",
+    "batch_stuck": "stuck",
     "batch_failed": "failed",
     "batch_cancelled": "stopped",
     "batch_left": "not started",

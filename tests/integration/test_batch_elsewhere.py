@@ -9,7 +9,13 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +23,9 @@ import pytest
 
 import nbagent as nb
 from nbagent.batch import shares
+from nbagent.batch.batch import work_of
 from nbagent.batch.executors import Executor, executor_of
+from nbagent.core.run import heartbeat
 from tests import postgres as servers
 from tests.integration.chat_server import ChatServer, Reply
 from tests.until import until
@@ -169,6 +177,64 @@ async def test_c483_a_pool_that_was_given_cannot_be_made_anew_and_says_so(tmp_pa
     assert batch.counts["completed"] == 3
 
 
+def versioned(log: Path, version: str) -> nb.Agent:
+    """An agent as a cell defines it, run again with another body."""
+    path = str(log)
+
+    def reply(messages: Any) -> Any:
+        last = messages[-1]
+        return "done" if last["role"] == "tool" else [nb.ScriptedModel.call("pay", amount=1)]
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="versioned", policy=[nb.review("pay")])
+
+    @agent.tool
+    def pay(amount: int, ctx: nb.ToolContext) -> str:
+        with open(path, "a") as file:
+            file.write(f"{version} {ctx.context}\n")
+        return version
+
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("threads", "threads"), ("threads", "processes"), ("threads", "here"), ("here", "threads")],
+)
+async def test_c488_the_same_call_with_an_edited_agent_and_another_executor_uses_them(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    """While the batch waits: what goes on is the agent, the context and the executor of the last call."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    with ThreadPoolExecutor(2) as first, ThreadPoolExecutor(2) as second, spawned() as processes:
+        executors = {"threads": first, "processes": processes, "here": None}
+        batch = mapped(versioned(log, "old"), 6, store, executors[before], context="A")
+        await asyncio.wait_for(batch, 60)
+        assert batch.counts["interrupted"] == 6
+        other = second if after == "threads" else executors[after]
+        again = mapped(versioned(log, "new"), 8, store, other, context="B")
+        assert again is batch
+        await until(lambda: batch.counts["interrupted"] == 8)
+        assert (await batch.questions.approve()).count == 8
+        await until(lambda: batch.counts["completed"] == 8)
+        await batch
+        used = work_of(batch)
+        assert getattr(used, "executor", None) is None or used.executor._pool is other
+    assert bodies(log) == {"new B": 8}
+    assert sorted([row.key async for row in batch]) == [str(n) for n in range(8)]
+
+
+async def test_c488_a_worker_that_lacks_something_of_the_edited_agent_ends_the_batch(
+    tmp_path: Path,
+) -> None:
+    """It is checked again, and the error says so."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    batch = mapped(versioned(log, "old"), 2, store, Refusing())
+    await asyncio.wait_for(batch, 60)
+    mapped(versioned(log, "new"), 2, store, Refusing("no disk"))
+    with pytest.raises(nb.errors.UsageError, match="worker 7: no disk"):
+        await asyncio.wait_for(batch, 60)
+
+
 class Refusing:
     """Runs everything here, and tells of it."""
 
@@ -191,6 +257,10 @@ class Refusing:
         return future
 
     def is_lost(self, error: BaseException) -> bool:
+        """Never."""
+        return False
+
+    def has_ended(self, error: BaseException) -> bool:
         """Never."""
         return False
 
@@ -299,6 +369,148 @@ async def test_c485_a_cluster_loses_workers_and_is_restarted_and_every_body_begi
     }
     assert len(bodies(log)) == 200
     store.close()
+
+
+def waiter(log: Path, door: Path, *, idempotent: bool = True) -> nb.Agent:
+    """Each row's body notes itself and its process, and waits until there is a door."""
+    path, opened = str(log), str(door)
+
+    def reply(messages: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "done"
+        n = int(messages[-1]["content"][0]["text"].split()[-1])
+        return [nb.ScriptedModel.call("wait", n=n)]
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="waiter")
+
+    @agent.tool(idempotent=idempotent)
+    def wait(n: int) -> str:
+        with open(path, "a") as file:
+            file.write(f"wait {n} {os.getpid()}\n")
+        while n == 0 and not os.path.exists(opened):
+            time.sleep(0.05)
+        return "ok"
+
+    return agent
+
+
+async def test_c486_a_body_whose_task_is_cancelled_is_not_run_again_while_its_process_lives(
+    tmp_path: Path,
+) -> None:
+    """Nor is it where a connection was lost: that a task is gone does not say that its process has ended."""
+    log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
+    with cluster(2) as client:
+        batch = mapped(waiter(log, door), 4, store, client, concurrency=4)
+        await until(lambda: any(line.startswith("wait 0 ") for line in bodies(log)))
+        futures = [key for key in client.futures if str(key).startswith("b:")]
+        client.cancel([_future(client, key) for key in futures], force=True)
+        await until(lambda: batch.counts["completed"] == 3)
+        await asyncio.sleep(3)  # a second body would have begun by now
+        assert batch.counts["running"] == 1
+        door.touch()
+        await asyncio.wait_for(batch, 60)
+    assert batch.counts["completed"] == 4
+    assert sorted(line.split()[1] for line in bodies(log)) == ["0", "1", "2", "3"]
+    assert set(bodies(log).values()) == {1}
+
+
+def _future(client: Any, key: Any) -> Any:
+    return pytest.importorskip("distributed").Future(key, client)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_lost", "has_ended"),
+    [
+        ("KilledWorker", True, True),
+        ("FutureCancelledError", True, False),
+        ("FutureLostError", True, False),
+        ("CommClosedError", True, False),
+        ("ValueError", False, False),
+    ],
+)
+def test_c486_only_a_killed_worker_is_a_process_that_ended(
+    name: str, is_lost: bool, has_ended: bool
+) -> None:
+    """A lost connection, and a cancelled task, are submitted again, and take nothing over."""
+
+    class Client:
+        __module__ = "distributed.client"
+        asynchronous = False
+
+    dask, error = executor_of(Client()), type(name, (Exception,), {})()
+    assert (dask.is_lost(error), dask.has_ended(error)) == (is_lost, has_ended)
+    with ThreadPoolExecutor(1) as threads:
+        pool = executor_of(threads)
+    assert pool.has_ended(BrokenProcessPool())
+    assert not pool.has_ended(CancelledError())
+    assert pool.is_lost(CancelledError())
+
+
+def fast_beats() -> None:
+    """Have this process beat, and miss beats, 20 times as fast."""
+    heartbeat.BEAT = 0.25
+
+
+async def test_c487_a_row_whose_process_is_frozen_is_stuck_and_a_person_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not run again by itself; the others end, and awaiting the batch returns and says what to do."""
+    monkeypatch.setattr(heartbeat, "BEAT", 0.25)
+    log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
+    pool = ProcessPoolExecutor(
+        2, mp_context=multiprocessing.get_context("spawn"), initializer=fast_beats
+    )
+    batch = mapped(waiter(log, door, idempotent=False), 12, store, pool, concurrency=4)
+    await until(lambda: any(line.startswith("wait 0 ") for line in bodies(log)))
+    await until(lambda: batch.counts["completed"] >= 8)
+    frozen = next(int(line.split()[2]) for line in bodies(log) if line.startswith("wait 0 "))
+    assert batch.counts["stuck"] == 0
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        await asyncio.wait_for(batch, 60)
+        assert batch.counts["stuck"] == 1, batch
+        assert batch.counts["running"] == 0
+        assert "1 stuck" in repr(batch)
+        assert batch["0"].status == "running"
+        assert f"wait is running in process {frozen}" in batch["0"].stuck
+        assert "take it over" in repr(batch["0"])
+        run = await batch["0"].open(take_over=True, show=False, attended=True)
+        await run.settled()
+        await until(lambda: batch.counts["interrupted"] == 1 and batch.counts["stuck"] == 0)
+        await next(iter(batch.questions)).answer(nb.Respond("it had worked"))
+        await until(lambda: batch.counts["completed"] == 12)
+        await batch
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+        door.touch()
+        pool.shutdown()
+    assert batch.counts["completed"] == 12
+    assert set(bodies(log).values()) == {1}
+
+
+async def test_c487_nobody_there_is_told_of_a_frozen_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script ends with what to do; once the process goes on, so does the row."""
+    monkeypatch.setattr(heartbeat, "BEAT", 0.25)
+    log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
+    pool = ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), initializer=fast_beats
+    )
+    batch = mapped(waiter(log, door), 1, store, pool, attended=False)
+    await until(lambda: bool(bodies(log)))
+    frozen = int(next(iter(bodies(log))).split()[2])
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        with pytest.raises(nb.HumanInputRequired, match=r"open\(take_over=True\)"):
+            await asyncio.wait_for(batch, 60)
+        assert batch.status == "waiting"
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+        door.touch()
+    await until(lambda: batch.counts["completed"] == 1)
+    pool.shutdown()
+    await batch
 
 
 def test_an_executor_of_any_kind_is_known_by_what_it_is() -> None:

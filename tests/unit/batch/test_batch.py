@@ -92,7 +92,7 @@ async def test_c450_each_row_of_a_table_is_a_run_and_the_table_comes_back_with_w
     assert list(frame["run"]) == ["march:7", "march:8", "march:9"]
     assert batch[8].output == Label(label="b", score=0.5)
     assert batch.counts == {
-        **dict.fromkeys(("interrupted", "running", "failed", "cancelled", "left"), 0),
+        **dict.fromkeys(("interrupted", "running", "stuck", "failed", "cancelled", "left"), 0),
         "completed": 3,
     }
     first = rows.agent.store.read("march:8")[0]

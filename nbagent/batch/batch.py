@@ -141,7 +141,7 @@ class BatchRow:
 
 
 class Batch:
-    """One agent over many rows: await it, read it row by row, answer its questions, stop it, go on with it.
+    """One agent over many rows: await it, read it row by row, answer its questions, pause, stop or resume it.
 
     Made by ``nb.map`` and ``nb.open_batch``.
     """
@@ -427,8 +427,8 @@ class Batch:
         """Begin no more rows; those under way come to their end."""
         self._work.pause(paused=True)
 
-    def go_on(self) -> None:
-        """Begin rows again after a pause."""
+    def resume(self) -> None:
+        """Start rows again after a pause."""
         self._work.pause(paused=False)
 
     def stop(self, *, by: str = "code") -> None:

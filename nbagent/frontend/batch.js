@@ -302,7 +302,7 @@ function drawTools({ send, signal, state, label }) {
       send({ type: "want", text: input.value, status: state().chosen }),
     );
   });
-  onClick(signal, pause, () => send({ type: state().status === "paused" ? "go_on" : "pause" }));
+  onClick(signal, pause, () => send({ type: state().status === "paused" ? "resume" : "pause" }));
   onClick(signal, retry, () => send({ type: "retry" }));
   onClick(signal, stop, () => {
     if (isSure) send({ type: "stop" });
@@ -316,7 +316,7 @@ function drawTools({ send, signal, state, label }) {
     attr(input, "placeholder", label("find"));
     attr(input, "aria-label", label("find"));
     setText(found, state().found);
-    setText(pause, label(status === "paused" ? "go_on" : "pause"));
+    setText(pause, label(status === "paused" ? "resume" : "pause"));
     pause.hidden = !goesOn || status === "waiting";
     if (!isSure) ask(false);
     stop.hidden = !goesOn;

@@ -454,7 +454,7 @@ BATCH_TEXTS: dict[str, str] = {
     "batch_find": "Find rows",
     "batch_all": "All rows",
     "batch_pause": "Pause",
-    "batch_go_on": "Continue",
+    "batch_resume": "Continue",
     "batch_stop": "Stop",
     "batch_stop_sure": "Stop all rows?",
     "batch_retry": "Retry {n}",

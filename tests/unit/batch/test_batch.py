@@ -417,7 +417,7 @@ async def test_c457_a_pause_begins_no_more_rows_and_a_stop_is_gone_on_with():
     assert (batch.status, n < 20) == ("paused", True)
     await asyncio.sleep(0.05)
     assert batch.counts["completed"] == n
-    batch.go_on()
+    batch.resume()
     await until(lambda: batch.counts["completed"] >= n + 10)
     rows.takes = 0.2
     await asyncio.sleep(0.05)

@@ -173,6 +173,7 @@ class Journal:
         "_untold",
         "_writer",
         "driver",
+        "is_driven_here",
         "listeners",
         "run_id",
         "state",
@@ -216,6 +217,8 @@ class Journal:
         """How it came to that process, where that took it over."""
         self._is_vacant = False
         """Whether it was answered by its record since: that process may have let go of it."""
+        self.is_driven_here = store is None
+        """Whether this process may take the run's next step: it has taken the run on, and nobody else since."""
         self._last: tuple[str, float] | None = None
         """Type and time of the last event that the store has, as far as is known here."""
         self._writer: int | None = None
@@ -236,11 +239,6 @@ class Journal:
     def root(self) -> Journal:
         """The journal of the outermost run: this one."""
         return self
-
-    @property
-    def is_driven_here(self) -> bool:
-        """Whether this process may take the run's next step: it has taken the run on, and nobody else since."""
-        return self.store is None or (self.driver == this_process() and not self._is_vacant)
 
     @property
     def is_vacant(self) -> bool:
@@ -376,23 +374,24 @@ class Journal:
             self.store.append(self.run_id, sent, expected)
 
     def _append_at_once(self, sent: Sequence[StoredEvent], expected: int) -> None:
-        if self.store is not None and self._at_once is not None:
-            try:
-                with self._at_once.at_once():
-                    self.store.append(self.run_id, sent, expected)
-            except Busy as error:
-                raise _WouldWait from error
+        if self.store is None or self._at_once is None:
+            return
+        try:
+            with self._at_once.at_once():
+                self.store.append(self.run_id, sent, expected)
+        except Busy as error:
+            raise _WouldWait from error
 
     def _commit(self, decide: Decide, append: _Append) -> Sequence[StoredEvent]:
         while True:
-            position = self._stored_length
+            position = self.state.position
             events = decide(self.state)
             if not events:
                 return events
             try:
                 self._write(events, append)
             except Conflict as error:
-                if self._stored_length == position:
+                if self.state.position == position:
                     keep_unwritten(self.run_id, self.state, events)
                     raise StoreError(
                         f"The store rejected the write but has no new events: {error}"
@@ -594,7 +593,7 @@ class Journal:
             sent = [*self._owed, *short]
             self._writer = threading.get_ident()
             try:
-                append(sent, self._stored_length)
+                append(sent, self.state.position - len(self._owed))
             except LostReference:  # the run before was deleted: it is told whole
                 if any(isinstance(event, RunQueued) for event in sent):  # nothing comes of it
                     raise
@@ -618,7 +617,8 @@ class Journal:
                 self._writer = None
                 for event in sent:
                     stored(event)
-            self._last = _mark(sent[-1])
+            last = sent[-1]
+            self._last = last.type, last.at
         with self._lock:
             if self._known is not None:
                 self._known += [*self._owed, *events]
@@ -635,6 +635,7 @@ class Journal:
                 self._taken_on(event)
             if isinstance(event, RunImported):
                 self.driver, self.taken, self._is_vacant = "", None, False
+                self.drive_as_this_process()
         if self.store is not None and self.state.outcome is not None:
             known = Known(self.state.position, self.state.messages)
             histories_of(self.store).keep(self.run_id, known)
@@ -660,6 +661,12 @@ class Journal:
             self.taken = None
         self.driver = event.owner if isinstance(event, RunTaken) else event.owner or self.driver
         self._is_vacant = isinstance(event, Resolved) and not event.owner
+        self.drive_as_this_process()
+
+    def drive_as_this_process(self) -> None:
+        """Set ``is_driven_here``: its driver is another, or this is a fork of the process that drove it."""
+        is_mine = self.driver == this_process() and not self._is_vacant
+        self.is_driven_here = self.store is None or is_mine
 
     def _tell(self, listener: Listener, heard: RunEvent) -> None:
         try:

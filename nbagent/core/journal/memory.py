@@ -58,6 +58,10 @@ class MemoryStore(Travels):
         with self._lock:
             return self._kept(run_id).events[start:]
 
+    def length(self, run_id: str) -> int:
+        """How many events a run has."""
+        return len(self._kept(run_id).events)
+
     def watch(self, run_id: str, watcher: Watcher) -> bool:
         """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
         with self._lock:

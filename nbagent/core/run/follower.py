@@ -23,6 +23,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import running_loop
 from nbagent.core.journal.default import is_closed
 from nbagent.core.journal.journal import Decide, Journal
+from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import RunState, Status, running_calls
 from nbagent.core.tools.spec import RunSpec
@@ -54,6 +55,8 @@ class FollowedRun(Protocol):
     spec: RunSpec
     journal: Journal
     error: BaseException | None
+    is_stored: bool
+    """Whether the run's journal outlives this process."""
     is_active: bool
     """Whether a driver is at work here, or on its way to the loop."""
     is_stopping: bool
@@ -66,10 +69,6 @@ class FollowedRun(Protocol):
     @property
     def status(self) -> Status:
         """The run's status."""
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the run's journal outlives this process."""
 
     @property
     def is_driven_here(self) -> bool:
@@ -162,8 +161,10 @@ class Follower:
         run = self._run
         if run.journal.store is None:
             return
-        if run.state.outcome is not None and not run.journal.owes:
-            if self._seen != run.state.position:  # found by who was refused: not all know it yet
+        if run.journal.state.outcome is not None and not run.journal.owes:
+            if (
+                self._seen != run.journal.state.position
+            ):  # found by who was refused: not all know it yet
                 run.call_soon(partial(self._looked, self.news))
             return
         if not self._follows:
@@ -175,6 +176,25 @@ class Follower:
             if not run.home().is_closed():
                 raise
         # a loop that closed meanwhile: whoever next waits for the run calls this again
+
+    def keep_up(self) -> None:
+        """Follow a run that has just paused here: look only where others may have written what is not known here.
+
+        A store in memory calls ``follow`` at each write of another handle; what was written before it was asked to
+        do so shows in the number of events that it has.
+        """
+        journal = self._run.journal
+        store, state = journal.store, journal.state
+        is_mine = journal.is_driven_here and state.status == "interrupted" and not journal.owes
+        if (
+            is_mine
+            and isinstance(store, MemoryStore)
+            and self._hears_of_writes()
+            and store.length(journal.run_id) == state.position
+        ):
+            self._seen = state.position
+        else:
+            self.follow()
 
     def look(self) -> None:
         """Take in what others wrote and react; only ever called on the run's loop."""
@@ -193,7 +213,7 @@ class Follower:
         loop, wait = run.home(), self._wait
         self._wait = min(2 * wait, LONGEST)
         # a run that waits for an answer alone is looked at for those who have it
-        waits = run.status == "interrupted" or is_closed(run.journal.store)
+        waits = run.journal.state.status == "interrupted" or is_closed(run.journal.store)
         look = partial(_look, weakref.ref(self)) if waits else self.look
         self._timer = loop.call_later(wait, look)
 
@@ -217,7 +237,7 @@ class Follower:
 
     def seen(self) -> None:
         """What the journal has by now is no news."""
-        self._seen = self._run.state.position
+        self._seen = self._run.journal.state.position
 
     def leave(self) -> None:
         """Plan no look any more; called on the loop that has the plan."""
@@ -235,7 +255,7 @@ class Follower:
     def is_theirs(self) -> bool:
         """Whether another process, as far as is known a living one, goes on with the run."""
         run, driver = self._run, self._run.journal.driver
-        if driver in ("", this_process()) or run.is_active or run.status != "running":
+        if driver in ("", this_process()) or run.is_active or run.journal.state.status != "running":
             return False
         return not self.others.has_ended(driver)
 
@@ -243,10 +263,10 @@ class Follower:
     def driven_elsewhere(self) -> str:
         """The other living process that drives the run now, or runs a body of it; empty where there is none."""
         run = self._run
-        if run.state.outcome is not None:
+        if run.journal.state.outcome is not None:
             return ""
-        drives = [run.journal.driver] if run.status == "running" else []
-        owners = [*drives, *owners_elsewhere(run.state)]
+        drives = [run.journal.driver] if run.journal.state.status == "running" else []
+        owners = [*drives, *owners_elsewhere(run.journal.state)]
         others = (one for one in owners if one not in ("", this_process()))
         return next((one for one in others if not self.others.has_ended(one)), "")
 
@@ -289,13 +309,13 @@ class Follower:
     @property
     def _next_look(self) -> Callable[[], None]:
         """Looks again, as long as anybody has the run; one that nobody drives is taken whoever has it still."""
-        is_due = self._run.journal.is_vacant and self._run.status == "running"
+        is_due = self._run.journal.is_vacant and self._run.journal.state.status == "running"
         return self.look if is_due else partial(_look, weakref.ref(self))
 
     def _unread(self, news: int, error: BaseException) -> None:
         """The store cannot be read; or it has no such run, which never began then, and ``error`` says why."""
         self.looked_at = max(self.looked_at, news)
-        if self._run.state.outcome is not None:
+        if self._run.journal.state.outcome is not None:
             self.look_later()
         elif isinstance(error, StoreError):
             self._run.lost(error)
@@ -308,7 +328,7 @@ class Follower:
             self._run.call_soon(partial(self._looked, news))
 
     def _looked(self, news: int) -> None:
-        run, state = self._run, self._run.state
+        run, state = self._run, self._run.journal.state
         try:
             if isinstance(run.error, StoreError) and state.outcome is None:
                 run.lost(None)
@@ -330,8 +350,10 @@ class Follower:
         if run.is_active or run.is_stopping:
             is_timed, again = self._beside_driver(state, moved=moved)
         else:
-            again = self._take_turn(state, moved=moved) or runs_elsewhere(run.state)
-            is_timed = run.status != "interrupted" or runs_elsewhere(run.state)
+            again = self._take_turn(state, moved=moved) or runs_elsewhere(run.journal.state)
+            is_timed = run.journal.state.status != "interrupted" or runs_elsewhere(
+                run.journal.state
+            )
         if again and self._timer is None:
             loop, look = run.home(), self._next_look
             self._timer = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,8 +129,10 @@ class Session:
         "host",
         "is_active",
         "is_stopping",
+        "is_stored",
         "journal",
         "loop",
+        "run_id",
         "spec",
         "values",
         "was_awaited",
@@ -146,6 +149,9 @@ class Session:
     ) -> None:
         self.spec = spec
         self.journal = journal
+        self.run_id = journal.run_id
+        self.is_stored = not isinstance(journal.store, MemoryStore)
+        """Whether the run's journal outlives this process."""
         self.host = place.host
         self.attended = place.attended
         self.loop = place.loop or running_loop() or private_loop()
@@ -195,11 +201,6 @@ class Session:
     # --- what can be read off the run
 
     @property
-    def run_id(self) -> str:
-        """The run's id."""
-        return self.journal.run_id
-
-    @property
     def state(self) -> RunState:
         """Where the run stands, as far as is known here."""
         return self.journal.state
@@ -212,8 +213,8 @@ class Session:
     @property
     def interrupts(self) -> list[PendingInterrupt]:
         """What waits for an answer, in call order; also while other calls still run."""
-        state = self.state
-        if state.outcome or not state.asks:
+        state = self.journal.state
+        if state.outcome or not state.questions:
             return []
         return interrupts_of(state, self.spec.tools, self.spec.agent)
 
@@ -228,11 +229,6 @@ class Session:
         return (
             self.follower.others.awaited if self.status == "running" and self.error is None else ""
         )
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the run's journal outlives this process."""
-        return not isinstance(self.journal.store, MemoryStore)
 
     def tool(self, name: str) -> Tool[..., Any] | None:
         """The registered tool of this name, as it is defined now."""
@@ -317,7 +313,7 @@ class Session:
     @property
     def first_write(self) -> Future[Any] | None:
         """Done once its first event is stored, while that is under way."""
-        return None if self.state.position or not self._unwritten else self._unwritten[0]
+        return None if self.journal.state.position or not self._unwritten else self._unwritten[0]
 
     def _begun(self) -> None:
         self._watch_pending()
@@ -330,7 +326,7 @@ class Session:
 
     def _watch_pending(self) -> None:
         """Watch over what waits without having been asked here."""
-        for event in self.state.pending:
+        for event in self.journal.state.pending:
             self.call_soon(partial(self._watch, event))
             if self._scripted is not None:
                 self._scripted.look_at(event.id)
@@ -358,13 +354,13 @@ class Session:
     def _retried(self) -> None:
         forget_unwritten(self.run_id)
         self.error = None
-        for waiting in self.state.pending:
+        for waiting in self.journal.state.pending:
             self.call_soon(partial(self._watch, waiting))
         self.go_on()
 
     def fork(self, at: str | StoredEvent | None) -> Session:
         """An independent run that goes on from here, or from when ``at`` was asked; see ``Run.fork``."""
-        spec, state = self.spec, self.state
+        spec, state = self.spec, self.journal.state
         events = forked(self.journal.read(), at, spec.new_id, spec.clock())
         if at is None and isinstance(state.outcome, RunFailed):
             events += self._results_not_stored(state, state.outcome)
@@ -389,7 +385,7 @@ class Session:
 
     def _leave_line(self) -> None:
         """Forget the run before, once it is not waited for any more; where this one failed, it may be again."""
-        state, before = self.state, self.before
+        state, before = self.journal.state, self.before
         if before is None or not state.position:
             return
         if state.behind is not None and not isinstance(state.outcome, RunCancelled):
@@ -428,7 +424,7 @@ class Session:
             return False
         follow_it = partial(self.call_soon, partial(self._follow_run_before, before))
         self.attempt(before.journal.look, lambda _: follow_it())
-        return self.status == "queued" and self.error is None
+        return self.journal.state.status == "queued" and self.error is None
 
     def _run_before(self) -> Before:
         """The run before; one that this process does not hold is known by its journal.
@@ -436,7 +432,7 @@ class Session:
         Raises:
             UsageError: its store has no such run.
         """
-        queued = self.state.behind
+        queued = self.journal.state.behind
         if self.before is None and queued is not None:
             waited_for = held(queued.after, self.journal.store)
             if waited_for is not None:
@@ -451,7 +447,7 @@ class Session:
         """Begin or end as the run before makes it; of several handles that do, one counts."""
 
         def written(events: Sequence[StoredEvent]) -> None:
-            if events and self.state.outcome is None:
+            if events and self.journal.state.outcome is None:
                 self._begun()
             self.progressed()
 
@@ -586,7 +582,7 @@ class Session:
 
     def go_on(self) -> None:
         """Let a driver look at the state; from any thread."""
-        if self.status == "queued":  # it was retried: nothing is to be driven yet
+        if self.journal.state.status == "queued":  # it was retried: nothing is to be driven yet
             self.follow()
             return
         self.is_active = True
@@ -632,7 +628,7 @@ class Session:
             if task.cancelled()
             else task.exception()
         )
-        over = self.state.outcome is not None
+        over = self.journal.state.outcome is not None
         is_end = task.cancelled() and (self.is_stopping or over)
         was_taken = self._undriven(None if is_end else error)
         if task is not self._task:  # an answer came as it ended, and another is at work by now
@@ -652,13 +648,15 @@ class Session:
             self._drive()
             return
         self.progressed()
-        if error is None or was_taken:
+        if was_taken:
             self.follow()
+        elif error is None:
+            self.follower.keep_up()
 
     def _undriven(self, error: BaseException | None) -> bool:
         """Note that the driver has ended with this error, or well; True where another process has taken the run."""
         is_over, taken, was_taken = (
-            self.state.outcome is not None,
+            self.journal.state.outcome is not None,
             self.journal.taken,
             self.follower.was_taken,
         )
@@ -679,7 +677,7 @@ class Session:
     def unsaid(self) -> Unsaid:
         """Gives what the model has said of a response that the end of the run cuts off; also once the driver is gone."""
         if self._driver is None:  # another process drives it, if any
-            return lambda: streamed(self.state, self.spec, "stopped")
+            return lambda: streamed(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
 
     def give_up(self) -> None:
@@ -704,7 +702,7 @@ class Session:
         if event.expires_at is not None:
             self._watch(event)
         self.progressed()
-        self.follow()
+        self.follower.keep_up()
 
     def progressed(self) -> None:
         """Tell those who wait: the run may have come to a stand."""
@@ -712,7 +710,7 @@ class Session:
             self.follower.look_later()
         if self.before is not None:
             self._leave_line()
-        if self.state.questions:
+        if self.journal.state.questions:
             self._apply_deadlines()
         self.notify()
 
@@ -724,14 +722,14 @@ class Session:
         self.error = why
         if isinstance(why, StoreError):
             self.follower.look_later()
-        for event in self.state.pending:
+        for event in self.journal.state.pending:
             self._watch(event)
         self.progressed()
 
     def _revive(self) -> None:
         """Go on elsewhere: the run's loop was closed under it."""
-        stopped = self.error is not None and self.status == "running"
-        was_cut_off = stopped and not running_calls(self.state)
+        stopped = self.error is not None and self.journal.state.status == "running"
+        was_cut_off = stopped and not running_calls(self.journal.state)
         if self.is_active or was_cut_off:  # it closed before the driver got there
             self.go_on()
         elif self.error is None or isinstance(self.error, StoreError):
@@ -813,14 +811,16 @@ class Session:
         Raises:
             UsageError: its files are too large.
         """
-        check_room(self.state.messages, said)
+        check_room(self.journal.state.messages, said)
         event = message_queued(self.spec.clock(), said, by=by)
 
         def decide(state: RunState) -> list[StoredEvent]:
             return [] if state.outcome else [event]
 
         def written(events: Sequence[StoredEvent]) -> bool:
-            if events and isinstance(next_step(self.state), CallModel):  # for an outside system
+            if events and isinstance(
+                next_step(self.journal.state), CallModel
+            ):  # for an outside system
                 self.go_on()
             return bool(events)
 
@@ -828,7 +828,7 @@ class Session:
         if sent.done():
             return sent.result()
         sent.add_done_callback(self._sent)
-        return self.state.outcome is None
+        return self.journal.state.outcome is None
 
     def _sent(self, sent: Future[bool]) -> None:
         if sent.exception() is None and not sent.result():
@@ -870,10 +870,10 @@ class Session:
 
         It raises nothing of that: whoever moved the run has another failure to report, or none.
         """
-        if not self.state.questions:
+        if not self.journal.state.questions:
             return
         now = self.spec.clock()
-        for event in self.state.open:
+        for event in self.journal.state.open:
             if not event.is_late(now):
                 continue
             try:
@@ -887,7 +887,7 @@ class Session:
 
     def _fail_expired(self, event: Interrupted) -> None:
         """Fail the run of a question that nobody answered, as soon as nothing runs whose result would be lost."""
-        messages: Any = paused_messages(self.state)
+        messages: Any = paused_messages(self.journal.state)
         error = Expired(f"nobody answered {event.tool_name!r} in time", messages=messages)
         failed = RunFailed(at=self.spec.clock(), error="Expired", message=str(error))
 
@@ -925,7 +925,7 @@ class Session:
         try:
             self._apply_deadlines()
         finally:
-            for event in self.state.open:
+            for event in self.journal.state.open:
                 self._watch(event, if_late=AGAIN)
 
     # --- waiting
@@ -940,15 +940,15 @@ class Session:
 
     def is_over(self) -> bool:
         """Whether awaiting has something to report: the end, or that a person is asked and nobody is there."""
-        if self.status == "queued" and self.error is None:
+        if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_line()
             return first is not None and first.is_over(attended=self.attended)
-        ended = self.state.outcome is not None or self.error is not None
+        ended = self.journal.state.outcome is not None or self.error is not None
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
 
     def _asks_a_person(self) -> bool:
         """Whether something waits that no outside system answers, or was answered wrongly."""
-        waiting = self.state.pending
+        waiting = self.journal.state.pending
         return any(
             event.expects != "external" or event.id in self.wrong_answers for event in waiting
         )
@@ -961,13 +961,13 @@ class Session:
         if self._unwritten or follower.news != follower.looked_at:  # it may be another by now
             return False
         if self.is_active:  # a body that waits at the line where it asks keeps its driver
-            waits = self.status == "interrupted" and waits_in_body(self.state)
+            waits = self.journal.state.status == "interrupted" and waits_in_body(self.journal.state)
             # what is asked may yet be answered by the body that asks, or is not asked yet
             return waits and self._driver is not None and not self._driver.decides
-        if self.status == "queued" and self.error is None:
+        if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_line()
             return first is not None and first.stands()
-        return self.status != "running" or self.error is not None
+        return self.journal.state.status != "running" or self.error is not None
 
     @property
     def wrong_answers(self) -> Mapping[str, Exception]:
@@ -981,7 +981,7 @@ class Session:
 
     def _when(self, holds: Holds) -> Waited:
         """Done once this holds, which is looked at now and whenever the run has moved."""
-        if self.state.questions:
+        if self.journal.state.questions:
             self._apply_deadlines()
         if self.loop.is_closed():
             self._revive()
@@ -1074,16 +1074,16 @@ class Session:
             self._stopped = None
             self.progressed()
 
-        began = bool(self.state.position or self.is_writing)
+        began = bool(self.journal.state.position or self.is_writing)
         ended = self.journal.submit_end(event, unsaid) if began else finished(None)
         return self.then(ended, stopped)
 
     def _end_at_once(self, by: str) -> None:
         """Store that the run is cancelled, from any thread, whatever still runs."""
-        if self.state.position == 0:  # its first event was on its way
+        if self.journal.state.position == 0:  # its first event was on its way
             with suppress(UsageError):
                 self.journal.catch_up()
-        if self.state.position and self.state.outcome is None:
+        if self.journal.state.position and self.journal.state.outcome is None:
             left = () if self._driver is None else self._driver.left_bodies
             self.journal.end(self._cancellation(by, left), self.unsaid)
 
@@ -1164,6 +1164,16 @@ def held(run_id: str, store: object) -> Session | None:
         if is_it and is_same_place(one.journal.store, store):
             return one
     return None
+
+
+def _drive_nothing() -> None:
+    """A fork of the process that drove these runs drives none of them."""
+    for one in list(_open):  # no other thread of the process is here
+        one.journal.drive_as_this_process()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drive_nothing)
 
 
 @atexit.register

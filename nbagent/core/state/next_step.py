@@ -92,7 +92,7 @@ def next_step(state: RunState) -> Step:
         return Done()
     if state.behind is not None or state.budget is not None or (state.later and state.is_answered):
         return Wait()
-    if state.calls:
+    if state.calls.places:
         return _among_calls(state.calls)
     if state.final is not None:
         return _finish(state.final["output"])

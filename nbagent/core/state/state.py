@@ -328,7 +328,7 @@ class RunState:
     @property
     def of_body(self) -> bool:
         """Whether its calls are what a body started, in that order: there is no model, and no history."""
-        return not self.messages and bool(self.calls)
+        return not self.messages and bool(self.calls.places)
 
     @property
     def asks(self) -> bool:
@@ -346,7 +346,7 @@ class RunState:
     @property
     def is_answered(self) -> bool:
         """Whether the model or a final tool has answered, so that nothing is left but to end."""
-        if self.calls:
+        if self.calls.places:
             return False
         return self.final is not None or (
             bool(self.messages)
@@ -432,7 +432,7 @@ def _is_busy(state: RunState) -> bool:
     """Whether calls go on; past a budget that is used up, only bodies that run already do."""
     if state.budget is not None:
         return any(not _awaits_runs(call) for call in running_calls(state))
-    if not state.calls:
+    if not state.calls.places:
         return not state.is_answered
     return state.calls.ready + state.calls.running > 0
 

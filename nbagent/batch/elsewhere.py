@@ -30,7 +30,7 @@ from .listing import Row, take_in
 from .rows import Given, run_id_of
 from .shares import GROWING, Lease, Shares
 from .work import ENDED, Asked, Work
-from .workers import Came, Job, Kit, drivers, packed, probe, run_rows
+from .workers import Came, Driver, Job, Kit, drivers, packed, probe, run_rows, this_driver
 
 MOST = 32
 """Rows of one task, at most: where its worker ends, so many are looked for."""
@@ -53,6 +53,7 @@ class SentWork(Work):
         self._jobs: list[Job] = []
         """That wait for room in a task, or for their share of a limit."""
         self._kit = b""
+        self._driver: Driver | None = None
         self._shares = Shares(())
         self._again_at: asyncio.TimerHandle | None = None
         """When a share may be free."""
@@ -78,7 +79,7 @@ class SentWork(Work):
         """
         try:
             await self._make_ready()
-        except (UsageError, RunError) as error:
+        except (UsageError, RunError) as error:  # StoreError is one
             self.failure = error
             raise
         try:
@@ -116,7 +117,8 @@ class SentWork(Work):
         kit = Kit(self.agent, self.store, asked.answers, asked.context, asked.attended)
         self._kit, limits = packed(kit)
         self._shares = Shares(limits)
-        told = await run_in_thread(partial(self.executor.probe, probe, self._kit, self.batch))
+        self._driver = driver = await run_in_thread(partial(this_driver, self.store))
+        told = await run_in_thread(partial(self.executor.probe, probe, driver, self._kit))
         wrong = [f"{who}: {why}" for who, why in told if why]
         if wrong:
             more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -144,9 +146,8 @@ class SentWork(Work):
             chunk, self._jobs = self._jobs[:size], self._jobs[size:]
             self._leases.add(lease)
             self._sent.update((job.key, job) for job in chunk)
-            future = self.executor.submit(
-                run_rows, self._kit, chunk, lease.grant, name=self._name(chunk)
-            )
+            given = (self._driver, self._kit, chunk, lease.grant)
+            future = self.executor.submit(run_rows, *given, name=self._name(chunk))
             future.add_done_callback(partial(self._is_done, chunk, lease, self.executor))
         return skipped
 
@@ -292,18 +293,30 @@ class SentWork(Work):
             else:
                 self._has_ended(row)
             return
-        if self.failure is not None:
-            return
-        if is_lost:
-            self._lost[row.key] += 1
-            if self._lost[row.key] > LOST:
-                self.fail(
-                    RunError(
-                        f"Row {row.key!r}: its worker ended {self._lost[row.key]} times. The same call with the same "
-                        "id continues the batch"
-                    )
+        if self.failure is None:
+            self._send_again(row, job, found, is_lost=is_lost, has_word=has_word)
+        elif found is None:  # it has not begun
+            self.counts[self.rows.pop(row.key).status] -= 1
+
+    def _send_again(
+        self,
+        row: Row,
+        job: Job | None,
+        found: tuple[Journal, list[StoredEvent]] | None,
+        *,
+        is_lost: bool,
+        has_word: bool,
+    ) -> None:
+        """Send a row again whose task has ended before it has, unless a process that may live has it."""
+        self._lost[row.key] += is_lost
+        if self._lost[row.key] > LOST:
+            self.fail(
+                RunError(
+                    f"Row {row.key!r}: its worker ended {self._lost[row.key]} times. The same call with the same "
+                    "id continues the batch"
                 )
-                return
+            )
+            return
         if found is None:
             assert job is not None  # it was sent, and has not begun
             self._send(row, job.prompt)

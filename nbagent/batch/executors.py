@@ -107,8 +107,12 @@ class Pool:
         self._pool = self._made()
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """In one of them: a pool's processes are alike."""
-        return [self.submit(fn, *args, name="probe").result()]
+        """As often as there are workers: a process that was not reached is looked at before its first task."""
+        is_one = isinstance(self._pool, concurrent.futures.ThreadPoolExecutor)
+        probes = [
+            self.submit(fn, *args, name="probe") for _ in range(1 if is_one else self.slots())
+        ]
+        return list({str(told): told for told in (probe.result() for probe in probes)}.values())
 
 
 class Dask:
@@ -144,8 +148,15 @@ class Dask:
         """Nothing to do: the cluster starts workers by itself."""
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """In each worker that there is now."""
-        return list(self._client.run(fn, *args).values())
+        """In each worker that there is now, and does not end meanwhile."""
+        told = self._client.run(fn, *args, on_error="return")
+        failed = {who: one for who, one in told.items() if isinstance(one, BaseException)}
+        wrong = [
+            (who, f"{type(error).__name__}: {error}")
+            for who, error in failed.items()
+            if not self.is_lost(error) and not isinstance(error, OSError)
+        ]
+        return [one for who, one in told.items() if who not in failed] + wrong
 
 
 _LOST = (

@@ -268,16 +268,19 @@ def _shared(number: int, concurrency: int | None, rpm: int | None, tpm: int | No
 
 
 def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:
-    """It as bytes, by cloudpickle, and the limits in it, wherever they are: of the agent, of inner ones, in a closure.
+    """It and the models in it as bytes, by cloudpickle, and the limits: of the agent, of inner ones, in a closure.
 
     Raises:
         ImportError: cloudpickle is not installed.
         Exception: it cannot be pickled.
     """
     found: list[RateLimit] = []
+    models: list[Any] = []
 
     class Packer(import_module("cloudpickle").Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
+            if hasattr(type(obj), "check_ready"):
+                models.append(obj)
             if not isinstance(obj, RateLimit):
                 return super().reducer_override(obj)
             found.append(obj)
@@ -285,5 +288,5 @@ def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:
             return make, (len(found) - 1, obj.concurrency, obj.rpm, obj.tpm)
 
     with io.BytesIO() as file:
-        Packer(file).dump(given)
+        Packer(file).dump((given, models))  # in this order: the models are found in the first
         return file.getvalue(), found

@@ -10,10 +10,13 @@ import hashlib
 import logging
 import os
 import pickle
+import sys
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from nbagent.core.agent import Agent
@@ -23,6 +26,7 @@ from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.call.threads import private_loop, run_in_thread
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.run.follow import RELEASE, owners_elsewhere
+from nbagent.core.run.heartbeat import Beating
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.start import Options, launch_apart, take_up
@@ -72,6 +76,30 @@ class Came(NamedTuple):
     """What it used of each limit of its kit."""
 
 
+class Driver(NamedTuple):
+    """What a worker is compared with before it is given anything: the process that works on the batch."""
+
+    process: str
+    nonce: str
+    """What it has just left in the store, as the beats of a process of this name."""
+    store: str
+    """The module of its store's class."""
+    python: tuple[int, int]
+    nbagent: str
+
+
+def this_driver(store: Store) -> Driver:
+    """This process, and a nonce in the store; not for an event loop.
+
+    Raises:
+        StoreError: it could not be written.
+    """
+    nonce = f"probe:{uuid.uuid4().hex}"
+    if isinstance(store, Beating):
+        store.beat(nonce)
+    return Driver(this_process(), nonce, type(store).__module__, sys.version_info[:2], _version())
+
+
 def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
     """The kit for other processes, without keys and passwords, and the limits that are in it.
 
@@ -90,45 +118,93 @@ def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
         ) from error
 
 
-def run_rows(kit: bytes, jobs: Sequence[Job], grant: Grant) -> Came:
+def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> Came:
     """Go on with these rows until each has ended or asks.
 
     Args:
+        driver: who sends them.
         kit: what they need.
         jobs: the rows.
         grant: what they may use of the limits of the kit.
+
+    Raises:
+        UsageError: this process cannot, which is looked at before its first task; no row was started.
     """
-    asked = _unpacked(kit)
+    if driver.nonce not in _checked:  # one that was probed, or has joined since
+        who, why = probe(driver, kit)
+        if why:
+            raise UsageError(f"{who}: {why}")
+    asked, _ = _unpacked(kit)
     return asyncio.run_coroutine_threadsafe(_all(asked, jobs, grant), private_loop()).result()
 
 
-def probe(kit: bytes, run_id: str) -> tuple[str, str]:
+def probe(driver: Driver, kit: bytes) -> tuple[str, str]:
     """What stands against rows in this process: who it is, and what is wrong; empty where nothing is.
 
     Args:
+        driver: who asks.
         kit: what the rows need.
-        run_id: a run that the store has.
     """
     who = f"{describe_process(this_process())}, pid {os.getpid()}"
     try:
-        asked = _unpacked(kit)
-        check = getattr(asked.agent.model, "check_ready", None)
-        if check is not None:
-            asyncio.run_coroutine_threadsafe(check(), private_loop()).result()
-        asked.store.read(run_id)
-    except UsageError as error:
-        return who, f"{error}. Does the worker use the same database, or a disk that both see?"
+        why = _differs(driver) or _lacks(driver, kit)
     except Exception as error:
-        return who, f"{type(error).__name__}: {error}"
-    return who, ""
+        why = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+    if not why:
+        _checked.add(driver.nonce)
+    return who, why
 
 
-_kits: dict[str, Kit] = {}
+def _differs(driver: Driver) -> str:
+    """How this process differs from the one that packed the rows: what is pickled there cannot be read here."""
+    python = sys.version_info[:2]
+    if python != tuple(driver.python):
+        here, there = (".".join(map(str, each)) for each in (python, driver.python))
+        return f"it has Python {here}, and the process that started the batch has {there}"
+    if _version() != driver.nbagent:
+        return f"it has nbagent {_version()}, and the process that started the batch has {driver.nbagent}"
+    return ""
+
+
+def _version() -> str:
+    """Nbagent's, whose root is above this package."""
+    return str(sys.modules["nbagent"].__version__)
+
+
+def _lacks(driver: Driver, kit: bytes) -> str:
+    """What this process does not have.
+
+    Raises:
+        Exception: a package, a key or the database is not there.
+    """
+    if driver.process != this_process():
+        _use_few_connections(driver.store)
+    asked, models = _unpacked(kit)
+    for model in models:
+        asyncio.run_coroutine_threadsafe(model.check_ready(), private_loop()).result()
+    if isinstance(asked.store, Beating) and not asked.store.beats(driver.nonce):
+        return (
+            f"its store {asked.store!r} does not have what was just written to the batch's. Use a database or a disk "
+            "that both see, not a copy"
+        )
+    return ""
+
+
+def _use_few_connections(module: str) -> None:
+    """Have stores of this process use one connection for all its rows, beside the one that listens."""
+    pool = getattr(import_module(module), "POOL", None) if module.startswith("nbagent.") else None
+    if pool is not None:
+        pool.update(pool_size=1, max_overflow=0)
+
+
+_kits: dict[str, tuple[Kit, list[Any]]] = {}
+_checked: set[str] = set()
+"""Nonces of the drivers that this process was compared with."""
 _lock = threading.Lock()
 
 
-def _unpacked(kit: bytes) -> Kit:
-    """The kit of these bytes, which a process has once."""
+def _unpacked(kit: bytes) -> tuple[Kit, list[Any]]:
+    """The kit of these bytes, which a process has once, and the models in it."""
     name = hashlib.sha256(kit).hexdigest()
     with _lock:
         known = _kits.get(name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import pickle
+import shutil
 import signal
 import time
 from collections import Counter
@@ -16,13 +18,15 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import nbagent as nb
-from nbagent.batch import shares
+from nbagent.batch import shares, workers
 from nbagent.batch.batch import work_of
 from nbagent.batch.executors import Executor, executor_of
 from nbagent.core.run import heartbeat
@@ -511,6 +515,96 @@ async def test_c487_nobody_there_is_told_of_a_frozen_row(
     await until(lambda: batch.counts["completed"] == 1)
     pool.shutdown()
     await batch
+
+
+async def test_c489_a_copy_of_the_database_and_other_versions_are_named_before_any_row_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver has just written is read back by each worker, whose Python and nbagent are as the driver's."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    first = mapped(banker(log), 1, store, None)
+    await first
+    shutil.copy(tmp_path / "runs.db", tmp_path / "copy.db")
+
+    class Elsewhere(Refusing):
+        """A worker that finds a copy of the file under the same name."""
+
+        def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
+            driver, kit = args
+            (asked, models) = pickle.loads(kit)
+            copy = replace(asked, store=nb.SQLiteStore(tmp_path / "copy.db"))
+            return [fn(driver, pickle_of((copy, models)))]
+
+    with pytest.raises(nb.errors.UsageError, match="does not have what was just written"):
+        await mapped(banker(log), 3, store, Elsewhere())
+    driver = workers.this_driver(store)
+    assert "has 3.1" in workers.probe(driver._replace(python=(3, 1)), b"")[1]
+    monkeypatch.setattr(workers, "_version", lambda: "9.9")
+    assert "it has nbagent 9.9, and" in workers.probe(driver, b"")[1]
+
+
+def pickle_of(given: Any) -> bytes:
+    """As a kit goes."""
+    return bytes(pytest.importorskip("cloudpickle").dumps(given))
+
+
+async def test_c489_the_key_of_an_inner_agents_model_is_looked_for_in_each_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails before a row begins, not when the first row calls that agent."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    inner = nb.Agent("gpt-5", name="helper")
+    agent = nb.Agent(nb.ScriptedModel(["done"]), name="outer", tools=[inner.as_tool()])
+    with pytest.raises(nb.errors.UsageError, match=r"OPENAI_API_KEY.*No row was started"):
+        await mapped(agent, 3, nb.SQLiteStore(tmp_path / "runs.db"), Refusing())
+
+
+async def test_c489_a_process_that_joins_later_is_looked_at_before_its_first_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not there when the others were probed: the batch ends with what it lacks, and its row has not begun."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    wrong = tmp_path / "joined later"
+
+    class Growing(Refusing):
+        """The probe reaches a good worker, and another one joins for the second task."""
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
+            if self.names:
+                driver = args[0]._replace(nonce=str(wrong))
+                args = (driver, *args[1:])
+            return super().submit(fn, *args, name=name)
+
+    batch = mapped(banker(log), 4, store, Growing(), concurrency=2)
+    with pytest.raises(nb.errors.RunError, match="does not have what was just written"):
+        await asyncio.wait_for(batch, 60)
+    assert batch.counts["completed"] == 1
+    assert batch.counts["running"] == 0
+    assert [one for one in store.run_ids() if one in ("b:2", "b:3")] == []
+
+
+async def test_c489_a_worker_holds_two_connections_at_most(postgres: Path, tmp_path: Path) -> None:
+    """One for all its rows and one that listens, counted by the server while rows go on; the driver has up to ten."""
+    log, door = tmp_path / "log", tmp_path / "door"
+    url = servers.database(postgres)
+    most = 0
+    store = nb.SQLStore(url)
+    with spawned(3) as pool:
+        batch = mapped(waiter(log, door), 60, store, pool, concurrency=48)
+        until_ = time.monotonic() + 30
+        with psycopg.connect(url) as look:
+            look.autocommit = True
+            while batch.counts["completed"] < 40 and time.monotonic() < until_:
+                await asyncio.sleep(0.05)
+                count = "select count(*) from pg_stat_activity where datname = current_database()"
+                most = max(most, look.execute(count).fetchone()[0] - 1)
+        door.touch()
+        await asyncio.wait_for(batch, 60)
+    store.close()
+    assert batch.counts["completed"] == 60
+    assert 3 <= most <= 3 * 2 + 10, most
+    print(f"{most} connections of 3 workers and the driver")
 
 
 def test_an_executor_of_any_kind_is_known_by_what_it_is() -> None:

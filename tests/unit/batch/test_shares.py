@@ -109,5 +109,7 @@ def test_limits_are_found_wherever_they_are_in_what_travels() -> None:
     data, found = dumped(agent)
     assert set(found) == {shared, other}
     assert len(found) == 2
-    there = pickle.loads(data)
+    there, models = pickle.loads(data)
+    assert [model.name for model in models] == ["m", "m", "n"]
+    assert there.model in models
     assert repr(there.model._limits) == "RateLimit(rpm=5)"

@@ -31,6 +31,7 @@ from nbagent.batch.batch import work_of
 from nbagent.batch.executors import Executor, executor_of
 from nbagent.core.run import heartbeat
 from tests import postgres as servers
+from tests.integration.batch_attack import Attack, attacked, wrong_with
 from tests.integration.chat_server import ChatServer, Reply
 from tests.until import until
 
@@ -605,6 +606,18 @@ async def test_c489_a_worker_holds_two_connections_at_most(postgres: Path, tmp_p
     assert batch.counts["completed"] == 60
     assert 3 <= most <= 3 * 2 + 10, most
     print(f"{most} connections of 3 workers and the driver")
+
+
+async def test_c490_under_attack_every_body_begins_once_except_what_a_person_restarts(
+    postgres: Path, tmp_path: Path
+) -> None:
+    """Workers killed, the driver killed, answers from another process, a restart of the cluster, none and more workers."""
+    pytest.importorskip("distributed")
+    attack = Attack(2000, 300, 50) if os.environ.get("NBAGENT_THOROUGH") else Attack()
+    outcome = await attacked(attack, postgres, tmp_path / "log")
+    print(outcome.kills, len(outcome.restarted), round(outcome.seconds))
+    assert wrong_with(attack, outcome) == []
+    assert outcome.kills > 0
 
 
 def test_an_executor_of_any_kind_is_known_by_what_it_is() -> None:

@@ -1,4 +1,4 @@
-"""LLM agent runs as live notebook widgets, with inline forms where a tool asks."""
+"""LLM agent runs as live notebook widgets, with inline forms for questions."""
 
 import os as _os
 import sys as _sys
@@ -32,9 +32,9 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.stored.inbox import below
     from .core.stored.listing import runs
     from .core.stored.opening import answer_external, open_run
+    from .core.tools.attachments import File
     from .core.tools.context import ToolContext
     from .core.tools.define import interrupt_tool, tool
-    from .core.tools.files import File
     from .core.tools.hosted import hosted
     from .core.tools.instructions import RunView
     from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
@@ -151,7 +151,7 @@ _LATE = {
     "Confirm": "nbagent.core.base.metadata",
     "Conflict": "nbagent.core.base.errors",
     "Edit": "nbagent.core.base.metadata",
-    "File": "nbagent.core.tools.files",
+    "File": "nbagent.core.tools.attachments",
     "Flow": "nbagent.core.flow",
     "FormHint": "nbagent.forms.hints",
     "HumanInputRequired": "nbagent.core.base.errors",
@@ -217,11 +217,11 @@ _LATE = {
     "use_store": "nbagent.core.journal.default",
     "verify_run": "nbagent.core.journal.verification",
 }
-"""Where each name is that is loaded when it is asked for: ``import nbagent`` itself loads next to nothing."""
+"""The module of each name; it is imported on first use, so that ``import nbagent`` is fast."""
 
 
 def __getattr__(name: str) -> _Any:
-    """The name, loaded now."""
+    """Import the name's module and return its value."""
     if name not in _LATE:
         raise AttributeError(f"module 'nbagent' has no attribute {name!r}{_hint(name)}")
     value = getattr(_import_module(_LATE[name]), name)
@@ -242,12 +242,12 @@ def _hint(name: str) -> str:
 
 
 def load_ipython_extension(shell: _Any) -> None:
-    """``%load_ext nbagent``: ``%%agent`` and ``%agent``; ``%agent --help`` tells how."""
+    """``%load_ext nbagent``: ``%%agent`` and ``%agent``; for help: ``%agent --help``."""
     _import_module("nbagent.notebook.magics").register(shell)
 
 
-def _tell_of_magic() -> None:
-    """Where cells run: ``%%agent`` that is not loaded yet says what to type."""
+def _register_placeholder() -> None:
+    """In IPython, register a placeholder for ``%%agent`` that says how to load it."""
     shell = _sys.modules["IPython"].get_ipython() if "IPython" in _sys.modules else None
     if shell is None or "agent" in shell.magics_manager.magics["cell"]:
         return
@@ -265,7 +265,7 @@ def __dir__() -> list[str]:
 
 
 def _notebook_host() -> _Any:
-    """The notebook, where this code runs in a kernel, or in marimo."""
+    """The notebook, if this code runs in a kernel or in marimo."""
     if "ipykernel" in _sys.modules or "pyodide_kernel" in _sys.modules:
         found = _import_module("nbagent.notebook.host").find()
         if found is not None:
@@ -284,19 +284,19 @@ def _price_list() -> str:
 
 
 def _error_lines(error: BaseException) -> list[str]:
-    """An error of ours, as IPython shows it."""
+    """The lines of an nbagent error in IPython."""
     found: list[str] = _import_module("nbagent.notebook.tracebacks").rendered(error)
     return found
 
 
 def _makes_form() -> bool:
-    """Whether the schema that is made now is a form's."""
+    """Whether the current schema is for a form."""
     hints = _sys.modules.get("nbagent.forms.hints")
     return hints is not None and bool(hints.making_form.get())
 
 
 def _exported(shown: _Any, form: str) -> str:
-    """A run, or a chat, as one document to send."""
+    """A run or chat as one document."""
     found: str = _import_module("nbagent.notebook.export").exported(shown, form)
     return found
 
@@ -331,7 +331,7 @@ def _store_at(place: str) -> _Any:
     return _import_module("nbagent.stores.sqlite").SQLiteStore(place)
 
 
-_tell_of_magic()
+_register_placeholder()
 _hooks.store_at = _store_at
 _hooks.inbox_of = _inbox_of
 _hooks.in_place_of = _in_place_of
@@ -345,7 +345,7 @@ _hooks.makes_form = _makes_form
 
 
 def _schema_errors(schema: _Any, value: _Any, *, formats: bool = False) -> list[dict[str, _Any]]:
-    """What a JSON Schema has against an answer."""
+    """The errors of an answer by a JSON Schema."""
     found: list[dict[str, _Any]] = _import_module("nbagent.forms.answer.json_schema").errors_of(
         schema, value, formats=formats
     )
@@ -353,7 +353,7 @@ def _schema_errors(schema: _Any, value: _Any, *, formats: bool = False) -> list[
 
 
 def _schema_misfit(schema: _Any, *, as_input: bool) -> str:
-    """Why a JSON Schema cannot be used."""
+    """The reason why a JSON Schema cannot be used."""
     found: str = _import_module("nbagent.forms.answer.json_schema").misfit(
         schema, as_input=as_input
     )
@@ -361,7 +361,7 @@ def _schema_misfit(schema: _Any, *, as_input: bool) -> str:
 
 
 def _pattern_in(pattern: str, text: str) -> bool | None:
-    """Whether a pattern of a schema is in a text."""
+    """Whether a schema's pattern matches in a text; None if it cannot be searched."""
     found: bool | None = _import_module("nbagent.forms.schema.patterns").matches(pattern, text)
     return found
 

@@ -1,4 +1,4 @@
-"""A notebook executed with its models recorded or replayed: ``nbagent record`` and ``nbagent replay``."""
+"""Execute a notebook with its models recorded or replayed: ``nbagent record`` and ``nbagent replay``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nbagent.models.recorded.replay import MAX_TOLD
 
 SUFFIX = ".recorded.json"
 LAST_WORDS = 4000
-"""Bytes of what a kernel said before it died that are told."""
+"""Bytes of a dead kernel's last output in the error message."""
 NEEDED = ("nbclient", "nbformat", "ipykernel")
 MISSING = (
     "To execute a notebook, this Python ({python}) needs {names}. Install with:\n  {python} -m pip install "
@@ -42,38 +42,38 @@ class PlaybackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a recording has."""
+    """The contents of a recording."""
 
     exchanges: int
     answers: int
     scrubbed: Mapping[str, int]
-    """How often something was cut, by where it was known from."""
+    """The number of removed values, by the source of the value."""
 
 
 def recording_beside(notebook: Path) -> Path:
-    """Where the recording of a notebook is, unless somebody says otherwise."""
+    """The default path of a notebook's recording."""
     return notebook.with_name(notebook.stem + SUFFIX)
 
 
 def record(
     notebook: Path, recording: Path, *, answers: Path | None, output: Path | None, timeout: int
 ) -> Recorded | None:
-    """Execute a notebook and record what its models and ``answers`` say.
+    """Execute a notebook and record its models and ``answers``.
 
-    An earlier recording is replaced when the notebook has come to its end, and not before.
+    An earlier recording is replaced only after the notebook has ended.
 
     Args:
-        notebook: is not changed.
+        notebook: the notebook; it is not changed.
         recording: the file to write.
-        answers: a JSON file with the answers to what is asked.
+        answers: a JSON file with the answers to questions.
         output: where to write the executed notebook.
         timeout: seconds that a cell may take.
 
     Returns:
-        What was recorded; None where no model was asked but those that the notebook records itself.
+        A summary of the recording; None if the notebook called only models that it records itself.
 
     Raises:
-        PlaybackError: a cell failed, or a file cannot be read or written, or models were asked and none answered.
+        PlaybackError: a cell failed, a file cannot be read or written, or models were called and none answered.
     """
     draft = recording.with_name(recording.name + ".draft")
     told = {RECORD: str(draft.absolute())}
@@ -98,17 +98,17 @@ def record(
 
 
 def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int) -> None:
-    """Execute a notebook with what was recorded: no model is asked, no key is needed.
+    """Execute a notebook from its recording: no model is called, no key is needed.
 
     Args:
-        notebook: is not changed, unless it is the output too.
+        notebook: the notebook; it is not changed, unless it is the output too.
         recording: the file to replay.
         output: where to write the executed notebook.
         timeout: seconds that a cell may take.
 
     Raises:
-        PlaybackError: a cell failed, as where a request was not recorded; or something that was recorded was
-            not asked for.
+        PlaybackError: a cell failed, for example because a request was not recorded; or a recorded entry was
+            not used.
     """
     done, reported = _executed(notebook, {REPLAY: str(recording.absolute())}, timeout)
     if reported["unused"]:
@@ -120,7 +120,7 @@ def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int
 
 
 async def report(path: str) -> None:
-    """Wait for the runs that still work, and write what was recorded or replayed; called in the notebook's kernel."""
+    """Wait for running runs, and write the recording or the replay's report; called in the notebook's kernel."""
     while working := [one for one in open_sessions() if not one.is_settled()]:
         await asyncio.wait([asyncio.wrap_future(one.when_settled()) for one in working])
     tape = of_process(if_there=True)
@@ -133,7 +133,7 @@ def _write_report(path: str, found: Mapping[str, list[str]]) -> None:
 
 
 def _check_answered(failed: Sequence[str]) -> None:
-    """Complain where there is no recording because models were asked and none answered."""
+    """Raise if there is no recording because models were called and none answered."""
     if failed:
         raise PlaybackError(
             f"Nothing was recorded, because the model answered no request. The last error: {failed[-1]}"
@@ -141,13 +141,13 @@ def _check_answered(failed: Sequence[str]) -> None:
 
 
 REPORT = "import nbagent.playback as _playback\nawait _playback.report({path!r})"
-"""What is executed behind the last cell."""
+"""The code that is executed after the last cell."""
 
 
 def _executed(
     notebook: Path, told: Mapping[str, str], timeout: int
 ) -> tuple[Any, dict[str, list[str]]]:
-    """The executed notebook, and what was reported behind its last cell."""
+    """Execute the notebook; return it, with the report after its last cell."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise PlaybackError(MISSING.format(names=" and ".join(missing), python=sys.executable))
@@ -163,7 +163,7 @@ def _executed(
 
     try:
         content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:  # what is no notebook is a ValueError
+    except (OSError, ValueError) as error:  # a file that is not a notebook raises ValueError
         raise PlaybackError(f"Cannot read {str(notebook)!r} as a notebook: {error}") from error
     executed: list[Any] = []
     manager = AsyncKernelManager(
@@ -182,7 +182,7 @@ def _executed(
     client.owns_km = True  # and stops it
     kept = {k: v for k, v in os.environ.items() if k not in (RECORD, REPLAY, ANSWERS)}
     with (
-        tempfile.TemporaryFile() as said,  # what a kernel says as it ends is told where it dies alone
+        tempfile.TemporaryFile() as said,  # the kernel's last output is used only if it dies
         tempfile.TemporaryDirectory() as folder,
     ):
         path = Path(folder) / "report.json"
@@ -194,17 +194,17 @@ def _executed(
             failed = executed[-1]
             raise PlaybackError(_failed(content, failed, _shown_error(failed) or error)) from error
         except CellTimeoutError as error:
-            what = "a run that no cell awaits" if executed[-1] is last else "a cell"
+            what = "A run that no cell awaits" if executed[-1] is last else "A cell"
             raise PlaybackError(
                 f"{what} took more than {timeout} s. Allow more time with --timeout"
             ) from error
-        except (DeadKernelError, RuntimeError) as error:  # the latter as it starts
+        except (DeadKernelError, RuntimeError) as error:  # the latter during startup
             raise PlaybackError(f"The kernel died{_last_words(said)}") from error
         content.cells.pop()
         reported: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
     for cell in (
         executed
-    ):  # to a cell whose value fails as it is shown, not every ipykernel says that it failed
+    ):  # some ipykernel versions report no failure if a value fails while it is displayed
         found = _shown_error(cell)
         if found is not None and "raises-exception" not in cell.metadata.get("tags", ()):
             raise PlaybackError(_failed(content, cell, found))
@@ -212,19 +212,19 @@ def _executed(
 
 
 def _last_words(said: IO[bytes]) -> str:
-    """The end of what a kernel wrote to its stderr, which is not the notebook's."""
+    """The end of a kernel's own stderr."""
     said.seek(max(0, said.seek(0, os.SEEK_END) - LAST_WORDS))
     text = said.read().decode(errors="replace").strip()
     return f". Its output:\n{text}" if text else ""
 
 
 def _shown_error(cell: Any) -> Any | None:
-    """The last error among a cell's outputs; the kernel's reply has none of a value that fails as it is shown."""
+    """The last error among a cell's outputs; the kernel's reply omits errors while a value is displayed."""
     return next((o for o in reversed(cell.outputs) if o.output_type == "error"), None)
 
 
 def _failed(content: Any, failed: Any, error: Any) -> str:
-    """Which cell failed, how, and what a person can do."""
+    """The message for a failed cell: its error, and what to do."""
     code = [cell for cell in content.cells if cell.cell_type == "code"]
     number = next(n for n, cell in enumerate(code, 1) if cell is failed)
     text = f"Code cell {number} failed: {error.ename}: {error.evalue}"
@@ -247,7 +247,7 @@ def _write(content: Any, output: Path | None) -> None:
 
 
 def _asked_in(draft: Path) -> str:
-    """What had been asked when a cell failed: the last of what the draft has."""
+    """The last question before a cell failed, from the draft recording."""
     if not draft.exists():
         return ""
     entries = list(enumerate(load(draft), 1))

@@ -32,6 +32,8 @@ BESIDE = {
 }
 """Pages that stand elsewhere in the repository."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+IMAGE = re.compile(r'(<img\b[^>]*\bsrc=")(?!\w+:)([^"]+)')
+"""An image with a width, which Markdown cannot give it."""
 DEFINED = re.compile(r"^\[(\w+)\]: (?!\w+:)(\S+)\n?", re.MULTILINE)
 FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
 KEPT = "@@block@@"
@@ -147,6 +149,7 @@ def linked(text: str, source: str, uri: str, elsewhere: str) -> str:
         url = there(target, anchor)
         return f"{mark}[{words}]({url})" if url else named(words, target)
 
+    text = IMAGE.sub(lambda found: found[1] + (there(found[2]) or ""), text)
     defined = dict(DEFINED.findall(text))
     text = DEFINED.sub("", LINK.sub(inline, text))
     for name, target in defined.items():

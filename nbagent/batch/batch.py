@@ -18,12 +18,12 @@ from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import HumanInputRequired, RunError, ToolFailed, UsageError, suggest
 from nbagent.core.base.events import RunCompleted
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import private_loop, run_in_thread, running_loop
 from nbagent.core.flow import flow
 from nbagent.core.hooks import hooks
-from nbagent.core.journal.default import Kept, is_same_place, kept_in
+from nbagent.core.journal.default import Kept, current_store, is_same_place
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.known import known_named
@@ -390,9 +390,9 @@ class Batch:
         waiting = [row.key for row in _in_order(self._work) if row.status == "interrupted"]
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
-            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need an answer and nobody is attached ({keys}). All "
-            "other rows have ended. Pass answers=, or answer with batch.questions in a notebook or in code and await "
-            f"the batch again. The same call with the same id continues the batch.{told}",
+            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need an answer, and no person is here to give one "
+            f"({keys}). All other rows have ended. Pass `answers=`. Or answer with batch.questions, then await the "
+            f"batch again. The same call with the same id continues the batch.{told}",
             interrupts=getattr(first, "interrupts", ()),
             run_id=getattr(first, "run_id", ""),
         )
@@ -708,7 +708,7 @@ def _here(batch: str, store: Store) -> Batch | None:
     return None
 
 
-@tells("nb.map")
+@checks_keywords("nb.map")
 def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, one for each documented option
     agent: Agent,
     rows: Any,
@@ -811,7 +811,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
 
 
 @awaited("nb.open_batch")
-@tells("nb.open_batch")
+@checks_keywords("nb.open_batch")
 async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented option
     id: str,  # noqa: A002 - as of runs
     *,
@@ -849,7 +849,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
     batch_id = _batch_id(checked_text("id", id))
     kept: Any = checked_store(store)
     if kept is None:
-        kept = agent.store if agent is not None else kept_in()
+        kept = agent.store if agent is not None else current_store()
     there = _here(batch_id, kept)
     if there is None:
         found = await run_in_thread(partial(listed, kept, batch_id))

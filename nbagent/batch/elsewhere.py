@@ -202,7 +202,9 @@ class SentWork(Work):
     def _came(self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[Came]) -> None:
         """A task has ended, or was lost."""
         assert self._loop is not None  # it is at work
-        error = done.exception() if not done.cancelled() else CancelledError("cancelled")
+        error = (
+            done.exception() if not done.cancelled() else CancelledError("The task was cancelled")
+        )
         if error is None:
             lease.ended(done.result().used)
             self._leases.discard(lease)
@@ -381,7 +383,7 @@ class SentWork(Work):
 
     async def stop(self, by: str) -> None:
         """Stop the rows under way, for good: it is written, and the workers see it."""
-        self.fail(RunError("the batch was stopped"))
+        self.fail(RunError("The batch was stopped"))
         self._put_back()
         under_way = [self.rows[key].run_id for key in (*self.active, *self.stuck)]
         await run_in_thread(partial(self._stop_each, under_way, by))

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from nbagent.core.base.errors import UsageError, suggest
-from nbagent.core.base.files import Said
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.messages import dumps
-from nbagent.core.tools.files import said
+from nbagent.core.tools.attachments import prompt_content
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
 LONGEST = 100
@@ -62,9 +62,9 @@ class Source:
             key = _key_text(self._key(row, label, number), number)
             try:
                 prompt = self.prompt(row)
-                asked = said(prompt)
+                asked = prompt_content(prompt)
             except UsageError as error:
-                raise UsageError(f"row {number} ({key!r}): {error}") from error
+                raise UsageError(f"Row {number} ({key!r}): {error}") from error
             except Exception as error:
                 error.add_note(f"It was raised for the prompt of row {number} ({key!r}).")
                 raise
@@ -81,10 +81,10 @@ class Source:
         try:
             return self.key(row)
         except UsageError as error:
-            raise UsageError(f"row {number}: {error}") from error
+            raise UsageError(f"Row {number}: {error}") from error
 
 
-def digest(asked: Said) -> str:
+def digest(asked: Content) -> str:
     """What a row's prompt is compared by."""
     text = asked if isinstance(asked, str) else dumps(list(asked))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -493,7 +493,7 @@ class Work:
         """A person is to answer it, from anywhere: it is released, unless an outside system finds it by what is held."""
         session = session_of(run)
         if not self.asked.attended and self.unanswered is None and session.is_over():
-            told = session.answers_told
+            told = session.missing_answer_hint
             self.unanswered = unanswered(
                 session.interrupts, session.wrong_answers, session.journal, told
             )
@@ -741,7 +741,7 @@ class Work:
 
     async def stop(self, by: str) -> None:
         """Stop the rows under way, for good."""
-        self.fail(RunError("the batch was stopped"))
+        self.fail(RunError("The batch was stopped"))
         stopped = [
             asyncio.wrap_future(session_of(run).stop(by=by))
             for run in [*self.active.values()]

@@ -1,4 +1,4 @@
-"""``nbagent answer``: one question of a run answered, by options or in the terminal."""
+"""``nbagent answer``: answer one question of a run, by options or in the terminal."""
 
 from __future__ import annotations
 
@@ -27,21 +27,32 @@ from nbagent.core.run.run import Run
 from nbagent.core.stored.opening import answer_external, answer_stored
 
 from . import driving
-from .output import CONFLICT, LEFT, NOTHING, OK, USAGE, CommandError, tell, tell_aside, tell_json
+from .output import (
+    CONFLICT,
+    LEFT,
+    NOTHING,
+    OK,
+    USAGE,
+    CommandError,
+    print_aside,
+    print_json,
+    print_text,
+)
 from .runs import how_to_answer, question_json, text_of
 from .stored import (
+    RUN_HELP,
     add_options,
     asked_by,
-    opened,
+    open_store,
+    public_place,
     question_of,
     run_of,
     to_answer,
-    told_place,
 )
 
 BY = "command line"
 _MISSING: Any = object()
-"""An option that was not given; null is an answer."""
+"""The value of an option that was not used; null is an answer."""
 _EXAMPLES = """\
 examples:
   nbagent answer 3f2a                                  ask here, in the terminal
@@ -61,16 +72,16 @@ def add(commands: Any, epilog: str) -> None:
         help="answer a question of a run",
         description=textwrap.fill(
             "Answer an open question of a run. Without an option, the question is asked in the terminal, where Enter alone never "
-            "approves and Ctrl+C changes nothing. The run continues in its own process. If no process has it, it continues "
+            "approves and Ctrl+C changes nothing. The run continues in its own process. If no process is running it, it continues "
             "with --agent, or when someone opens it with nb.open_run.",
             width=76,
         ),
         epilog=f"{_EXAMPLES}\n\n{epilog}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("run_id", metavar="RUN", nargs="?", help="its id, or how that begins")
+    command.add_argument("run_id", metavar="RUN", nargs="?", help=RUN_HELP)
     command.add_argument(
-        "interrupt", metavar="QUESTION", nargs="?", help="its id, if several are waiting"
+        "interrupt", metavar="QUESTION", nargs="?", help="the question's id, if several are waiting"
     )
     way = command.add_mutually_exclusive_group()
     way.add_argument(
@@ -92,7 +103,7 @@ def add(commands: Any, epilog: str) -> None:
         metavar="JSON",
         help="the answer, or the result of the call",
     )
-    way.add_argument("--text", metavar="TEXT", help="the same, for an answer that is text")
+    way.add_argument("--text", metavar="TEXT", help="like --value, for a text answer")
     way.add_argument(
         "--input",
         type=_json,
@@ -131,9 +142,10 @@ def answer(options: argparse.Namespace) -> int:
         return _answer_outside(options)
     if options.run_id is None:
         raise CommandError(
-            "Which run? Give its id, or --token-file. To list the runs: `nbagent runs`", USAGE
+            "The run is missing. Use its id, or --token-file. To list the runs: `nbagent runs`",
+            USAGE,
         )
-    agent = None if options.agent is None else driving.loaded(options.agent)
+    agent = None if options.agent is None else driving.load_agent(options.agent)
     store = _store_of(options, agent)
     journal = run_of(store, options.run_id)
     if _way(options) is None:
@@ -148,22 +160,22 @@ def _store_of(options: argparse.Namespace, agent: Any) -> Store:
     if options.store is None and agent is not None:
         store: Store = agent.store
         return store
-    return opened(options)
+    return open_store(options)
 
 
 def _check_for_people(interrupt: PendingInterrupt) -> None:
     if interrupt.expects == "external":
         raise CommandError(
-            f"{interrupt.tool_name!r} is waiting for an outside system. Give its token with --token-file",
+            f"{interrupt.tool_name!r} is waiting for an outside system. Use its token with --token-file",
             USAGE,
         )
 
 
 def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None:
-    """Whether the option is one for such a question, said in options; what it says is checked later.
+    """Check that the option fits such a question, with a message in terms of options; its value is checked later.
 
     Raises:
-        CommandError: it is for another kind of question, or names what the question does not have.
+        CommandError: it is for another kind of question, or has unknown names.
     """
     way, tool = _way(options), interrupt.tool_name or "the run"
     runs = interrupt.restartable or (interrupt.expects == "confirmation" and way == "approve")
@@ -186,7 +198,7 @@ def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None
 
 
 def _unexpected(given: Any, schema: Any) -> tuple[list[str], list[str]]:
-    """The names in an object that its schema does not take, and those that it does."""
+    """The names in an object that its schema does not allow, and those that it allows."""
     if not isinstance(given, dict) or not isinstance(schema, Mapping):
         return [], []
     known = list(schema.get("properties", ()))
@@ -198,7 +210,7 @@ def _unexpected(given: Any, schema: Any) -> tuple[list[str], list[str]]:
 
 
 def _way(options: argparse.Namespace) -> str | None:
-    """Which option says what the answer is; None where none does."""
+    """The name of the option with the answer; None if there is none."""
     if options.approve:
         return "approve"
     for name in ("reject", "text", "error"):
@@ -211,7 +223,7 @@ def _way(options: argparse.Namespace) -> str | None:
 
 
 def _resolution(options: argparse.Namespace, interrupt: PendingInterrupt) -> AnyResolution:
-    """What the options say."""
+    """The answer in the options."""
     data = None if options.data is _MISSING else options.data
     match _way(options):
         case "approve" if interrupt.expects == "confirmation" and data is None:
@@ -231,13 +243,13 @@ def _resolution(options: argparse.Namespace, interrupt: PendingInterrupt) -> Any
 
 
 def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
-    """An approval with changed input: what is not named stays as it was shown."""
+    """An approval with changed input; values that are not named stay as shown."""
     if not isinstance(given, dict):
         raise CommandError(f"--input must be a JSON object, got {json.dumps(given)[:80]}", USAGE)
     fixed = _fixed(given, interrupt)
     if fixed:
         names = () if interrupt.editable is True else interrupt.editable or ()
-        offered = ", ".join(names) or "none of it"
+        offered = ", ".join(names) or "none"
         raise CommandError(
             f"The input {', '.join(fixed)} of {interrupt.tool_name!r} cannot be changed. Editable: {offered}",
             USAGE,
@@ -246,7 +258,7 @@ def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
 
 
 def _fixed(given: dict[str, Any], interrupt: PendingInterrupt) -> list[str]:
-    """What is named and is not offered to be changed."""
+    """The names that cannot be changed."""
     if interrupt.editable is True:
         return []
     names = interrupt.editable or ()
@@ -254,13 +266,15 @@ def _fixed(given: dict[str, Any], interrupt: PendingInterrupt) -> list[str]:
 
 
 def _answer_outside(options: argparse.Namespace) -> int:
-    """Answer answer for an outside system."""
+    """Answer for an outside system."""
     if options.run_id is not None or options.approve or options.input is not _MISSING:
         raise CommandError("A token needs --value, --text or --error, and no other answer", USAGE)
     if _way(options) is None:
-        raise CommandError("What is the answer? Use --value JSON, --text or --error", USAGE)
+        raise CommandError(
+            "The answer is missing. Use --value JSON, --text TEXT or --error TEXT", USAGE
+        )
     token = options.token if options.token is not None else _read_token(options.token_file)
-    agent = None if options.agent is None else driving.loaded(options.agent)
+    agent = None if options.agent is None else driving.load_agent(options.agent)
     store = _store_of(options, agent)
     value = options.text if options.value is _MISSING else options.value
     given: dict[str, Any] = (
@@ -271,11 +285,11 @@ def _answer_outside(options: argparse.Namespace) -> int:
     journal = _journal_of(store, event)
     if agent is not None:
         _drive(journal, agent, None)
-    return _tell(options, journal, event, here=agent is not None)
+    return _report(options, journal, event, here=agent is not None)
 
 
 def _journal_of(store: Store, event: Resolved) -> Journal:
-    """The run that an answer was given to."""
+    """The run of an answer."""
     for run_id in reversed(store.run_ids()):
         journal = Journal(run_id, store)
         journal.catch_up()
@@ -298,17 +312,19 @@ def _read_token(path: str) -> str:
 
 def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
     """Ask a person, one question after the other."""
-    from .asking import asked, no_refusal, refusal, view_of  # noqa: PLC0415  (by options nothing is drawn)
+    from .asking import answer_errors, ask_question, no_errors, view_of  # noqa: PLC0415  (by options nothing is drawn)
     from .terminal import Left, Terminal  # noqa: PLC0415
 
     terminal = Terminal()
     if options.interrupt is not None or not asked_by(journal):
-        waiting = [] if _goes_on(options, journal, agent) else [question_of(journal, options)]
+        waiting = (
+            [] if _only_needs_driver(options, journal, agent) else [question_of(journal, options)]
+        )
     else:
         waiting = asked_by(journal)
-    if not waiting:  # all is answered, and nobody has gone on with it
+    if not waiting:  # all is answered, but no process has continued it
         _drive(journal, agent, None)
-        return _tell(options, journal, None, here=True)
+        return _report(options, journal, None, here=True)
     if all(each.expects == "external" for each in waiting):
         _check_for_people(waiting[0])
     waiting = [each for each in waiting if each.expects != "external"]
@@ -316,32 +332,32 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
         lines = how_to_answer(journal, options)
         text = "\n".join("\n".join(each) for each in lines)
         raise CommandError(
-            f"There is no terminal to ask in. Give the answer with an option\n{text}", USAGE
+            f"There is no terminal to ask in. Use an option for the answer\n{text}", USAGE
         )
     code = OK
     for interrupt in waiting[:1] if options.json else waiting:
         question = view_of(journal).question(interrupt.id)
         if question is None:
             raise CommandError(f"The question {interrupt.id!r} is no longer waiting", CONFLICT)
-        check = no_refusal if agent is not None else partial(refusal, journal, interrupt, BY)
+        check = no_errors if agent is not None else partial(answer_errors, journal, interrupt, BY)
         try:
-            resolution = asked(terminal, question, interrupt, check)
+            resolution = ask_question(terminal, question, interrupt, check)
         except Left:
-            terminal.say("\nNothing was changed.")
+            terminal.show("\nNothing was changed.")
             return LEFT
         if resolution is None:
-            terminal.say("Nothing was changed.")
+            terminal.show("Nothing was changed.")
         else:
             code = _settle(options, journal, interrupt, resolution, agent)
     return code
 
 
-def _goes_on(options: argparse.Namespace, journal: Journal, agent: Any) -> bool:
-    """Whether the run needs no answer, but somebody who goes on with it."""
+def _only_needs_driver(options: argparse.Namespace, journal: Journal, agent: Any) -> bool:
+    """Whether the run needs no answer, only a process that continues it."""
     return agent is not None and options.interrupt is None and journal.state.outcome is None
 
 
-# --- what comes of it
+# --- results
 
 
 def _settle(
@@ -351,7 +367,7 @@ def _settle(
     resolution: AnyResolution,
     agent: Any,
 ) -> int:
-    """Give the answer, go on with the run where the agent is known, and tell what came of it."""
+    """Store the answer, continue the run if the agent is known, and print the result."""
     driver = journal.driver
     if agent is not None:
         run = _drive(journal, agent, (interrupt, resolution))
@@ -359,35 +375,35 @@ def _settle(
         event = next(
             (e for e in run.journal if isinstance(e, Resolved) and e.id == interrupt.id), None
         )
-        return _tell(options, journal, event, here=True)
+        return _report(options, journal, event, here=True)
     event = asyncio.run(answer_stored(journal, interrupt.id, resolution, by=BY))
-    return _tell(options, journal, event, here=False, driver=event.owner or driver)
+    return _report(options, journal, event, here=False, driver=event.owner or driver)
 
 
 def _drive(
     journal: Journal, agent: Any, answer: tuple[PendingInterrupt, AnyResolution] | None
 ) -> Run:
-    """The run going on here; what Ctrl+C made of it is said on standard error."""
+    """Continue the run here and return it; after Ctrl+C, its status is printed on standard error."""
     store = journal.store
     assert store is not None  # it was read from one
     try:
-        return asyncio.run(driving.go_on(journal.run_id, agent, store, answer, BY))
+        return asyncio.run(driving.continue_run(journal.run_id, agent, store, answer, BY))
     except KeyboardInterrupt:
         journal.catch_up()
-        done = _STOPPED.get(journal.state.status, "it continues when it is opened")
-        tell_aside(f"\nnbagent: stopped the run {journal.run_id}: {done}")
+        done = _STOPPED.get(journal.state.status, "It continues when it is opened")
+        print_aside(f"\nnbagent: stopped run {journal.run_id}. {done}")
         raise
 
 
 _STOPPED = {
-    "cancelled": "it is cancelled, and its record keeps what was done",
-    "interrupted": "it is waiting for an answer",
-    "completed": "it had already ended",
-    "failed": "it had already failed",
+    "cancelled": "It is cancelled. Its finished calls stay in the store",
+    "interrupted": "It is waiting for an answer",
+    "completed": "It had already ended",
+    "failed": "It had already failed",
 }
 
 
-def _tell(
+def _report(
     options: argparse.Namespace,
     journal: Journal,
     event: StoredEvent | None,
@@ -395,40 +411,43 @@ def _tell(
     here: bool,
     driver: str = "",
 ) -> int:
-    """Say what was answered, and who goes on with the run."""
+    """Print the answer, and where the run continues."""
     journal.catch_up()
     ended = has_ended(driver) if driver else True
-    where = "here" if here else {False: "elsewhere", True: "nobody", None: "unknown"}[ended]
+    where = "here" if here else {False: "elsewhere", True: "when_opened", None: "unknown"}[ended]
     outcome, waiting = journal.state.outcome, asked_by(journal)
     if options.json:
-        said: dict[str, Any] = {"run": journal.run_id, "status": journal.state.status}
+        document: dict[str, Any] = {"run": journal.run_id, "status": journal.state.status}
         if isinstance(event, Resolved):
-            said |= {
+            document |= {
                 "question": event.id,
                 "answer": event.resolution.model_dump(mode="json", exclude={"interrupt"}),
             }
-            said |= {"by": event.by, "at": event.at}
-        said |= {"goes_on": where, "driver": describe_process(driver) if driver else None}
-        said |= {"text": getattr(outcome, "text", None), "error": getattr(outcome, "message", None)}
-        tell_json({**said, "questions": [question_json(each) for each in waiting]})
+            document |= {"by": event.by, "at": event.at}
+        document |= {"continues": where, "driver": describe_process(driver) if driver else None}
+        document |= {
+            "text": getattr(outcome, "text", None),
+            "error": getattr(outcome, "message", None),
+        }
+        print_json({**document, "questions": [question_json(each) for each in waiting]})
         return OK
     if here:
-        tell(text_of(journal))
+        print_text(text_of(journal))
     else:
-        tell(f"Answered. {_who_goes_on(where, driver, journal, options)}")
+        print_text(f"Answered. {_next_step(where, driver, journal, options)}")
     for lines in how_to_answer(journal, options):
-        tell("\n" + "\n".join(lines))
+        print_text("\n" + "\n".join(lines))
     return OK
 
 
-def _who_goes_on(where: str, driver: str, journal: Journal, options: argparse.Namespace) -> str:
+def _next_step(where: str, driver: str, journal: Journal, options: argparse.Namespace) -> str:
     match where:
         case "elsewhere":
-            return f"The run was last active in {describe_process(driver)}. It continues there, or where it is opened next."
+            return f"The run was last active in {describe_process(driver)}. It continues there, or in the next process that opens it."
         case "unknown":
             return f"The run was last active in {describe_process(driver)}. It continues there if that process still runs."
         case _:
-            place = None if options.store is None else told_place(options.store, journal.store)
+            place = None if options.store is None else public_place(options.store, journal.store)
             return (
                 f"The run is not active. Open it in Python with await nb.open_run({journal.run_id!r}, agent=agent, "
                 f"store={place!r}), or continue it with `{to_answer(journal, options)} --agent module:name`."

@@ -1,4 +1,4 @@
-"""``nbagent export``, ``import``, ``verify``, ``delete``, ``prune``: runs taken out of a store, brought in, checked, deleted."""
+"""``nbagent export``, ``import``, ``verify``, ``delete``, ``prune``: export, import, check and delete runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from nbagent.core.stored.deletion import delete_run, prune
 from nbagent.core.stored.document import export_run, import_run
 from nbagent.stores.sqlite import SQLiteStore
 
-from .output import FAILED, LEFT, OK, USAGE, CommandError, tell, tell_json
-from .stored import add_options, opened, run_of
-
-_STILL = "the run, its prompts and its results are deleted permanently"
+from .output import FAILED, LEFT, OK, USAGE, CommandError, print_json, print_text
+from .stored import RUN_HELP, add_options, open_store, run_of
 
 
 def add(commands: Any) -> None:
     """Add the commands to the parser."""
     command = _command(commands, "export", export, "write a run as one JSON document")
-    command.add_argument("run_id", metavar="RUN", help="its id, or the beginning of it")
+    command.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     command.add_argument(
         "-o",
         "--output",
@@ -30,25 +28,32 @@ def add(commands: Any) -> None:
         help="a file that only its owner can read; by default, the document goes to standard output, or to a file with "
         ">",
     )
-    command = _command(commands, "import", bring_in, "import a run from its document")
+    command = _command(commands, "import", import_document, "import a run from its document")
     command.add_argument("file", type=Path, metavar="FILE", help="a file from `nbagent export`")
     command = _command(
         commands, "verify", verify, "check that nobody changed a run since it was written"
     )
-    command.add_argument("run_id", metavar="RUN", help="its id, or the beginning of it")
+    command.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     command.add_argument(
         "--seal",
         help="the last seal, from an earlier check; detects whether later events were removed",
     )
-    command = _command(commands, "delete", delete, f"delete a run: {_STILL}")
-    command.add_argument("run_id", metavar="RUN", help="its id, or the beginning of it")
+    command = _command(
+        commands, "delete", delete, "permanently delete a run with its prompts and results"
+    )
+    command.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     command.add_argument(
         "--with-followers",
         action="store_true",
         help="also delete the runs that continue its conversation",
     )
     command.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    command = _command(commands, "prune", sweep, f"delete old conversations: {_STILL}")
+    command = _command(
+        commands,
+        "prune",
+        prune_runs,
+        "permanently delete old conversations with their prompts and results",
+    )
     command.add_argument(
         "--older-than",
         required=True,
@@ -70,30 +75,32 @@ def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int],
 
 def export(options: argparse.Namespace) -> int:
     """Write a run as a document; return the exit code."""
-    store = opened(options)
+    store = open_store(options)
     document = export_run(run_of(store, options.run_id).run_id, options.output, store=store)
     if options.output is None:
-        tell_json(document)
+        print_json(document)
     elif options.json:
-        tell_json({"run": document["id"], "file": str(options.output)})
+        print_json({"run": document["id"], "file": str(options.output)})
     else:
-        tell(f"Wrote {options.output}. It contains prompts and results in plain text.")
+        print_text(f"Wrote {options.output}. It contains prompts and results in plain text.")
     return OK
 
 
-def bring_in(options: argparse.Namespace) -> int:
-    """Bring in a run; return the exit code."""
+def import_document(options: argparse.Namespace) -> int:
+    """Import a run; return the exit code."""
     if not options.file.is_file():
         raise CommandError(f"The file {str(options.file)!r} does not exist", USAGE)
-    store = SQLiteStore(options.store) if _is_new_file(options.store) else opened(options)
+    store = SQLiteStore(options.store) if _is_new_file(options.store) else open_store(options)
     before = set(store.run_ids())
     run_id = import_run(options.file, store=store)
     if options.json:
-        tell_json({"run": run_id})
+        print_json({"run": run_id})
     elif run_id in before:
-        tell(f"The run {run_id} already exists here. Nothing was changed.")
+        print_text(f"The run {run_id} already exists here. Nothing was changed.")
     else:
-        tell(f"Imported {run_id}. Calls that were approved elsewhere need approval again here.")
+        print_text(
+            f"Imported {run_id}. Calls that were approved elsewhere need approval again here."
+        )
     return OK
 
 
@@ -103,14 +110,19 @@ def _is_new_file(place: str | None) -> bool:
 
 def verify(options: argparse.Namespace) -> int:
     """Check the seals of a run; return the exit code."""
-    store = opened(options)
+    store = open_store(options)
     found = verify_run(run_of(store, options.run_id).run_id, store=store, seal=options.seal)
     if options.json:
-        said = {"run": found.run_id, "ok": bool(found), "events": found.events, "seal": found.seal}
-        said |= {"sealed_from": found.sealed_from, "problems": found.problems}
-        tell_json({**said, "unsealed": found.unsealed})
+        document = {
+            "run": found.run_id,
+            "ok": bool(found),
+            "events": found.events,
+            "seal": found.seal,
+        }
+        document |= {"sealed_from": found.sealed_from, "problems": found.problems}
+        print_json({**document, "unsealed": found.unsealed})
     else:
-        tell(repr(found))
+        print_text(repr(found))
     return OK if found else FAILED
 
 
@@ -118,7 +130,7 @@ def delete(options: argparse.Namespace) -> int:
     """Delete a run; return the exit code."""
     from .terminal import Left, Terminal  # noqa: PLC0415  (it loads the forms)
 
-    store, terminal = opened(options), Terminal()
+    store, terminal = open_store(options), Terminal()
     run_id = run_of(store, options.run_id).run_id
     if not options.yes:
         if not terminal.is_there:
@@ -129,25 +141,30 @@ def delete(options: argparse.Namespace) -> int:
             if not terminal.agrees(f"Delete {run_id} permanently?"):
                 return OK
         except Left:
-            terminal.say("\nNothing was deleted.")
+            terminal.show("\nNothing was deleted.")
             return LEFT
-    return _deleted(options, delete_run(run_id, store=store, with_followers=options.with_followers))
+    return _report_deleted(
+        options, delete_run(run_id, store=store, with_followers=options.with_followers)
+    )
 
 
-def sweep(options: argparse.Namespace) -> int:
+def prune_runs(options: argparse.Namespace) -> int:
     """Delete old conversations; return the exit code."""
     found = prune(
-        options.older_than, store=opened(options), waiting=options.waiting, dry_run=options.dry_run
+        options.older_than,
+        store=open_store(options),
+        waiting=options.waiting,
+        dry_run=options.dry_run,
     )
-    return _deleted(options, found, dry_run=options.dry_run)
+    return _report_deleted(options, found, dry_run=options.dry_run)
 
 
-def _deleted(options: argparse.Namespace, ids: list[str], *, dry_run: bool = False) -> int:
+def _report_deleted(options: argparse.Namespace, ids: list[str], *, dry_run: bool = False) -> int:
     if options.json:
-        tell_json({"deleted": [] if dry_run else ids, "would_delete": ids if dry_run else []})
+        print_json({"deleted": [] if dry_run else ids, "would_delete": ids if dry_run else []})
         return OK
     for each in ids:
-        tell(f"{'would delete' if dry_run else 'deleted'} {each}")
+        print_text(f"{'would delete' if dry_run else 'deleted'} {each}")
     if not ids:
-        tell("Nothing to delete.")
+        print_text("Nothing to delete.")
     return OK

@@ -1,4 +1,4 @@
-"""One question, asked in a terminal: what it shows, its ways to answer, and the answer that comes of it."""
+"""One question in a terminal: show it, offer the ways to answer, and return the answer."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import FieldError
 
-from .terminal import Filling, Terminal, tell_choices
+from .terminal import Filling, Terminal, show_choices
 
 Check: TypeAlias = Callable[[AnyResolution], list[FieldError]]
-"""What is wrong with an answer, before it is given."""
+"""A check of an answer before it is sent; returns its errors."""
 
 
-def asked(
+def ask_question(
     terminal: Terminal, question: Question, interrupt: PendingInterrupt, check: Check
 ) -> AnyResolution | None:
-    """What a person says to a question; None where they leave it.
+    """Ask a person a question and return the answer; None if they skip it.
 
     Raises:
         Left: the input has ended, or Ctrl+C was pressed.
     """
     shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[1:-1]))
-    terminal.say(plain.item_text(shown.model_copy(update={"spec": None})))
+    terminal.show(plain.item_text(shown.model_copy(update={"spec": None})))
     if interrupt.restartable:
         whole = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
-        terminal.say(textwrap.indent(f"exactly:\n{whole}", "    "))
+        terminal.show(textwrap.indent(f"exactly:\n{whole}", "    "))
     if question.form is not None and isinstance(question.form.fields, Choice):
-        tell_choices(terminal, question.form.fields)
+        show_choices(terminal, question.form.fields)
     ways: dict[str, str] = {_LETTERS[each.name]: each.name for each in question.actions}
     if question.form is not None and question.expects == "edit":
         ways["c"] = "change"
     for each in question.actions:
-        terminal.say(f"  {_LETTERS[each.name]}) {each.label}")
+        terminal.show(f"  {_LETTERS[each.name]}) {each.label}")
     if "c" in ways:
-        terminal.say("  c) Change, then approve")
+        terminal.show("  c) Change, then approve")
     while True:
         picked = terminal.pick(f"{'/'.join(ways)}, Enter to skip:", ways)
         if picked is None:
             return None
-        resolution = _pressed(terminal, question, picked, check)
+        resolution = _resolution_of(terminal, question, picked, check)
         if resolution is not None:
             return resolution
 
@@ -60,13 +60,13 @@ _LONG = 2_000
 _LETTERS = {"approve": "a", "reject": "r", "submit": "s", "answer": "i"}
 
 
-def _pressed(
+def _resolution_of(
     terminal: Terminal, question: Question, picked: str, check: Check
 ) -> AnyResolution | None:
-    """What one of the ways comes to; None where the person goes back."""
+    """The answer after one of the actions was chosen; None if the person goes back."""
     if picked == "reject":
         found = question.resolve(
-            "reject", None, terminal.ask("Reason (the agent sees it; Enter: no reason)")
+            "reject", None, terminal.ask("Reason for the agent (Enter for none):")
         )
         return None if isinstance(found, list) else found
     dangerous = any(each.danger for each in question.actions if each.name == picked)
@@ -78,38 +78,38 @@ def _pressed(
         if not isinstance(found, list) and not wrong:
             return found
         for error in wrong:  # its input has to be filled in first
-            terminal.say(f"  ! {error.message}")
+            terminal.show(f"  ! {error.message}")
         picked = "change" if question.expects == "edit" else "back"
     form = question.instead if picked == "answer" else question.form
     if form is None or picked == "back":
         return None
     filling = Filling(terminal, form)
-    filled = _filled(filling, question, "approve" if picked == "change" else picked, check)
+    filled = _fill_form(filling, question, "approve" if picked == "change" else picked, check)
     if filled is None:
         return None
     value = filled.input if isinstance(filled, Restart) else getattr(filled, "output", None)
-    said = json.dumps(_short(question.public(value)), ensure_ascii=False, indent=2, default=str)
-    terminal.say(textwrap.indent(said, "    "))
+    text = json.dumps(_shorten(question.public(value)), ensure_ascii=False, indent=2, default=str)
+    terminal.show(textwrap.indent(text, "    "))
     return filled if terminal.agrees("Send this?") else None
 
 
-def _short(value: Any) -> Any:
-    """What was filled in, for a last look: of a long text, a file's bytes above all, the beginning."""
+def _shorten(value: Any) -> Any:
+    """The value for a last look before it is sent; long texts, such as the bytes of files, are shortened."""
     match value:
         case dict():
-            return {key: _short(each) for key, each in value.items()}
+            return {key: _shorten(each) for key, each in value.items()}
         case list():
-            return [_short(each) for each in value]
+            return [_shorten(each) for each in value]
         case str() if len(value) > _LONG:
             return f"{value[:_LONG]}… ({len(value):,} characters)"
         case _:
             return value
 
 
-def _filled(
+def _fill_form(
     filling: Filling, question: Question, action: str, check: Check
 ) -> AnyResolution | None:
-    """The answer, once nothing in it is wrong; None where no field of it can be mended."""
+    """Ask until the answer is valid, and return it; None if an error belongs to no field."""
     errors: list[FieldError] = []
     while True:
         found = question.resolve(action, filling.drafts(errors))
@@ -117,12 +117,12 @@ def _filled(
         if not isinstance(found, list) and not errors:
             return found
         if not any(each.field for each in errors):
-            filling.tell(errors)
+            filling.show_errors(errors)
             return None
 
 
 def field_errors(error: InvalidAnswer) -> list[FieldError]:
-    """What is wrong, at its fields."""
+    """The errors of an answer, by field."""
     return [
         FieldError(
             field="".join(f"/{step_of(str(part))}" for part in each["loc"]), message=each["msg"]
@@ -132,22 +132,22 @@ def field_errors(error: InvalidAnswer) -> list[FieldError]:
 
 
 def view_of(journal: Journal) -> RunView:
-    """What is drawn of a run."""
+    """The view of a run."""
     view = RunView(journal.run_id)
     for event in journal.read():
         view.apply(event)
     return view
 
 
-def no_refusal(_resolution: AnyResolution) -> list[FieldError]:
-    """The agent itself checks the answer."""
+def no_errors(_resolution: AnyResolution) -> list[FieldError]:
+    """Return no errors, because the agent itself checks the answer."""
     return []
 
 
-def refusal(
+def answer_errors(
     journal: Journal, interrupt: PendingInterrupt, by: str, resolution: AnyResolution
 ) -> list[FieldError]:
-    """What the record has against an answer, so that it can be mended before it is given."""
+    """The errors of an answer according to the stored run, so that it can be corrected before it is sent."""
     try:
         answer(journal.state, interrupt.id, resolution, None, (by, journal.state.at))
     except InvalidAnswer as error:

@@ -1,4 +1,4 @@
-"""``nbagent demo``: the quickstart, opened in JupyterLab."""
+"""``nbagent demo``: open the quickstart in JupyterLab."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from .output import CommandError, tell
+from .output import CommandError, print_text
 
 NOTEBOOK = "01_quickstart.ipynb"
 HOST = "127.0.0.1"
@@ -51,9 +51,9 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
         DemoError: JupyterLab is missing or did not start, or the folder cannot be written.
     """
     _need_jupyter()
-    copy, kept = copy_quickstart(folder)
-    done = "Kept your" if kept else "Copied the quickstart to"
-    tell(f"{done} {copy}")
+    copy, exists = copy_quickstart(folder)
+    done = f"{copy} already exists and was not changed"
+    print_text(done if exists else f"Copied the quickstart to {copy}")
     sys.stdout.flush()
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with tempfile.TemporaryDirectory(prefix="nbagent-demo-", ignore_cleanup_errors=True) as scratch:
@@ -62,7 +62,7 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
         server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
         try:
             url = _wait_for_url(server, environment["JUPYTER_TOKEN"])
-            tell(f"Quickstart: {url}\nStop with Ctrl+C.")
+            print_text(f"Quickstart: {url}\nStop with Ctrl+C.")
             sys.stdout.flush()
             return server.wait()
         except KeyboardInterrupt:
@@ -72,14 +72,14 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
 
 
 def quickstart() -> Path:
-    """Where the notebook is: in the package of a wheel, in ``notebooks/`` of a checkout."""
+    """The path of the notebook: in the package of a wheel, in ``notebooks/`` of a checkout."""
     package = Path(__file__).resolve().parent.parent
     shipped = package / "static" / NOTEBOOK
     return shipped if shipped.is_file() else package.parent / "notebooks" / NOTEBOOK
 
 
 def without_outputs(notebook: Path) -> bytes:
-    """A notebook for somebody to run: with nothing in it that its cells are yet to show."""
+    """The JSON of a notebook without the outputs of its cells."""
     content = json.loads(notebook.read_text(encoding="utf-8"))
     for cell in content["cells"]:
         if cell["cell_type"] == "code":
@@ -88,7 +88,7 @@ def without_outputs(notebook: Path) -> bytes:
 
 
 def copy_quickstart(folder: Path) -> tuple[Path, bool]:
-    """Copy the quickstart into ``folder`` unless it is there; the path, and whether it was kept.
+    """Copy the quickstart into ``folder``, unless it exists; return its path, and whether it existed.
 
     Raises:
         DemoError: the folder cannot be written.
@@ -101,7 +101,7 @@ def copy_quickstart(folder: Path) -> tuple[Path, bool]:
     except FileExistsError:
         if not target.is_file():
             raise DemoError(
-                f"{str(folder)!r} cannot hold the notebook. Choose another with --dir"
+                f"Cannot write the notebook: {str(target)!r} is not a file. Choose another folder with --dir"
             ) from None
         return target, True
     except OSError as error:
@@ -144,7 +144,7 @@ def jupyter_environment(scratch: Path, environment: Mapping[str, str]) -> dict[s
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on now."""
+    """An unused port on loopback."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -180,7 +180,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port. Give a number from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port. Use a number from 0 to 65535")
     return int(text)
 
 
@@ -218,7 +218,7 @@ def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
 
 
 def _listens(url: str) -> bool:
-    """Whether the server at an address takes connections: it is listed shortly before it does."""
+    """Whether the server at an address accepts connections; it is listed shortly before it does."""
     parts = urlsplit(url)
     try:
         with socket.create_connection((parts.hostname or HOST, parts.port or 80), timeout=5):

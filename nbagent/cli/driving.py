@@ -1,4 +1,4 @@
-"""``--agent``: the agent that a command goes on with a run with, and the run going on here."""
+"""``--agent``: load the agent, and continue a run with it in this command."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .output import USAGE, CommandError
 HELP = "module:name, or file.py:name, of the agent or flow; continues the run in this command"
 
 
-def loaded(given: str) -> Agent | Flow[..., Any]:
-    """The agent, or flow, of this name.
+def load_agent(given: str) -> Agent | Flow[..., Any]:
+    """Load the agent or flow with this name.
 
     Raises:
-        CommandError: there is none; what its module raises comes through.
+        CommandError: it does not exist. Errors of its module are not caught.
     """
     place, _, name = given.rpartition(":")
     if not place or not name:
@@ -66,19 +66,19 @@ def _module(place: str) -> ModuleType:
     return module
 
 
-async def go_on(
+async def continue_run(
     run_id: str,
     agent: Agent | Flow[..., Any],
     store: Store,
     answer: tuple[PendingInterrupt, AnyResolution] | None,
     by: str,
 ) -> Run:
-    """Answer a question of a run, if there is an answer, and drive it until only an answer helps, or it has ended.
+    """Answer a question of a run, if there is an answer, and drive the run until it needs an answer or has ended.
 
-    What tools print goes to standard error.
+    Output of tools goes to standard error.
 
     Raises:
-        NbagentError: the answer was refused.
+        NbagentError: the answer is not valid.
     """
     with contextlib.redirect_stdout(sys.stderr):
         run = await open_run(run_id, agent=agent, store=store, attended=False, show=False)

@@ -1,4 +1,4 @@
-"""The parser of all commands, and what becomes of their errors."""
+"""The parser of all commands, and the handling of their errors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from nbagent import __version__
 
 from . import answering, archive, demo, recordings, runs
-from .output import EXIT_CODES, KNOWN, LEFT, OK, CommandError, tell_aside, tell_error
+from .output import EXIT_CODES, KNOWN, LEFT, OK, CommandError, print_aside, print_error
 
 _EXAMPLES = """\
 examples:
   nbagent demo                      the quickstart, in JupyterLab
-  nbagent runs --store runs.db      the runs of a store, and what they ask
-  nbagent show 3f2a                 one run, by the beginning of its id
-  nbagent answer 3f2a               answer what it asks, here in the terminal"""
+  nbagent runs --store runs.db      the runs of a store and their questions
+  nbagent show 3f2a                 one run, by the first characters of its id
+  nbagent answer 3f2a               answer its question in the terminal"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,30 +29,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = options.run(options)
         sys.stdout.flush()
     except KNOWN as error:
-        return tell_error(error, as_json=getattr(options, "json", False))
+        return print_error(error, as_json=getattr(options, "json", False))
     except KeyboardInterrupt:
-        tell_aside("")
+        print_aside("")
         return LEFT
-    except BrokenPipeError:  # whoever read has seen enough
-        _say_no_more()
+    except BrokenPipeError:  # the reader of the pipe has closed it
+        _discard_output()
         return OK
     except OSError as error:  # a full disk, a file that cannot be written
-        _say_no_more()
-        return tell_error(CommandError(str(error)), as_json=getattr(options, "json", False))
+        _discard_output()
+        return print_error(CommandError(str(error)), as_json=getattr(options, "json", False))
     return code
 
 
 def _write_anything() -> None:
-    """Have an encoding without a letter write its number; where there is no output at all, make none."""
-    if sys.stdout is None:  # closed by whoever started this
+    """Write characters that the encoding lacks as escapes; discard the output if there is no standard output."""
+    if sys.stdout is None:  # closed by the program that started this
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def _say_no_more() -> None:
-    """Nothing that is still to be written to standard output is an error as the process ends."""
+def _discard_output() -> None:
+    """Discard buffered standard output, so that writing it at exit raises no error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

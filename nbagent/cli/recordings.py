@@ -1,4 +1,4 @@
-"""``nbagent record`` and ``nbagent replay``: notebooks executed, with what their models say kept in a file."""
+"""``nbagent record`` and ``nbagent replay``: execute notebooks, with their models' responses in a file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .output import CommandError, tell
+from .output import CommandError, print_text
 
 
 def record(options: argparse.Namespace) -> int:
-    """Record a notebook and tell what was recorded; return the exit code.
+    """Record a notebook and print a summary; return the exit code.
 
     Raises:
         CommandError: a cell failed, or a file cannot be read or written.
@@ -30,19 +30,19 @@ def record(options: argparse.Namespace) -> int:
     except playback.PlaybackError as error:
         raise CommandError(str(error)) from error
     if found is None:
-        told = (
-            "No model was called, except models that the notebook records itself (nb.RecordedModel). Their files list "
-            'under "scrubbed" what was removed.'
+        text = (
+            "No model was called, except models that the notebook records itself (nb.RecordedModel). Each recording lists "
+            'what was removed, under "scrubbed".'
         )
         if path.exists():
-            told += f"\n{path} is from an earlier session, and no longer used. Delete it."
+            text += f"\n{path} is from an earlier session and is no longer used. You can delete it."
     else:
-        cut = ", ".join(f"{count} of {name}" for name, count in found.scrubbed.items())
-        told = (
-            f"Recorded {found.exchanges} exchanges and {found.answers} answers of people into {path}\nScrubbed: {cut or 'nothing'}. "
+        removed = ", ".join(f"{count} of {name}" for name, count in found.scrubbed.items())
+        text = (
+            f"Recorded {found.exchanges} exchanges and {found.answers} human answers in {path}\nScrubbed: {removed or 'nothing'}. "
             f"Read the file before you share it.\nReplay it with: nbagent replay {options.notebook}"
         )
-    tell(told)
+    print_text(text)
     return 0
 
 
@@ -50,7 +50,7 @@ def replay(options: argparse.Namespace) -> int:
     """Replay a notebook; return the exit code.
 
     Raises:
-        CommandError: a cell failed, as where a request was not recorded.
+        CommandError: a cell failed, for example because a request was not recorded.
     """
     from nbagent import playback  # noqa: PLC0415  (other commands do not need it)
 
@@ -59,7 +59,7 @@ def replay(options: argparse.Namespace) -> int:
         playback.replay(options.notebook, path, output=options.output, timeout=options.timeout)
     except playback.PlaybackError as error:
         raise CommandError(str(error)) from error
-    tell(f"Replayed {options.notebook}; no model was called.")
+    print_text(f"Replayed {options.notebook}; no model was called.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``nbagent runs`` and ``nbagent show``: what a store has, and one run as it stands."""
+"""``nbagent runs`` and ``nbagent show``: the runs of a store, and one run in its current state."""
 
 from __future__ import annotations
 
@@ -20,12 +20,21 @@ from nbagent.core.state.state import Status
 from nbagent.core.stored.catalog import Catalog, Entry
 from nbagent.core.stored.listing import driven_by
 
-from .output import OK, tell, tell_json
-from .stored import add_options, asked_by, opened, run_of, shortened, to_answer, told_place
+from .output import OK, print_json, print_text
+from .stored import (
+    RUN_HELP,
+    add_options,
+    asked_by,
+    open_store,
+    public_place,
+    run_of,
+    shortened,
+    to_answer,
+)
 
 _COLORS = {"interrupted": 33, "running": 36, "completed": 32, "failed": 31}
 _WORDS = ("waiting", "idle")
-"""What a list says of a run where that is not its status: it waits for an answer; nobody goes on with it."""
+"""Words that a list uses instead of a status: waiting for an answer; running, but in no process."""
 _SINCE = 2
 """The column that is aligned to the right."""
 _MANY = 20
@@ -59,52 +68,54 @@ def add(commands: Any) -> None:
         help="show one run, with its questions and how to answer them",
         description="Show one run as text: its messages, its calls, and its questions.",
     )
-    command.add_argument("run_id", metavar="RUN", help="its id, or the beginning of it")
+    command.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     add_options(command)
     command.set_defaults(run=show)
 
 
 def runs(options: argparse.Namespace) -> int:
     """List runs; return the exit code."""
-    catalog = Catalog(opened(options))
+    catalog = Catalog(open_store(options))
     every = catalog.look(only_open=options.waiting)
     found = [each for each in every if _is_wanted(each, options)]
     found.sort(key=lambda each: each.moved, reverse=True)
     listed = found[: options.limit] if options.limit else found
     if options.json:
-        place = told_place(options.store, catalog.store)
+        place = public_place(options.store, catalog.store)
         listing = {"store": place, "runs": [entry_json(each) for each in listed]}
-        tell_json({**listing, "more": len(found) - len(listed), "unreadable": catalog.unreadable})
+        print_json({**listing, "more": len(found) - len(listed), "unreadable": catalog.unreadable})
         return OK
     short = shortened(catalog.store.run_ids())
     rows = [_row(entry, short[entry.id]) for entry in listed]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for entry, row in zip(listed, rows, strict=True):
-        _tell_entry(entry, row, widths)
+        _print_entry(entry, row, widths)
     if len(found) > len(listed):
-        tell(f"… and {len(found) - len(listed)} older ones. To list all: --limit 0")
+        print_text(f"… and {len(found) - len(listed)} older ones. To list all: --limit 0")
     for run_id, why in catalog.unreadable.items():
-        tell(f"{run_id}  cannot be read: {why}")
+        print_text(f"{run_id}  cannot be read: {why}")
     if not found:
-        tell("No matching runs." if every else "No runs.")
+        print_text("No matching runs." if every else "No runs.")
     return OK
 
 
 def show(options: argparse.Namespace) -> int:
     """Show one run; return the exit code."""
-    journal = run_of(opened(options), options.run_id)
+    journal = run_of(open_store(options), options.run_id)
     waiting, text = asked_by(journal), text_of(journal)
     if options.json:
-        said = {
+        document = {
             "id": journal.run_id,
             "agent": journal.state.agent,
             "status": journal.state.status,
         }
-        tell_json({**said, "questions": [question_json(each) for each in waiting], "text": text})
+        print_json(
+            {**document, "questions": [question_json(each) for each in waiting], "text": text}
+        )
         return OK
-    tell(text)
+    print_text(text)
     for lines in how_to_answer(journal, options):
-        tell("\n" + "\n".join(lines))
+        print_text("\n" + "\n".join(lines))
     return OK
 
 
@@ -118,7 +129,7 @@ def text_of(journal: Journal) -> str:
 
 
 def how_to_answer(journal: Journal, options: argparse.Namespace) -> list[list[str]]:
-    """For each question the lines that say which commands answer it; they can be pasted."""
+    """For each question, the lines with the commands that answer it; they can be pasted."""
     waiting = asked_by(journal)
     short = shortened([each.id for each in waiting])
     several = len(waiting) > 1
@@ -152,7 +163,7 @@ def _ways_of(command: str, interrupt: PendingInterrupt) -> list[str]:
 
 
 def _choices(schema: Any) -> str:
-    """What may be chosen, as JSON; empty where that is not a list of few."""
+    """The choices as JSON; empty if there is no list, or a long one."""
     listed = schema.get("enum") if isinstance(schema, Mapping) else None
     if not isinstance(listed, list | tuple) or len(listed) > _MANY:
         return ""
@@ -166,8 +177,8 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "agent": entry.agent,
         "prompt": entry.prompt,
         "status": entry.status,
-        "begun": entry.begun,
-        "moved": entry.moved,
+        "started": entry.begun,
+        "updated": entry.moved,
         "deadline": entry.deadline,
         "turns": entry.turns,
         "tokens": entry.usage.input_tokens + entry.usage.output_tokens,
@@ -207,7 +218,7 @@ def _is_wanted(entry: Entry, options: argparse.Namespace) -> bool:
 
 
 def _word(entry: Entry) -> str:
-    """How it stands, in the word that the list has for it."""
+    """Its state, in the word of the list."""
     if entry.status == "interrupted":
         return "waiting"
     is_idle = entry.status == "running" and (not entry.driver or has_ended(entry.driver))
@@ -215,29 +226,29 @@ def _word(entry: Entry) -> str:
 
 
 def _row(entry: Entry, short: str) -> tuple[str, str, str, str]:
-    """The columns before the prompt: id, how it stands, since when, whose it is."""
+    """The columns before the prompt: id, state, time since the last event, agent."""
     since = f"{duration(time.time() - entry.moved)} ago"
     return _line(short), _word(entry), since, _line(entry.agent)
 
 
-def _tell_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> None:
-    """A line for the run, and one for each question."""
+def _print_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> None:
+    """Print a line for the run, and one for each question."""
     color = _COLORS.get(entry.status) if _is_colorful() else None
     short, word, since, agent = (
         each.rjust(width) if index == _SINCE else each.ljust(width)
         for index, (each, width) in enumerate(zip(row, widths, strict=True))
     )
     room = _width() - sum(widths) - 2 * len(widths)
-    rest = f"  {since}  {agent}  {_cut(_line(entry.prompt), room)}".rstrip()
-    tell(f"{short}  ", word, rest, color=color)
+    rest = f"  {since}  {agent}  {_shorten(_line(entry.prompt), room)}".rstrip()
+    print_text(f"{short}  ", word, rest, color=color)
     now = time.time()
     if entry.status == "running":
-        tell("    " + _cut(_line(driven_by(entry.driver)), _width() - 4))
+        print_text("    " + _shorten(_line(driven_by(entry.driver)), _width() - 4))
     for interrupt in entry.asks:
         expires = interrupt.expires_at
         limit = "" if expires is None else f" (expires in {duration(expires - now)})"
         text = f"{interrupt.tool_name or 'the run'} {asks(interrupt)}"
-        tell("    ? " + _cut(_line(text), _width() - 6 - len(limit)) + limit)
+        print_text("    ? " + _shorten(_line(text), _width() - 6 - len(limit)) + limit)
 
 
 def duration(seconds: float) -> str:
@@ -249,11 +260,11 @@ def duration(seconds: float) -> str:
 
 
 def _line(text: str) -> str:
-    """The text in one line that no control character leaves."""
+    """The text in one line, with control characters escaped."""
     return escaped(text.replace("\n", " ").replace("\t", " "))
 
 
-def _cut(text: str, room: int) -> str:
+def _shorten(text: str, room: int) -> str:
     room = max(10, room)
     return text if len(text) <= room else text[: room - 1] + "…"
 
@@ -268,5 +279,5 @@ def _is_colorful() -> bool:
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs. Give 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs. Use 0 or more")
     return int(text)

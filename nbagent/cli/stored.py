@@ -1,4 +1,4 @@
-"""Which store, which run of it, and which question of that: what most commands begin with."""
+"""The store, the run and the question that a command's arguments name."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from nbagent.stores.sqlite import SQLiteStore
 
 from .output import CONFLICT, NOTHING, USAGE, CommandError
 
+RUN_HELP = "the run's id, or its first characters"
 SHORT = 8
-"""Characters of an id that are shown at least."""
+"""The minimum number of characters of an id that are shown."""
 
 
 def add_options(command: Any) -> None:
-    """The options of every command that reads a store."""
+    """Add the options of every command that reads a store."""
     command.add_argument(
         "--store",
         metavar="PLACE",
@@ -45,11 +46,11 @@ def add_options(command: Any) -> None:
     )
 
 
-def opened(options: argparse.Namespace) -> Store:
-    """The store that a command is for.
+def open_store(options: argparse.Namespace) -> Store:
+    """The store of a command.
 
     Raises:
-        CommandError: none is given, or there is none.
+        CommandError: the option is missing, or the store does not exist.
         StoreError: it cannot be read.
     """
     given = options.store
@@ -57,17 +58,17 @@ def opened(options: argparse.Namespace) -> Store:
         store: Store = hooks.store_at(given)
         return store
     if not given:
-        raise CommandError(f"Which store? Give --store PLACE, or set {VARIABLE}", USAGE)
+        raise CommandError(f"The store is missing. Use --store PLACE, or set {VARIABLE}", USAGE)
     if not Path(given).expanduser().exists():
         raise CommandError(f"There is no store at {given!r}", NOTHING, store=given)
     return SQLiteStore(given)
 
 
 def run_of(store: Store, given: str) -> Journal:
-    """The run of this id, or of the only one that begins so, as it stands now.
+    """The run with this id, or the only one whose id starts with it, in its current state.
 
     Raises:
-        CommandError: there is none, or several.
+        CommandError: no run matches, or several do.
         StoreError: it cannot be read.
     """
     run_id = _one_of(given, store.run_ids(), "run")
@@ -80,17 +81,17 @@ def run_of(store: Store, given: str) -> Journal:
 
 
 def asked_by(journal: Journal) -> list[PendingInterrupt]:
-    """What waits in a run, in call order; nothing where it has ended."""
+    """The open questions of a run, in call order; none if it has ended."""
     state = journal.state
     return [] if state.outcome is not None else interrupts_of(state, {}, state.agent)
 
 
 def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterrupt:
-    """The question that is named by its id, or by how that begins; where none is named, the only question.
+    """The question named by its id or its first characters; if none is named, the only question.
 
     Raises:
-        CommandError: there is none, or there are several.
-        Conflict: it was answered already; the message says by whom and when.
+        CommandError: no question matches, or several do.
+        Conflict: it was already answered; the message says by whom and when.
     """
     waiting, given = asked_by(journal), options.interrupt
     if given is not None:
@@ -101,10 +102,10 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
         return next(each for each in waiting if each.id == found)
     if not waiting:
         ended = journal.state.outcome
-        how = _goes_on(journal, options) if ended is None else f"it has ended ({ended.type[4:]})"
+        how = _activity(journal, options) if ended is None else f"it has ended ({ended.type[4:]})"
         answered = _last_answer(journal)
         raise CommandError(
-            f"Run {journal.run_id!r} is not waiting for an answer{answered}: {how}",
+            f"Run {journal.run_id!r} is {answered}: {how}",
             CONFLICT if ended or answered else NOTHING,
         )
     if len(waiting) > 1:
@@ -114,51 +115,53 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
 
 
 def to_answer(journal: Journal, options: argparse.Namespace, *question: str) -> str:
-    """The command that answers this run, or this question of it: its id short, and the store as it was given."""
+    """The command that answers this run, or this question of it, with a short id and the same store."""
     assert journal.store is not None  # it was read from one
     words = ["nbagent", "answer", shortened(journal.store.run_ids())[journal.run_id]]
-    return " ".join([shlex.join([*words, *question]), *_given(options, journal.store)])
+    return " ".join([shlex.join([*words, *question]), *_place_options(options, journal.store)])
 
 
-def told_place(given: str, store: Store | None) -> str:
-    """Where runs are kept, as it was given; without the password that may stand in a database's URL."""
+def public_place(given: str, store: Store | None) -> str:
+    """The place of a store as it was passed, without the password of a database's URL."""
     parts = urlsplit(given) if "://" in given else None
     if parts is None or (parts.password is None and "password" not in parts.query.lower()):
         return given
     return str(getattr(store, "url", None) or f"{parts.scheme}://…")
 
 
-def _given(options: argparse.Namespace, place: Store) -> list[str]:
-    """The options that another command needs to find the same store, and to go on with the same agent."""
+def _place_options(options: argparse.Namespace, place: Store) -> list[str]:
+    """The options that another command needs for the same store and the same agent."""
     store, agent = options.store, getattr(options, "agent", None)
-    is_said = store not in (None, os.environ.get(VARIABLE))
-    named = [f"--store {shlex.quote(told_place(store, place))}"] if is_said else []
+    is_named = store not in (None, os.environ.get(VARIABLE))
+    named = [f"--store {shlex.quote(public_place(store, place))}"] if is_named else []
     return named + ([] if agent is None else [f"--agent {shlex.quote(agent)}"])
 
 
 def _last_answer(journal: Journal) -> str:
-    """Who answered last, and when; empty where nobody has."""
+    """A phrase for a run without open questions, with the last answer if there is one."""
     last = max(journal.state.settled.values(), key=lambda each: each.at, default=None)
     if last is None:
-        return ""
+        return "not waiting for an answer"
     when = datetime.datetime.fromtimestamp(last.at, tz=datetime.UTC).isoformat("T", "seconds")
-    return f" any more (last answered by {named(last.by, last.user)} at {when})"
+    return (
+        f"no longer waiting for an answer (last answered by {named(last.by, last.user)} at {when})"
+    )
 
 
-def _goes_on(journal: Journal, options: argparse.Namespace) -> str:
-    """What becomes of a run that asks nothing and has not ended."""
+def _activity(journal: Journal, options: argparse.Namespace) -> str:
+    """A phrase on the activity of a run that asks nothing and has not ended."""
     driver = journal.driver
     if driver and not has_ended(driver):
         return driven_by(driver)
     names = ", ".join(dict.fromkeys(call.name for call in running_calls(journal.state)))
-    ran = f" and may ask about the outcome of {names}" if names else ""
+    ran = f". It may ask about the outcome of {names}" if names else ""
     command = to_answer(journal, options)
     command += "" if getattr(options, "agent", None) else " --agent module:name"
-    return f"it is not active. It continues{ran} with `{command}`, or when someone opens it"
+    return f"it is not active. To continue it, run `{command}` or open it{ran}"
 
 
 def shortened(ids: Sequence[str]) -> dict[str, str]:
-    """Of each id as much as tells it from the others, and at least a few characters."""
+    """For each id, the first characters that distinguish it from the others, at least ``SHORT``."""
     ordered, found = sorted(ids), {}
     for index, each in enumerate(ordered):
         near = (*ordered[max(0, index - 1) : index], *ordered[index + 1 : index + 2])
@@ -168,7 +171,7 @@ def shortened(ids: Sequence[str]) -> dict[str, str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters two ids begin with alike."""
+    """The length of the common prefix of two ids."""
     pairs = zip(one, other, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -182,6 +185,6 @@ def _one_of(given: str, ids: Iterable[str], what: str) -> str:
         return found[0]
     if found:
         listed = ", ".join(found[:5])
-        raise CommandError(f"Several {what}s begin with {given!r}: {listed}", USAGE)
+        raise CommandError(f"Several {what}s start with {given!r}: {listed}", USAGE)
     listed = ", ".join(known[-3:]) or "none"
     raise CommandError(f"There is no {what} {given!r}. The latest: {listed}", NOTHING)

@@ -1,4 +1,4 @@
-"""What is asked of a person in a terminal: lines, secrets, menus, and the fields of a form."""
+"""Questions in a terminal: lines, secrets, menus, and the fields of a form."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nbagent.forms.schema.shape import label_of
 from nbagent.forms.values import ABSENT
 from nbagent.notebook.wire import FieldError
 
-from .output import tell_aside
+from .output import print_aside
 
 T = TypeVar("T")
 
 NO_VALUE = "-"
-"""What is typed for no value, where there may be none."""
+"""The input for no value, if there may be none."""
 LAST_LINE = "."
-"""What ends a text of several lines."""
+"""The line that ends a text of several lines."""
 _WORDS = {
     "int": "an integer",
     "num": "a number",
@@ -43,33 +43,33 @@ _FORMATS = {
 
 
 class Left(Exception):
-    """The person has left: the input ended, or Ctrl+C was pressed."""
+    """The person stopped: the input ended, or Ctrl+C was pressed."""
 
 
 class Terminal:
-    """Where a person is asked; all that is said goes to standard error."""
+    """A terminal with a person; all output goes to standard error."""
 
     @property
     def is_there(self) -> bool:
         """Whether a person can type."""
         return sys.stdin.isatty()
 
-    def say(self, text: str = "") -> None:
-        """Say this, with control characters written out."""
-        tell_aside(text)
+    def show(self, text: str = "") -> None:
+        """Print text, with control characters escaped."""
+        print_aside(text)
 
     def ask(self, prompt: str, *, secret: bool = False) -> str:
-        """The next line that is typed, without its end.
+        """Read the next line, without its line end.
 
         Raises:
-            Left: there is none.
+            Left: the input has ended, or Ctrl+C was pressed.
         """
         indent = prompt[: len(prompt) - len(prompt.lstrip(" "))]
         prompt = f"{indent}{escaped(' '.join(prompt.split()))} "
         try:
             if secret:
                 return getpass.getpass(prompt, stream=sys.stderr)
-            tell_aside(prompt, end="")
+            print_aside(prompt, end="")
             line = sys.stdin.readline()
         except (EOFError, KeyboardInterrupt):
             raise Left from None
@@ -78,22 +78,22 @@ class Terminal:
         return line.rstrip("\r\n")
 
     def pick(self, prompt: str, ways: Mapping[str, T]) -> T | None:
-        """What stands for the letter that is typed; None for an empty line."""
+        """Ask for a letter and return its value; None for an empty line."""
         while True:
             typed = self.ask(prompt).strip().lower()
             if not typed:
                 return None
             if typed in ways:
                 return ways[typed]
-            self.say(f"  ! Please type {_listed(list(ways))}, or nothing.")
+            self.show(f"  ! Please type {_listed(list(ways))}, or nothing.")
 
     def agrees(self, prompt: str) -> bool:
-        """Whether the person says yes; an empty line is a no."""
+        """Ask yes or no, and return whether the person agrees; an empty line means no."""
         return self.ask(f"{prompt} [y/N]").strip().lower() in ("y", "yes")
 
 
 class Filling:
-    """A form, asked field by field; fields with an error are asked again, the others stay as they are."""
+    """A form, asked field by field; fields with an error are asked again, the others are not changed."""
 
     def __init__(self, terminal: Terminal, form: Form) -> None:
         self._terminal = terminal
@@ -102,24 +102,24 @@ class Filling:
         self._wrong: list[FieldError] = []
 
     def drafts(self, errors: Sequence[FieldError] = ()) -> Draft:
-        """What the person types into the fields: all of them, or those of the ``errors``.
+        """Ask for the fields, or for those of the ``errors``, and return the input.
 
         Raises:
-            Left: the person has left.
+            Left: the person stopped.
         """
         self._wrong = list(errors)
-        self.tell(errors)
+        self.show_errors(errors)
         return self._field(self._root, self._root.id, 0)
 
-    def tell(self, errors: Sequence[FieldError]) -> None:
-        """Say what is wrong with the whole of it."""
+    def show_errors(self, errors: Sequence[FieldError]) -> None:
+        """Print the errors that belong to no field."""
         for error in errors:
             if error.field is None:
-                self._terminal.say(f"  ! {error.message}")
+                self._terminal.show(f"  ! {error.message}")
 
     def _field(self, node: Node, at: str, depth: int) -> Draft:
         if node.read_only or isinstance(node, Const):
-            self._tell(node, depth)
+            self._show_fixed(node, depth)
             return None
         if isinstance(node, Object) and self._is_wanted(node, at, depth):
             fields = {
@@ -141,36 +141,36 @@ class Filling:
             return self._kept[at]
         for error in wrong:
             if error.field != at and isinstance(node, Rows):
-                continue  # it is told at its own field
-            self._terminal.say(f"{_indent(depth)}! {node.label or 'The answer'}: {error.message}")
-        draft = self._kept[at] = self._asked(node, at, depth)
+                continue  # its field shows it
+            self._terminal.show(f"{_indent(depth)}! {node.label or 'The answer'}: {error.message}")
+        draft = self._kept[at] = self._ask(node, at, depth)
         return draft
 
     def _is_wanted(self, node: Object, at: str, depth: int) -> bool:
-        """Whether fields that may be left out together are filled in."""
+        """Whether the person fills in an optional group of fields."""
         is_row = at.rpartition("/")[2].isdecimal()
         if node.label and at != self._root.id and not is_row:
-            self._terminal.say(f"{_indent(depth)}{node.label}:")
+            self._terminal.show(f"{_indent(depth)}{node.label}:")
         if (node.required and not node.nullable) or at == self._root.id or node.value is not ABSENT:
             return True
         if at not in self._kept:
-            wanted = self._terminal.agrees(f"{_indent(depth)}Fill in {node.label or 'it'}?")
+            wanted = self._terminal.agrees(f"{_indent(depth)}Fill in {node.label or 'this field'}?")
             missing = {"null": True} if node.nullable and node.required else None
             self._kept[at] = "wanted" if wanted else missing
         return bool(self._kept[at] == "wanted")
 
-    def _tell(self, node: Node, depth: int) -> None:
+    def _show_fixed(self, node: Node, depth: int) -> None:
         value = node.const if isinstance(node, Const) else node.shows
-        if value is not ABSENT and not node.secret and f"told {node.id}" not in self._kept:
-            self._kept[f"told {node.id}"] = True
-            self._terminal.say(f"{_indent(depth)}{node.label}: {label_of(value)}  (fixed)")
+        if value is not ABSENT and not node.secret and f"shown {node.id}" not in self._kept:
+            self._kept[f"shown {node.id}"] = True
+            self._terminal.show(f"{_indent(depth)}{node.label}: {label_of(value)}  (fixed)")
 
-    def _asked(self, node: Node, at: str, depth: int) -> Draft:
+    def _ask(self, node: Node, at: str, depth: int) -> Draft:
         match node:
             case Choice():
                 return self._choice(node, depth)
             case Rows():
-                return self._again(node, at, depth) or self._rows(node, at, depth)
+                return self._ask_again(node, at, depth) or self._rows(node, at, depth)
             case Map():
                 return self._map(node, at, depth)
             case Parts():
@@ -207,20 +207,20 @@ class Filling:
 
     def _truth(self, node: Leaf, depth: int) -> Draft:
         known = {"y": True, "yes": True, "n": False, "no": False}
-        said = self._terminal.pick(self._prompt(node, depth, "y or n"), known)
-        return None if said is None else {"bool": said}
+        picked = self._terminal.pick(self._prompt(node, depth, "y or n"), known)
+        return None if picked is None else {"bool": picked}
 
     def _file(self, node: Leaf, typed: str, depth: int) -> Draft:
         try:
             data = Path(typed).expanduser().read_bytes()
         except OSError as error:
-            self._terminal.say(f"{_indent(depth)}! {typed!r} cannot be read: {error.strerror}")
+            self._terminal.show(f"{_indent(depth)}! {typed!r} cannot be read: {error.strerror}")
             return self._leaf(node, depth)
         return {"file": base64.b64encode(data).decode("ascii")}
 
     def _choice(self, node: Choice, depth: int) -> Draft:
         several = node.kind == "multi"
-        tell_choices(self._terminal, node, depth)
+        show_choices(self._terminal, node, depth)
         other = ", or another answer" if node.other else ""
         words = f"numbers with commas{other}" if several else f"a number{other}"
         while True:
@@ -232,13 +232,13 @@ class Filling:
             draft = self._chosen(node, typed)
             if draft is not None:
                 return draft
-            self._terminal.say(
+            self._terminal.show(
                 f"{_indent(depth)}! {typed!r} is not an option. Type 1 to {len(node.options)}."
             )
 
     @staticmethod
     def _chosen(node: Choice, typed: str) -> Draft:
-        """The draft of what was typed; None where that is none of the options."""
+        """The draft of the input; None if it is not one of the options."""
         given = typed.split(",") if node.kind == "multi" else [typed]
         numbers, others = [], []
         for each in filter(None, map(str.strip, given)):
@@ -252,8 +252,8 @@ class Filling:
             return {"options": numbers, **({"others": others} if others else {})}
         return {"other": others[0]} if others else {"option": numbers[0]}
 
-    def _again(self, node: Rows, at: str, depth: int) -> Draft:
-        """The list as it was typed, with only what is wrong in its new items asked again."""
+    def _ask_again(self, node: Rows, at: str, depth: int) -> Draft:
+        """Ask again only for the errors in new items of a list, and return the whole list."""
         typed = self._kept.get(at)
         if not isinstance(typed, dict) or any(error.field == at for error in self._wrong):
             return None
@@ -267,10 +267,10 @@ class Filling:
 
     def _rows(self, node: Rows, at: str, depth: int) -> Draft:
         before: list[Draft] = []
-        self._terminal.say(f"{_indent(depth)}{node.label or 'A list'}:")
+        self._terminal.show(f"{_indent(depth)}{node.label or 'A list'}:")
         if node.rows:
             for row in node.rows:
-                self._terminal.say(f"{_indent(depth)}  - {label_of(row.shows)}")
+                self._terminal.show(f"{_indent(depth)}  - {label_of(row.shows)}")
             if not self._terminal.agrees(f"{_indent(depth)}Change this list?"):
                 return None
             for index, row in enumerate(node.rows):
@@ -284,7 +284,7 @@ class Filling:
         return None if not rows and not node.rows and not node.required else {"rows": rows}
 
     def _map(self, node: Map, at: str, depth: int) -> Draft:
-        self._terminal.say(f"{_indent(depth)}{node.label or 'Names and values'}:")
+        self._terminal.show(f"{_indent(depth)}{node.label or 'Names and values'}:")
         shown = node.shows if isinstance(node.shows, Mapping) else {}
         if shown and not self._terminal.agrees(f"{_indent(depth)}{label_of(shown)}: change it?"):
             return None
@@ -293,7 +293,7 @@ class Filling:
             for key in node.entries
             if self._terminal.agrees(f"{_indent(depth)}  Keep {key!r}?")
         ]
-        while name := self._terminal.ask(f"{_indent(depth)}  Name (Enter: no more):").strip():
+        while name := self._terminal.ask(f"{_indent(depth)}  Name (Enter to finish):").strip():
             spot = f"{at}/{len(entries)}"
             self._forget(spot)
             value = self._field(node.item, spot, depth + 1)
@@ -301,9 +301,9 @@ class Filling:
         return None if not entries and not shown and not node.required else {"entries": entries}
 
     def _union(self, node: Union, at: str, depth: int) -> Draft:
-        self._terminal.say(f"{_indent(depth)}{node.label or 'What is it?'}")
+        self._terminal.show(f"{_indent(depth)}{node.label or 'Which kind?'}")
         for number, branch in enumerate(node.branches, 1):
-            self._terminal.say(f"{_indent(depth)}  {number}) {branch.label}")
+            self._terminal.show(f"{_indent(depth)}  {number}) {branch.label}")
         ways = {str(number): number - 1 for number in range(1, len(node.branches) + 1)}
         picked = self._terminal.pick(self._prompt(node, depth, "a number", label=""), ways)
         if picked is None:
@@ -319,28 +319,28 @@ class Filling:
             del self._kept[each]
 
     def _prompt(self, node: Node, depth: int, words: str = "", *, label: str | None = None) -> str:
-        """The line that asks: label, what may be typed, what an empty line leaves."""
-        said = [words or _WORDS.get(node.kind, ""), _FORMATS.get(getattr(node, "format", ""), "")]
-        said.append(describe_limits(node.limits))
-        said += ["optional"] if not node.required else []
-        said += [f"{NO_VALUE} for none"] if node.nullable else []
+        """The prompt: label, format, and the value that an empty line keeps."""
+        parts = [words or _WORDS.get(node.kind, ""), _FORMATS.get(getattr(node, "format", ""), "")]
+        parts.append(describe_limits(node.limits))
+        parts += ["optional"] if not node.required else []
+        parts += [f"{NO_VALUE} for none"] if node.nullable else []
         name = (node.label or "Answer") if label is None else label
-        hints = ", ".join(filter(None, said))
+        hints = ", ".join(filter(None, parts))
         shown = ""
         if node.shows is not ABSENT:
             shown = " [kept]" if node.secret else f" [{label_of(node.shows)}]"
         if node.help and label is None:
-            self._terminal.say(f"{_indent(depth)}{node.help}")
+            self._terminal.show(f"{_indent(depth)}{node.help}")
         text = f"{name} ({hints})" if hints and name else name or f"({hints})"
         return f"{_indent(depth)}{text}{shown}:"
 
 
-def tell_choices(terminal: Terminal, node: Choice, depth: int = 0) -> None:
-    """Say what may be chosen, with the numbers that stand for it."""
-    terminal.say(f"{_indent(depth)}{node.label or 'Choose'}:")
+def show_choices(terminal: Terminal, node: Choice, depth: int = 0) -> None:
+    """Print the choices with their numbers."""
+    terminal.show(f"{_indent(depth)}{node.label or 'Choose'}:")
     for number, option in enumerate(node.options, 1):
         help_ = f"  {option.help}" if option.help else ""
-        terminal.say(f"{_indent(depth)}  {number}) {option.label}{help_}")
+        terminal.show(f"{_indent(depth)}  {number}) {option.label}{help_}")
 
 
 def _indent(depth: int) -> str:

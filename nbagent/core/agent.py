@@ -23,18 +23,26 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
-from .base.keywords import caller, tells
+from .base.keywords import caller, checks_keywords
 from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
 from .chat import Chat, Runs, Thread
 from .engine.driver import Driver, know_tools_asked_for
 from .hooks import hooks
-from .journal.default import Kept, kept_in
+from .journal.default import Kept, current_store
 from .journal.journal import Journal, RunEvent, Store
 from .known import know
 from .run.answers import interrupts_of
-from .run.generate import Pending, Response, RunPending, replies_of, response_of, say, settle
+from .run.generate import (
+    Pending,
+    Response,
+    RunPending,
+    add_message,
+    replies_of,
+    response_of,
+    settle,
+)
 from .run.host import current_host
 from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
@@ -42,8 +50,8 @@ from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, launch, launch_and_wait, launch_apart, take_up
 from .state.pause_record import restore
+from .tools.attachments import Prompt, prompt_content
 from .tools.define import ToolMaker, as_tool, inner_tool
-from .tools.files import Prompt, said
 from .tools.hosted import check_hosted
 from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
@@ -60,7 +68,7 @@ S = TypeVar("S", bound=ToolSource)
 
 
 class _OwnTools:
-    """``agent.tool``; no property, of which a notebook's ``agent.tool?`` would tell no options."""
+    """``agent.tool``. It is not a property, because ``agent.tool?`` in a notebook would not show its options."""
 
     def __get__(self, agent: Agent | None, _owner: type[Agent]) -> ToolMaker:
         return ToolMaker() if agent is None else ToolMaker(agent.add)
@@ -74,29 +82,30 @@ class Agent:
 
     Args:
         model: a ``Model``, a model name such as ``"gpt-5"``, or ``"demo"`` (needs no key).
-        name: what people read; shown on the run card.
-        instructions: the system prompt; or a function, maybe async, of the run (``nb.RunView``) that makes
+        name: the name that people read, on the run card for example.
+        instructions: the system prompt, or a function, maybe async, of the run (``nb.RunView``) that returns
             it for each request to the model.
         tools: tools, plain functions, or servers of tools (``nb.mcp``), which a run connects when it needs
-            them; and what the model's provider runs by itself, by ``nb.hosted``.
-        max_turns: how many times the model may answer before a person is asked whether to go on.
-        max_calls: how many calls of one model response are run; the model is told of those that are not.
-        max_questions: how many questions of one turn wait at a time, those of inner agents included; a
-            call that would ask one more ends, and the model is told.
-        output_type: a type, or a JSON Schema, that the final answer must fit; it comes as ``result.output``.
+            them; and tools that the model's provider runs itself (``nb.hosted``).
+        max_turns: maximum number of model answers before a person is asked whether to continue.
+        max_calls: maximum number of calls in one model response that are run. The model receives an error for
+            the others.
+        max_questions: maximum number of open questions in one turn, including those of inner agents. A call
+            that asks beyond this limit fails, and the model learns why.
+        output_type: a type, or a JSON Schema, that the final answer must match; see ``result.output``.
             ``str`` is plain text.
-        output_retries: how often in a row an answer that does not fit goes back to the model, with what is
-            wrong; then the run fails, and ``run.retry()`` asks the model again.
-        policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
-            first that matches counts, and without one a tool's own ``approval=``.
-        middleware: what surrounds tool calls, the first outermost.
-        budget: tokens, cost and time that a run may use, besides turns.
-        on_tool_error: ``"tell"`` gives a tool's failure to the model as that call's result,
-            ``"raise"`` fails the run.
-        store: where journals are kept; by default what ``nb.use_store`` says, or this process's memory.
+        output_retries: number of times in a row that an answer of the wrong type is returned to the model,
+            with the error. Then the run fails; ``run.retry()`` asks the model again.
+        policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``). The first
+            matching rule counts; without one, a tool's own ``approval=``.
+        middleware: middleware around tool calls, the outermost first.
+        budget: limits on tokens, cost and time of a run, in addition to turns.
+        on_tool_error: ``"report"`` returns a tool's error to the model as the result of the call; ``"raise"``
+            fails the run.
+        store: the store for its runs; by default the one of ``nb.use_store``, or this process's memory.
     """
 
-    @tells("nb.Agent")
+    @checks_keywords("nb.Agent")
     def __init__(  # noqa: PLR0913 - the product's front door, keyword-only
         self,
         model: str | Model,
@@ -112,7 +121,7 @@ class Agent:
         policy: Iterable[Rule] | Rule = (),
         middleware: Iterable[Middleware] = (),
         budget: Budget | None = None,
-        on_tool_error: Literal["tell", "raise"] = "tell",
+        on_tool_error: Literal["report", "raise"] = "report",
         store: Kept | None = None,
     ) -> None:
         self.name = checked_text("name", name)
@@ -123,20 +132,20 @@ class Agent:
         self.max_questions = checked_turns(max_questions, "max_questions")
         self.output_type = usable(output_type, "output_type=", UsageError)
         self.output_retries = checked_turns(output_retries, "output_retries", least=0)
-        if on_tool_error not in ("tell", "raise"):
-            raise UsageError(f"on_tool_error must be 'tell' or 'raise', got {on_tool_error!r}")
+        if on_tool_error not in ("report", "raise"):
+            raise UsageError(f"on_tool_error must be 'report' or 'raise', got {on_tool_error!r}")
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
         self.budget = checked_budget(budget)
         self.remembered: list[Remembered] = []
-        """Approvals that a person said to remember in every run; take one out to be asked again."""
+        """Approvals that a person chose to remember in every run. Remove one to be asked again."""
         self.on_tool_error = on_tool_error
         self._store: Store | None = checked_store(store)
         self.tools = Toolbox()
         self.hosted: dict[str, Hosted] = {}
-        """What the model's provider runs by itself, by name."""
+        """Tools that the model's provider runs itself, by name."""
         self._added: dict[str, tuple[Tool[..., Any], tuple[str, str]]] = {}
-        """By name: tools that cells added, with the cell and its execution."""
+        """Tools that cells added, by name, with the cell and its execution."""
         self._last_spec: RunSpec | None = None
         self._started_as: tuple[str, Tool[..., Any]] | None = None
         local_names = caller().f_locals  # types of the defining scope
@@ -156,7 +165,7 @@ class Agent:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: without what is known of this one's cells and runs."""
+        """The state for another process, without this process's cells and runs."""
         return {**self.__dict__, "_added": {}, "_last_spec": None, "_started_as": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -165,8 +174,8 @@ class Agent:
 
     @property
     def store(self) -> Store:
-        """Where journals are kept: its own store, or what ``nb.use_store`` says as a run starts."""
-        return kept_in() if self._store is None else self._store
+        """The store for its runs: the ``store=`` argument, or the default store when a run starts."""
+        return current_store() if self._store is None else self._store
 
     @store.setter
     def store(self, store: Kept | None) -> None:
@@ -181,9 +190,8 @@ class Agent:
     def add(self, one: Any) -> Any:
         """Register a tool, or a server of tools.
 
-        In a notebook a cell that is run again replaces the tools that it gave the agent before, so that one
-        that was renamed there is gone under its old name; and of two tools defined in ``__main__`` with
-        one name the later counts.
+        If a notebook cell runs again, it replaces the tools that it added before, also renamed ones. If two
+        tools defined in ``__main__`` have the same name, the later one counts.
 
         Raises:
             ToolError: another tool has that name.
@@ -201,7 +209,7 @@ class Agent:
         return made
 
     def _forget_earlier(self, new: Tool[..., Any]) -> None:
-        """Let go of what the cell that adds this one has added when it was run before."""
+        """Remove the tools that an earlier execution of the same cell added."""
         cell = current_host().cell() if _in_main(new) else None
         if cell is not None:
             for name, (tool, added) in list(self._added.items()):
@@ -216,23 +224,22 @@ class Agent:
         self.hosted[one.name] = one
 
     def _refuse_second(self, name: str, known: Mapping[str, object]) -> None:
-        """Rules name tools: a function and a hosted tool of one name could not be told apart."""
+        """Raise if the name is taken: rules could not distinguish a function and a hosted tool of one name."""
         if name in known:
             raise ToolError(f"{self!r} already has a tool {name!r}")
 
     tool = _OwnTools()
-    """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
+    """A decorator that makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
 
-    @tells("agent.as_tool")
+    @checks_keywords("agent.as_tool")
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
-        """This agent as a tool of another: it gets a prompt, and its answer is the result.
+        """Return this agent as a tool of another agent: it receives a prompt, and its answer is the result.
 
-        What it asks surfaces on the outermost run, with the path there; what it finished is not
-        repeated.
+        Its questions appear on the outermost run, with the path to it. Its finished calls are not repeated.
 
         Args:
-            name: what the outer model calls it; the agent's name by default.
-            description: what the outer model is told it does; the instructions by default.
+            name: the tool's name; the agent's name by default.
+            description: the tool's description for the outer model; the instructions by default.
         """
         spec = partial(self._spec, self.tools)
         return self._inside(self.tools, spec, name=name, description=description)
@@ -253,7 +260,7 @@ class Agent:
         )
 
     def _tool_inside(self) -> Tool[..., Any]:
-        """This agent as what a body starts; one object, so that it is known as long as the agent is."""
+        """This agent as a tool that a body starts; always the same object, so that it stays known with the agent."""
         known = self._started_as
         if known is None or known[0] != self.name:
             known = self._started_as = (self.name, self.as_tool())
@@ -261,7 +268,7 @@ class Agent:
 
     # --- live
 
-    @tells("agent.run")
+    @checks_keywords("agent.run")
     def run(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: Prompt | None = None,
@@ -279,41 +286,45 @@ class Agent:
         background: bool = False,
         id: str | None = None,  # noqa: A002 - the word that people look for
     ) -> Run:
-        """Start a run at once, and show it in the calling cell where a person is attached.
+        """Start a run. In a notebook, its card appears in the cell.
 
         Example:
                 run = agent.run("Which of these is overdue?", after=earlier)
                 result = await run
 
         Args:
-            prompt: what to do: a text, or a list of texts and files (figures, images, arrays, paths, tables,
-                ``nb.File``), such as ``["What is odd here?", figure]``; not needed where ``messages`` has something open.
-            messages: a history that this goes on with, such as ``run.messages`` or ``response.messages``:
-                what is open in it is asked here.
-            after: a run whose conversation this goes on with.
-            pending: what the prompt does where that run has not ended: this one waits until it has, and ends
-                with it where that fails or is cancelled; ``"refuse"`` raises; ``"reject"`` refuses what
-                it asks and stops it; ``"queue"`` sends the prompt in that run, after the open calls'
-                results, and gives that run back. Of ``messages``: as in ``generate``.
-            store: where the journal is kept; the agent's by default.
-            answers: for runs that nobody watches: answers in order, by tool name, or a function of
-                the interrupt. Never used beside a form.
-            attended: whether a person can answer; detected by default.
-            show: whether the card appears at once.
-            on_rerun: what becomes of a waiting run that the same cell started before.
-            context: any object, for tools (``ctx.context``) and conditions; in memory alone.
-            nested: whether a run that a tool's body starts belongs to the tool's call: what it asks stands
-                on the outermost run, which keeps, shows and cancels it. False makes it a run of its own.
-            background: whether it goes on, and its forms answer, while a cell computes: on a loop in a thread
-                of its own. Tools with ``thread=False`` wait for the main thread; see ``docs/threads.md``.
-            id: a name for the run: where the store has a run of that name, it is opened as it stands, nothing is
-                done again, and the prompt may be left out.
+            prompt: the task: text, or a list of texts and files (figures, images, arrays, paths, tables,
+                ``nb.File``), such as ``["What is odd here?", figure]``. Optional if ``messages`` has open
+                calls.
+            messages: a history to continue, such as ``run.messages`` or ``response.messages``. Its open
+                questions are asked again.
+            after: a run whose conversation this one continues.
+            pending: what to do if the ``after`` run has not ended. ``"wait"`` (default): start when it ends;
+                fail or be cancelled with it. ``"raise"``: raise. ``"reject"``: reject its questions and stop
+                it. ``"queue"``: send the prompt in that run after its open calls, and return that run. For
+                ``messages``: as in ``generate``.
+            store: the store for the run; the agent's by default.
+            answers: answers for runs without a person: in order, by tool name, or a function of the
+                interrupt. Not used if a form is shown.
+            attended: True if a person can answer; detected by default.
+            show: True to show the card at once.
+            on_rerun: what to do with a waiting run that this cell started earlier: ``"cancel"`` (default) or
+                ``"keep"`` it.
+            context: any object, for tools (``ctx.context``) and conditions. It is not stored.
+            nested: True: a run started in a tool belongs to that call. The outermost run stores, shows and
+                cancels it, and has its questions. False: a separate run.
+            background: True to continue, and to accept answers in forms, while a cell computes. The run uses
+                an event loop in its own thread. Tools with ``thread=False`` wait for the main thread; see
+                ``docs/threads.md``.
+            id: a name for the run. If the store already has a run with this name, that run is opened and
+                nothing is repeated; the prompt is then optional.
 
         Raises:
-            UnansweredInterrupts: the history still asks something; or the run before does, and is not waited for.
-            RunNotFinished: the run before has not ended, and is not waited for.
-            UsageError: there is nothing to do, ``messages`` is no history, or the run of that id was asked
-                something else.
+            UnansweredInterrupts: the history has open questions; or the previous run has, and ``pending`` is
+                ``"raise"``.
+            RunNotFinished: the previous run has not ended (and ``pending`` is ``"raise"``).
+            UsageError: there is nothing to do, ``messages`` is not a history, or the run of that id has
+                another prompt.
         """
         given = Options(
             after,
@@ -331,7 +342,7 @@ class Agent:
         )
         return launch(self._spec(self.tools), prompt, self._stored(given), self._tool_inside)
 
-    @tells("agent.run_sync")
+    @checks_keywords("agent.run_sync")
     def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: Prompt | None = None,
@@ -348,12 +359,12 @@ class Agent:
         nested: bool = True,
         id: str | None = None,  # noqa: A002 - the word that people look for
     ) -> Result:
-        """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
+        """Run the agent and return the result. For code that cannot ``await``: a cell, a script or a thread.
 
         Example:
                 print(agent.run_sync("Pay the bill", answers={"pay": True}).text)
 
-        Takes what ``run`` takes, and raises what awaiting a run raises.
+        Has the arguments of ``run``, and raises what ``await run`` raises.
         """
         given = Options(
             after,
@@ -372,7 +383,7 @@ class Agent:
         return launch_and_wait(self._spec(self.tools), prompt, stored, self._tool_inside)
 
     def _stored(self, options: Options) -> Options:
-        """The options with this agent's store, where they name none."""
+        """The options with this agent's store, if they have none."""
         if options.store is None:
             return replace(options, store=self.store)
         if runs_here(nested=options.nested) is not None:
@@ -382,15 +393,15 @@ class Agent:
         return options
 
     async def _know_tools(self, journal: Journal) -> None:
-        """Have the tools that the open questions of a journal are about, where a server has them."""
+        """Load the tools of a journal's open questions, if they are on a server."""
         if journal.state.outcome is None:
             await know_tools_asked_for(self._spec(self.tools), journal.state)
 
     def _take_up(self, journal: Journal, **options: Any) -> Run:
-        """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+        """Return a handle for the run of a stored journal; see ``nb.open_run``."""
         return take_up(self._spec(self.tools), journal, Options(**options))
 
-    @tells("agent.chat")
+    @checks_keywords("agent.chat")
     def chat(
         self,
         prompt: Prompt | None = None,
@@ -403,25 +414,25 @@ class Agent:
         show: bool = True,
         context: Any = None,
     ) -> Chat:
-        """A conversation that goes on: one live card over a thread of runs, with a box to write in.
+        """Open a chat: one live card with a message box. Each message starts a run that continues the conversation.
 
         Example:
                 chat = agent.chat(id="bills", store="runs.db")
 
         Args:
-            prompt: what is said first; as in ``run``. A thread that has messages already is not told again.
-            id: a name for the thread: the store's thread of that name is shown, and goes on. Without one it
-                is a new thread.
-            store: where the runs are kept; the agent's by default.
-            after: a run whose conversation the thread begins with.
-            answers: as in ``run``, for every run of the thread.
-            attended: whether a person can answer; detected by default.
-            show: whether the card appears at once.
-            context: as in ``run``, for every run of the thread.
+            prompt: the first message, as in ``run``. It is not sent if the chat already has messages.
+            id: a name for the chat. If the store already has a chat with this name, that chat is opened and
+                continues. Without an id, the chat is new.
+            store: the store for its runs; the agent's by default.
+            after: a run whose conversation the chat continues.
+            answers: as in ``run``, for every run of the chat.
+            attended: True if a person can answer; detected by default.
+            show: True to show the card at once.
+            context: as in ``run``, for every run of the chat.
 
         Raises:
-            UsageError: the id is none, or ``after`` has not ended.
-            StoreError: the store's thread cannot be read.
+            UsageError: the id is invalid, or ``after`` has not ended.
+            StoreError: the stored chat cannot be read.
         """
         place = self.store if store is None else checked_store(store)
         options = Options(
@@ -446,7 +457,7 @@ class Agent:
     # --- step by step
 
     @awaited("agent.generate")
-    @tells("agent.generate")
+    @checks_keywords("agent.generate")
     async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: Prompt | None = None,
@@ -458,14 +469,14 @@ class Agent:
         tool_restarts: Sequence[Restart] = (),
         tool_rejections: Sequence[Reject] = (),
         partial: bool = False,
-        pending: Pending = "refuse",
+        pending: Pending = "raise",
         return_tool_calls: bool = False,
         max_turns: int | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
         context: Any = None,
         nested: bool = True,
     ) -> Response:
-        """Go on until nothing can without an answer: the classic interrupt loop.
+        """Run until the agent needs an answer or is done, and return a response.
 
         Example:
                 response = await agent.generate("Plan a dinner")
@@ -474,25 +485,26 @@ class Agent:
 
         Args:
             prompt: a new user message; as in ``run``.
-            messages: the history to go on from, such as ``response.messages``.
-            tools: tools, or names of registered ones; by default all that are registered.
-            tool_responses: from ``tool_response``, for interrupts of ``messages``; or made by hand, as
+            messages: the history to continue, such as ``response.messages``.
+            tools: tools, or names of registered ones; by default all registered tools.
+            tool_responses: results of ``tool_response``, for interrupts of ``messages``; or
                 ``nb.Respond(value, interrupt=i)``.
-            tool_restarts: from ``tool_restart``.
-            tool_rejections: from ``tool_rejection``.
-            partial: whether some interrupts may stay unanswered for now.
-            pending: what a new prompt does to open interrupts: it is refused, rejects them first, or
-                is queued: kept in the messages, and sent after the tool results.
-            return_tool_calls: whether to stop at tool calls instead of running them.
-            max_turns: instead of the agent's.
-            on_event: hears every event and delta as it happens.
+            tool_restarts: results of ``tool_restart``.
+            tool_rejections: results of ``tool_rejection``.
+            partial: True if some interrupts may stay unanswered for now.
+            pending: what to do if a new prompt meets open interrupts. ``"raise"`` (default): raise.
+                ``"reject"``: reject them first. ``"queue"``: store the prompt in the messages and send it
+                after the tool results.
+            return_tool_calls: True to stop at tool calls instead of running them.
+            max_turns: a limit instead of the agent's.
+            on_event: a function that receives every event and delta as it happens.
             context: as in ``run``.
-            nested: whether a prompt that a tool's body sends belongs to the tool's call, as in ``run``: this
-                returns when the answer is there, and what is asked stands on the outermost run.
+            nested: True: a prompt sent in a tool's body belongs to that call, as in ``run``. This returns
+                when the answer is complete, and questions appear on the outermost run.
 
         Raises:
-            UsageError: nothing to do, or answers that do not fit; nothing ran.
-            RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
+            UsageError: there is nothing to do, or an answer is invalid; nothing ran.
+            RunError: the model or a tool failed; ``error.messages`` is the history to continue.
         """
         spec = self._chosen(tools, caller().f_locals)
         if context is not None:
@@ -508,11 +520,11 @@ class Agent:
                 "Got both a prompt and answers. Send the answers first, then the prompt"
             )
         runs = runs_here(nested=nested)
-        is_new = prompt is not None and not state.calls and pending == "refuse"
+        is_new = prompt is not None and not state.calls and pending == "raise"
         if runs is not None and is_new and not return_tool_calls and not replies:
             inside = replace(spec, max_turns=limit)
             tool = self._inside(inside.tools, lambda: inside)
-            text = said(prompt)
+            text = prompt_content(prompt)
             return await generated_inside(
                 run_inside(runs, tool, inside, text, state.messages), on_event
             )
@@ -521,7 +533,7 @@ class Agent:
         if on_event is not None:
             journal.subscribe(on_event)
         if prompt is not None:
-            say(journal, spec, said(prompt), pending)
+            add_message(journal, spec, prompt_content(prompt), pending)
         else:
             await know_tools_asked_for(spec, state)
             settle(journal, spec, replies, partial=partial)
@@ -529,13 +541,13 @@ class Agent:
         return response_of(journal.state, spec)
 
     def interrupts(self, messages: Sequence[Mapping[str, Any]]) -> list[PendingInterrupt]:
-        """The open interrupts of a history, such as one that went through JSON."""
+        """The open interrupts of a history, such as one that was stored as JSON."""
         return interrupts_of(restore(load(messages)), self.tools, self.name)
 
     # --- inside
 
     def _spec(self, tools: Mapping[str, Tool[..., Any]]) -> RunSpec:
-        """What a run needs to know; the same object as long as that is the same."""
+        """The settings of a run; the same object as long as they are equal."""
         spec = RunSpec(
             agent=self.name,
             model=self.model,
@@ -560,7 +572,7 @@ class Agent:
         return spec
 
     def _chosen(self, tools: Sequence[Any] | None, local_names: dict[str, Any]) -> RunSpec:
-        """The spec with these tools instead of all."""
+        """The settings with only these tools."""
         if tools is None:
             return self._spec(self.tools)
         chosen = Toolbox()
@@ -601,7 +613,7 @@ def _model(model: str | Model) -> Model:
             f"A model must be a name or an object with a stream method, got {model!r:.80}{hint}"
         )
     if model == "":
-        raise UsageError('The model name is empty. Give a name, such as nb.Agent("gpt-5.1")')
+        raise UsageError('The model name is empty. Pass a name, such as nb.Agent("gpt-5.1")')
     model = hooks.in_place_of(model)
     if not isinstance(model, str):
         return model

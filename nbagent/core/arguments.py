@@ -1,4 +1,4 @@
-"""What an agent is given, checked at the door: a wrong argument is named there, and not met in a run."""
+"""Checks of an agent's arguments, so that an error names the argument before any run starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def checked_text(name: str, value: Any, *, optional: bool = False) -> Any:
 
 
 def checked_turns(value: Any, name: str = "max_turns", *, least: int = 1) -> int:
-    """How many turns, or calls or questions of one, are allowed.
+    """A maximum number of turns, or of calls or questions in one turn.
 
     Raises:
         UsageError: it is no whole number from ``least`` on.
@@ -62,7 +62,7 @@ def checked_list(name: str, value: Any, example: str) -> list[Any]:
     """The items of a list, or of another iterable that is no text.
 
     Raises:
-        UsageError: it is something else; ``example`` says what would be right.
+        UsageError: it is something else; the message shows ``example``.
     """
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise UsageError(f"{name} must be a list, such as {example}, got {value!r:.80}")
@@ -86,7 +86,7 @@ def checked_rules(policy: Any) -> list[Rule]:
 
 
 def checked_middleware(middleware: Any) -> list[Middleware]:
-    """What surrounds tool calls.
+    """The middleware around tool calls.
 
     Raises:
         UsageError: something in it is no middleware.

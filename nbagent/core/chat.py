@@ -1,9 +1,8 @@
-"""A chat: a thread of runs, each of which goes on with the conversation of the one before.
+"""A chat: a thread of runs, each of which continues the conversation of the previous one.
 
-A thread is found by the ids of its runs, ``ID.1``, ``ID.2`` and so on: its newest run and, from
-``after`` to ``after``, those before it. A message that is said anew begins another branch, which is
-the newest then; nothing else is stored of it. What is asked on after a run that is shown by itself
-is the thread of that run's id.
+A thread is found by the ids of its runs, ``ID.1``, ``ID.2`` and so on: its newest run and, along ``after``,
+those before it. An edited message starts another branch, which is then the newest; nothing else is stored
+about it. The follow-up messages of a single run are the thread with that run's id.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ from .run.result import Result
 from .run.run import Run, document, session_of
 from .run.scripted_answers import Answers
 from .run.start import Options, launch_apart, take_up
-from .tools.files import Prompt
+from .tools.attachments import Prompt
 from .tools.spec import RunSpec, new_id
 
 logger = logging.getLogger("nbagent")
 
 MAX_RUNS = 1_000
-"""Runs of a thread that are opened again: the newest."""
+"""Maximum number of runs of a thread that are opened again, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What a thread asks of its agent."""
+    """The functions of an agent that a thread uses."""
 
     spec: Callable[[], RunSpec]
     start: Callable[[Prompt, Options, bool], Run]
-    """Starts a run; the flag says that the caller's thread waits for it."""
+    """Start a run. The flag is True if the caller's thread waits for it."""
     take_up: Callable[[Journal, Options], Run]
 
 
 class Thread:
-    """The runs of a chat, and who is told when there is another one. Safe to use from several threads."""
+    """The runs of a chat, and the listeners for new ones. Safe to use from several threads."""
 
     def __init__(self, runs: Runs, options: Options, store: Store, thread_id: str | None) -> None:
         self.agent = runs
@@ -59,7 +58,7 @@ class Thread:
         self.id = new_id() if thread_id is None else checked_id(thread_id, "a chat's")
         self.is_named = thread_id is not None
         self._count = 0
-        """How many runs were begun under this id, in all branches."""
+        """Number of runs started under this id, in all branches."""
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
         self.runs: tuple[Run, ...] = () if options.after is None else (options.after,)
@@ -68,42 +67,42 @@ class Thread:
 
     @property
     def open_run(self) -> Run | None:
-        """The run that still works or waits: only the newest can."""
+        """The run that is running or waiting; only the newest can be."""
         last = self.runs[-1] if self.runs else None
-        return last if last is not None and goes_on(last) else None
+        return last if last is not None and is_active(last) else None
 
     def send(self, prompt: Prompt, answers: Answers = None, *, blocking: bool = False) -> Run:
-        """Say something at the end; while a run works or waits, in that run."""
+        """Send a message at the end; into the newest run if it has not ended."""
         with self._lock:
             last = self.runs[-1] if self.runs else None
-            return self._begin(self.runs, last, prompt, answers, blocking=blocking)
+            return self._start_run(self.runs, last, prompt, answers, blocking=blocking)
 
     def edit(self, run: Run, prompt: Prompt, answers: Answers = None) -> Run:
-        """Say something else in the place of a run's prompt.
+        """Replace the prompt of a run.
 
         Raises:
-            UsageError: it is no run of this thread as it stands now.
+            UsageError: the run is not one of this thread's current runs.
         """
         with self._lock:
             if run not in self.runs:
                 raise UsageError(f"{run!r} is not a run of this chat. See chat.runs for its runs")
             before, last = self.runs[: self.runs.index(run)], self.open_run
-            begun = self._begin(before, before[-1] if before else None, prompt, answers)
+            begun = self._start_run(before, before[-1] if before else None, prompt, answers)
             if last is not None:
                 session_of(last).stop(by="code")
             return begun
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Be told, on any thread, when the runs have changed."""
+        """Call ``listener``, on any thread, after the runs have changed."""
         with self._lock:
             self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[], None]) -> None:
-        """Be told no more."""
+        """Stop calling ``listener``."""
         with self._lock:
             self._listeners.remove(listener)
 
-    def _begin(
+    def _start_run(
         self,
         before: tuple[Run, ...],
         after: Run | None,
@@ -135,7 +134,7 @@ class Thread:
         return run
 
     def reopen(self) -> None:
-        """Take up what the store has of this thread, from a run on that it begins with."""
+        """Load the stored runs of this thread, starting with its first run."""
         given = {run.id: run for run in self.runs}
         there = set(self.store.run_ids())
         while f"{self.id}.{self._count + 1}" in there:
@@ -160,7 +159,7 @@ class Thread:
 
 
 class Chat:
-    """A conversation with an agent that goes on: a thread of runs, shown as one card with a box to write in.
+    """A conversation with an agent: a sequence of runs in one card with a message box.
 
     Made by ``agent.chat``.
     """
@@ -176,12 +175,12 @@ class Chat:
 
     @property
     def id(self) -> str:
-        """What the thread is found by in its store."""
+        """The name of the chat in its store."""
         return self._thread.id
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs, oldest first; what a message that was said anew has replaced is not among them."""
+        """The runs, oldest first, without those that an edited message replaced."""
         return self._thread.runs
 
     @property
@@ -190,10 +189,10 @@ class Chat:
         return self.runs[-1].messages if self.runs else ()
 
     def send(self, prompt: Prompt, *, answers: Answers = None) -> Run:
-        """Say something, as the box of the card does; await the run for its result.
+        """Send a message, like the card's box. Await the run for its result.
 
-        While a run works or waits for an answer the message goes into that run, after the results of its
-        open calls, and that run is given back.
+        If a run is running or waiting for an answer, the message is sent in that run after the results of its
+        open calls, and that run is returned.
 
         Args:
             prompt: as in ``agent.run``.
@@ -202,14 +201,14 @@ class Chat:
         return self._thread.send(prompt, answers)
 
     def send_sync(self, prompt: Prompt, *, answers: Answers = None) -> Result:
-        """Say something and wait for the result, in synchronous code."""
+        """Send a message and wait for the result, in synchronous code."""
         return self._thread.send(prompt, answers, blocking=True).wait()
 
     def edit(self, run: Run, prompt: Prompt, *, answers: Answers = None) -> Run:
-        """Say something else in the place of a run's prompt: the thread goes on from there.
+        """Replace the prompt of a run and continue from there.
 
-        That run and those after it leave the thread, and stop where they still go on; their journals stay
-        in the store.
+        That run and those after it leave the chat, and are stopped if they have not ended. Their journals
+        stay in the store.
 
         Args:
             run: one of ``chat.runs``.
@@ -217,38 +216,38 @@ class Chat:
             answers: as in ``agent.run``; the chat's own by default.
 
         Raises:
-            UsageError: it is no run of this chat.
+            UsageError: the run is not one of this chat.
         """
         return self._thread.edit(run, prompt, answers)
 
     @awaited("chat.stop")
     async def stop(self) -> None:
-        """Cancel the run that works or waits, if there is one; the chat goes on."""
+        """Cancel the current run, if any. The chat can continue."""
         run = self._thread.open_run
         if run is not None:
             await run.cancel()
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The chat as it stands as one page, as ``run.to_html`` makes it of a run.
+        """Return the chat in its current state as one page, like ``run.to_html``.
 
         Args:
-            path: also written there, as UTF-8.
+            path: a file to write it to as well, as UTF-8.
         """
         return document(self, "html", path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """The chat as it stands as Markdown, as ``run.to_markdown`` makes it of a run.
+        """Return the chat in its current state as Markdown, like ``run.to_markdown``.
 
         Args:
-            path: also written there, as UTF-8.
+            path: a file to write it to as well, as UTF-8.
         """
         return document(self, "markdown", path)
 
     def to_notebook(self, path: str | Path | None = None) -> str:
-        """The chat as it stands as a notebook, as ``run.to_notebook`` makes it of a run.
+        """Return the chat in its current state as a notebook, like ``run.to_notebook``.
 
         Args:
-            path: also written there, as UTF-8.
+            path: a file to write it to as well, as UTF-8.
         """
         return document(self, "notebook", path)
 
@@ -267,7 +266,7 @@ class Chat:
 
 
 def _not_awaitable(_chat: Chat) -> Never:
-    """Say what is awaited instead of a chat."""
+    """Raise with what to await instead of a chat."""
     raise TypeError("A chat cannot be awaited. Use `run = chat.send(…)`, then `await run`")
 
 
@@ -275,14 +274,14 @@ Chat.__await__ = _not_awaitable  # type: ignore[attr-defined]  # type checkers k
 
 
 def thread_of(chat: Chat) -> Thread:
-    """What the engine and the notebook hold of a chat."""
+    """The thread of a chat, for the engine and the notebook."""
     return chat._thread  # noqa: SLF001 - the one door to it, so that `dir(chat)` is for people
 
 
 def thread_after(run: Run) -> Thread:
-    """The thread that begins with this run, and asks its agent as the run knew it; for an agent's run.
+    """The thread of follow-up messages after a run of an agent. It uses the agent's settings of that run.
 
-    It has the run's id, and what was asked on under that before, in another process too.
+    It has the run's id, and includes earlier follow-up messages, also those of other processes.
     """
     session = session_of(run)
     runs = Runs(
@@ -295,7 +294,7 @@ def thread_after(run: Run) -> Thread:
     is_apart = session.attended and is_private(session.loop)
     options = Options(after=run, attended=session.attended, show=False, background=is_apart)
     thread = Thread(runs, options, session.journal.store or MemoryStore(), None)
-    if goes_on(run):
+    if is_active(run):
         thread.id = run.id
         return thread
     try:
@@ -312,17 +311,17 @@ def thread_after(run: Run) -> Thread:
 
 
 def _after(first: StoredEvent) -> str | None:
-    """The run whose conversation the one that begins so goes on with."""
+    """The id of the run that a run with this first event continues."""
     return first.after if isinstance(first, RunStarted | RunQueued) else None
 
 
-def goes_on(run: Run) -> bool:
+def is_active(run: Run) -> bool:
     """Whether the run has not ended."""
     return run.status not in ("completed", "failed", "cancelled")
 
 
 def named_tools(thread: Thread) -> Sequence[tuple[str, str]]:
-    """The tools that the agent has now: their names, and what they are for in one line."""
+    """The agent's current tools: name and one-line description."""
     tools = thread.agent.spec().tools
     return [(name, _line(tool.description)) for name, tool in list(tools.items())]
 

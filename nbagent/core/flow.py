@@ -1,4 +1,4 @@
-"""Flows: a function of one's own as a run, without a model, with questions, steps and a card."""
+"""Flows: a user's function as a run, without a model, with questions, steps and a card."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .arguments import (
 )
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError
-from .base.keywords import caller, tells
+from .base.keywords import caller, checks_keywords
 from .base.messages import INSTEAD, message
 from .base.secrets import plain_json
-from .journal.default import Kept, kept_in
+from .journal.default import Kept, current_store
 from .journal.journal import Journal, Store
 from .known import know
 from .run.result import Result
@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 class RunOptions(TypedDict, total=False):
-    """What ``Flow.with_options`` takes; each means what it does for ``Agent.run``."""
+    """The options of ``Flow.with_options``, as in ``Agent.run``."""
 
     store: Kept | None
     answers: Answers
@@ -57,9 +57,9 @@ class RunOptions(TypedDict, total=False):
 
 
 class Flow(Generic[P, R]):
-    """A function whose runs show, ask, remember their steps and go on after a restart; no model is in it.
+    """A function that runs like an agent, without a model: with a card, questions and stored steps.
 
-    Made by ``nb.flow``. It stays callable as the function that it is.
+    Made by ``nb.flow``. Its runs continue after a restart. It can still be called as the function that it is.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Flow(Generic[P, R]):
         self.tools = toolbox(tools)
         if self.name in self.tools:
             raise ToolError(
-                f"{self.name!r} is the name of the flow itself. Give the tool another name"
+                f"{self.name!r} is the name of the flow itself. Use another name for the tool"
             )
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
@@ -97,18 +97,18 @@ class Flow(Generic[P, R]):
 
     @property
     def store(self) -> Store:
-        """Where journals are kept: its own store, or what ``nb.use_store`` says as a run starts."""
-        return kept_in() if self._store is None else self._store
+        """The store for its runs: the ``store=`` argument, or the default store when a run starts."""
+        return current_store() if self._store is None else self._store
 
     @store.setter
     def store(self, store: Kept | None) -> None:
         self._store = checked_store(store)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, as if it were no flow: nothing is kept, and nobody is asked.
+        """Call the function directly: nothing is stored, and no person is asked.
 
         Raises:
-            TypeError: the function takes other arguments, such as the ``ctx`` that only a run gives it.
+            TypeError: the arguments are wrong, or the function needs the ``ctx`` that only a run passes.
         """
         try:
             inspect.signature(self._tool).bind(*args, **kwargs)
@@ -119,30 +119,31 @@ class Flow(Generic[P, R]):
         return self._tool(*args, **kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Run:
-        """Start a run at once, and show it in the calling cell where a person is attached.
+        """Start a run. In a notebook, its card appears in the cell.
 
-        Takes what the function takes, without its ``ctx``. It is kept with the run, so it must be
-        JSON-able, or of a type that pydantic makes JSON of.
+        Pass the function's arguments, without its ``ctx``. They are stored with the run, so they must be
+        JSON, or of a type that pydantic can turn into JSON.
 
         Raises:
-            TypeError: the function takes other arguments.
-            UsageError: they do not fit its types, or cannot be kept.
+            TypeError: the function has other parameters.
+            UsageError: the arguments do not match its types, or cannot be stored.
         """
-        return launch(self._spec(), None, self._begun(args, kwargs))
+        return launch(self._spec(), None, self._start_options(args, kwargs))
 
     def run_sync(self, *args: Any, **kwargs: Any) -> Result:
-        """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
+        """Run the flow and return the result. For code that cannot ``await``: a cell, a script or a thread.
 
-        Takes what ``run`` takes, and raises what awaiting a run raises.
+        Has the arguments of ``run``, and raises what ``await run`` raises.
         """
-        return launch_and_wait(self._spec(), None, self._begun(args, kwargs))
+        return launch_and_wait(self._spec(), None, self._start_options(args, kwargs))
 
     def with_options(self, **options: Unpack[RunOptions]) -> Flow[P, R]:
-        """The same flow, whose runs have these options: ``clean.with_options(answers=[…]).run(…)``.
+        """Return the same flow with these options for its runs: ``clean.with_options(answers=[…]).run(…)``.
 
         Args:
             options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``,
-                ``background``, ``id``, as for ``Agent.run``; ``nested=False`` makes what a tool's body starts a run of its own.
+                ``background``, ``id``, as for ``Agent.run``. ``nested=False``: a run started in a tool is a
+                separate run.
         """
         known = RunOptions.__optional_keys__
         odd = [name for name in options if name not in known]
@@ -161,10 +162,10 @@ class Flow(Generic[P, R]):
         )
 
     def as_tool(self) -> Tool[P, R]:
-        """This flow as a tool of an agent, or for ``ctx.call``: its steps and questions belong to that call.
+        """Return this flow as a tool of an agent or for ``ctx.call``: its steps and questions belong to that call.
 
-        Its rules, middleware and budget go on to count for what it calls. The agent's rules come after its
-        own, which can allow nothing that the agent denies.
+        Its rules, middleware and budget still apply to the tools that it calls. The agent's rules apply after
+        them, so the flow cannot allow what the agent denies.
         """
         made = copy(self._tool)
         own = OfBody(self.policy, self.middleware, self.budget)
@@ -177,11 +178,11 @@ class Flow(Generic[P, R]):
         return replace(self._options, store=self.store)
 
     def _take_up(self, journal: Journal, **options: Any) -> Run:
-        """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+        """Return a handle for the run of a stored journal; see ``nb.open_run``."""
         return take_up(self._spec(), journal, Options(**options))
 
     def _spec(self) -> RunSpec:
-        """What a run needs to know."""
+        """The settings of a run."""
         return RunSpec(
             agent=self.name,
             model=None,
@@ -192,8 +193,8 @@ class Flow(Generic[P, R]):
             budget=self.budget,
         )
 
-    def _begun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Options:
-        """The options of a run that begins with the call of the function, with this input."""
+    def _start_options(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Options:
+        """The options of a run that starts with a call of the function with this input."""
         call = {
             "type": "tool_call",
             "id": f"call_{new_id()}",
@@ -243,7 +244,7 @@ def flow(
     idempotent: bool = False,
     thread: bool = True,
 ) -> Callable[[Callable[P, R]], Flow[P, R]]: ...
-@tells("nb.flow")
+@checks_keywords("nb.flow")
 def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     fn: Callable[P, R] | None = None,
     /,
@@ -265,25 +266,26 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
                 keep = await ctx.ask(nb.Choose("Keep which?", choices=["name", "age"], multiple=True))
                 return await ctx.step("write", lambda: write(path, keep))
 
-    Where its ``ctx`` asks (``ctx.ask``), the question is a form in the cell. After a restart the run is
-    taken up with ``nb.open_run(run_id, agent=clean)``: the function is run again from its beginning, with
-    its earlier answers and the values of its ``ctx.step`` given at once.
+    A question of its ``ctx`` (``ctx.ask``) is a form in the cell. After a restart, continue the run with
+    ``nb.open_run(run_id, agent=clean)``. The function runs again from the beginning; its earlier answers and
+    ``ctx.step`` values return at once.
 
     Args:
-        fn: the function, sync or async; one with a ``ctx`` parameter is given a ``ToolContext``.
-        name: what people read; the function's name by default.
-        store: where journals are kept; by default what ``nb.use_store`` says, or this process's memory.
-        tools: what it calls with ``ctx.call``, as far as rules or ``answers=`` name it; of an MCP server the
-            body calls ``server.tools["name"]``.
-        policy: rules for what it calls; it is itself what a person started, and not judged.
-        middleware: what surrounds those calls, the first outermost.
-        budget: what the agents that it calls may use together.
-        idempotent: whether running it twice does what running it once does, so that it just goes on
-            where its process died while it ran; without, a person is asked about it first.
-        thread: False runs a sync function on the thread that cells run on, as for ``Agent.tool``.
+        fn: the function, sync or async. If it has a ``ctx`` parameter, it receives a ``ToolContext``.
+        name: the name that people read; the function's name by default.
+        store: the store for its runs; by default the one of ``nb.use_store``, or this process's memory.
+        tools: the tools that it calls with ``ctx.call``, if rules or ``answers=`` name them. For an MCP
+            server, the body calls ``server.tools["name"]``.
+        policy: rules for the tools that it calls. No rule applies to the flow itself, because a person
+            started it.
+        middleware: middleware around those calls, the outermost first.
+        budget: a shared limit for the agents that it calls.
+        idempotent: True if a second run has no further effect: after its process died, it continues without
+            asking. Otherwise a person is asked first.
+        thread: False to run a sync function on the thread of the cells, as for ``Agent.tool``.
 
     Raises:
-        ToolError: the function's signature cannot be a flow.
+        ToolError: a function with this signature cannot be a flow.
     """
     local_names = caller().f_locals  # types of the defining scope
     called = [

@@ -61,11 +61,11 @@ def _call_ended(_output: Any) -> None:
 
 
 def _no_inbox(_waiting: Any, _of: str, _answered: Any) -> Any:
-    raise LookupError("the questions of a batch need nbagent's notebook: import nbagent")
+    raise LookupError("batch.questions needs nbagent's notebook package. Import nbagent")
 
 
 class Hooks:
-    """One function of each kind, replaced by whoever knows better."""
+    """Functions of upper layers, each with a default."""
 
     __slots__ = (
         "call_ended",
@@ -87,36 +87,37 @@ class Hooks:
 
     def __init__(self) -> None:
         self.find_host: Callable[[], Any] = _no_host
-        """The ``Host`` of the code that runs now; None where it is a plain script."""
+        """The ``Host`` of the current code; None in a plain script."""
         self.inbox_of: Callable[[Any, str, Any], Any] = _no_inbox
-        """What waits, of what, as an object that people hold; told of answers that it has given."""
+        """The open questions as a public object; its second argument names their owner, the third is called
+        with answers."""
         self.model_named: Callable[[str], Any] = _no_model
-        """The model that a name such as ``"gpt-5"`` stands for."""
+        """The model for a name such as ``"gpt-5"``."""
         self.price_list: Callable[[], str] = _no_prices
-        """Where prices of models were looked for, as the end of a sentence that says that there is none."""
+        """The place where prices were searched, as the end of a sentence about a missing price."""
         self.in_place_of: Callable[[Any], Any] = _as_it_is
-        """What an agent gets for the model, or the name, that it was given."""
+        """The model to use instead of the given model or name."""
         self.kept_answers: Callable[[Any], Any] = _kept_nowhere
-        """The ``KeptAnswers`` of runs with this model (None for a flow's); None where there are none."""
+        """The ``KeptAnswers`` of runs with this model (None for a flow's); None if there are none."""
         self.schema_errors: Callable[..., list[dict[str, Any]]] = _no_errors
-        """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it; ``formats=True`` where it
-        was made of a type, so that a date must be one."""
+        """Errors of an answer against a JSON Schema, as in ``InvalidAnswer.errors``; ``formats=True`` if the
+        schema was made from a type, so that a date must be valid."""
         self.schema_misfit: Callable[..., str] = _no_misfit
-        """Why a JSON Schema cannot be used (``as_input=``: as that of an input); empty where it can."""
+        """The reason why a JSON Schema cannot be used (``as_input=``: for an input); empty if it can."""
         self.pattern_in: Callable[[str, str], bool | None] = _not_searched
-        """Whether a pattern of a schema is in a text; None where that is not searched for."""
+        """True if a pattern of a schema matches a text; None if it is not searched."""
         self.unsearched_patterns: Callable[[Any], list[str]] = _no_patterns
         """The patterns of a JSON Schema that are not searched for."""
         self.error_lines: Callable[[BaseException], list[str]] = _plainly
         """An error of ours as a notebook shows it."""
         self.makes_form: Callable[[], bool] = bool
-        """Whether the schema that is made now is a form's, and not what a model is told."""
+        """True if the current schema is for a form, not for a model."""
         self.exported: Callable[[Any, str], str] = _no_export
         """A run, or a chat, as one document: its HTML, Markdown, or notebook as JSON."""
         self.store_at: Callable[[str], Any] = _no_store
         """The store at a path, or at a database's URL."""
         self.call_ended: Callable[[Any], None] = _call_ended
-        """Told of the ``CallOutput`` of a body that has ended, while it still takes what is left."""
+        """Called with the ``CallOutput`` of an ended body, while it still accepts the remaining output."""
 
 
 hooks = Hooks()

@@ -1,4 +1,4 @@
-"""The agents and flows of this process, by name: who can go on with a run that a store holds."""
+"""The agents and flows of this process, by name, which can continue stored runs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _numbers = itertools.count()
 
 
 def know(one: object) -> None:
-    """Remember an agent or a flow for as long as anybody holds it."""
+    """Register an agent or a flow; it is removed when the object is deleted."""
     _known[one] = next(_numbers)
 
 
 def all_known() -> list[object]:
-    """Every agent and flow that somebody holds."""
+    """Every existing agent and flow."""
     return list(_known)
 
 
 def known_named(kind: type[T], name: str) -> T | None:
-    """The newest agent, or flow, of this name; None where there is none."""
+    """The newest agent, or flow, of this name; None if there is none."""
     named = [
         (number, one)
         for one, number in list(_known.items())

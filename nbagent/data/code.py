@@ -1,8 +1,8 @@
-"""``run_python``: a tool that runs the Python a model writes in the person's own namespace, once they let it.
+"""``run_python``: a tool that runs a model's Python in the user's own namespace, after approval.
 
-It is no sandbox: whatever the person can do here, the code can. What keeps it in bounds is the person, who sees
-and may change each piece of code before it runs. Only the plain ways to get past them are closed: while it runs it
-answers no question, and rules that it changes are put back.
+It is not a sandbox: the code can do everything that the user can do here. The user is the protection: they see
+and may change each piece of code before it runs. Only the simple ways around them are blocked: while it runs, it
+cannot answer a question, and rules that it changes are restored.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from nbagent.core.known import all_known
 from nbagent.core.tools.define import tool
 from nbagent.core.tools.output import current_call
 from nbagent.core.tools.tool import Tool, ToolResult
-from nbagent.core.tools.values import cut, for_model
+from nbagent.core.tools.values import for_model, shortened_text
 
 MAX_TOLD = 20_000
-"""Characters of what was printed, and of the value, that the model is told."""
+"""Characters of the printed text, and of the value, that the model receives."""
 ERROR_LINES = 12
-"""Lines of an error that the model is told."""
+"""Lines of an error that the model receives."""
 MAX_LINE = 300
 MAX_NAMES = 30
-"""Variables that are named at a time."""
+"""Variables that one list names."""
 
 _REACHING = frozenset({"open", "exec", "eval", "compile", "__import__", "input", "breakpoint"})
-"""What Python has without an import that reaches beyond the variables it is given."""
+"""Built-in functions that reach beyond the variables that they receive."""
 _RULES = ("policy", "remembered", "middleware", "budget")
-"""What says of an agent, or a flow, what is asked and limited."""
+"""Attributes of an agent or flow with its rules and limits."""
 _SCOPES = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
@@ -58,12 +58,12 @@ _SCOPES = (
     ast.DictComp,
     ast.GeneratorExp,
 )
-"""What has names of its own."""
+"""Nodes with a scope of their own."""
 _numbers = itertools.count(1)
 
 
 class _InForms:
-    """Draws a text as Python in forms; not every model's server knows the word that says so."""
+    """Shows a string as Python in forms only, because not every model's server accepts ``contentMediaType``."""
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -73,11 +73,11 @@ class _InForms:
 
 
 class CodeError(NbagentError):
-    """What the code of a model came to that failed: its own error, as a person reads it, in some lines."""
+    """A model's code failed; the text is its error in some lines."""
 
 
 def code_tool() -> Tool[..., Any]:
-    """The tool; each call of it is asked, whatever rules allow."""
+    """The tool; each call needs approval, even if a rule allows it."""
     made: Tool[..., Any] = tool(
         approval=True, editable=["code"], preview=reach_of, thread=False, max_output=2 * MAX_TOLD
     )(run_python)
@@ -86,17 +86,17 @@ def code_tool() -> Tool[..., Any]:
 
 
 def run_python(code: Annotated[str, _InForms()]) -> ToolResult | Awaitable[ToolResult]:
-    """Run Python in the person's notebook, where its variables are, once they have approved it.
+    """Run Python in the user's notebook, with its variables. The user approves it first.
 
-    You are told what it prints, the value of a last line that is an expression, and the names of the variables
-    that it made or changed, which stay there. Figures and tables the person sees. Lines that begin with % or !
-    do not work. Where it fails you are told the error.
+    You receive the printed text, the value of the last expression, and the names of variables that were created
+    or changed. The user sees figures and tables. Lines that begin with % or ! do not work. If the code fails, you
+    receive the error.
     """
     return _Execution(code).run()
 
 
 class Reach:
-    """What code may touch, in words: a sentence, and what there is of each kind."""
+    """The variables and modules that code may touch: a sentence, and a list of each kind."""
 
     def __init__(self, sentences: str, lists: Mapping[str, Iterable[str]]) -> None:
         self._sentences = sentences
@@ -106,12 +106,12 @@ class Reach:
         return "\n".join([self._sentences, *(f"{k}: {v}" for k, v in self._lists.items())])
 
     def _repr_html_(self) -> str:
-        told = (f"<li>{escape(what)}: {escape(of)}</li>" for what, of in self._lists.items())
-        return f"<p>{escape(self._sentences)}</p><ul>{''.join(told)}</ul>"
+        items = (f"<li>{escape(what)}: {escape(of)}</li>" for what, of in self._lists.items())
+        return f"<p>{escape(self._sentences)}</p><ul>{''.join(items)}</ul>"
 
 
 def reach_of(typed: Any) -> Reach:
-    """What the code may touch, for who decides whether it runs."""
+    """The reach of the code, for the person who approves it."""
     try:
         tree = _parsed(typed.code, "<code>")
     except (SyntaxError, ValueError) as error:
@@ -122,8 +122,8 @@ def reach_of(typed: Any) -> Reach:
     replaced = [f"{one} (replaces {_kind(names[one])})" for one in found.set if one in names]
     lists = {
         "Uses": [_named(name, value) for name, value in there.items() if name not in modules],
-        "Sets": [*replaced, *(f"{one} (new)" for one in found.set if one not in names)],
-        "Changes inside": [one for one in found.inside if one in names and one not in found.set],
+        "Assigns": [*replaced, *(f"{one} (new)" for one in found.set if one not in names)],
+        "Modifies in place": [one for one in found.inside if one in names and one not in found.set],
         "Deletes": found.deleted,
         "Modules": sorted({*found.imported, *(names[one].__name__ for one in modules)}),
         "Calls": [f"{one}()" for one in found.used if one in _REACHING and one not in names],
@@ -136,11 +136,11 @@ _AS_YOU = (
     "receives what it prints, the value of its last line, and the names of the variables that it created or "
     "changed."
 )
-_NO_PYTHON = "This is not Python that can run"
+_NO_PYTHON = "This is not valid Python"
 
 
 class _Execution:
-    """One piece of code, from its text to what the model is told."""
+    """One piece of code, from its text to the model's result."""
 
     def __init__(self, code: str) -> None:
         self._code = code
@@ -148,70 +148,73 @@ class _Execution:
         self._thread = threading.get_ident()
 
     def run(self) -> ToolResult | Awaitable[ToolResult]:
-        """Run it here; code that awaits, on the loop that awaits what this gives.
+        """Run it here; code with ``await`` runs on the loop that awaits the return value.
 
         Raises:
-            CodeError: it failed, or cannot run.
+            CodeError: it failed, or is not valid.
         """
         lines = self._code.splitlines(keepends=True)
         linecache.cache[self._file] = (len(self._code), None, lines, self._file)
-        with self._told():
+        with self._errors_as_code_errors():
             tree = _parsed(self._code, self._file)
             parts = _parts(tree, self._file, shows=not self._code.rstrip().endswith(";"))
             if any(part.co_flags & inspect.CO_COROUTINE for part in parts):
                 return self._awaiting(tree, parts)
         before, value = _Before(tree), None
-        with self._told(), _kept_rules(), _by_model(), _Stop(self._file):
+        with self._errors_as_code_errors(), _protect_rules(), _by_model(), _Stop(self._file):
             for part in parts:
                 value = eval(part, _names())
         return self._result(value, before)
 
     async def _awaiting(self, tree: ast.Module, parts: list[CodeType]) -> ToolResult:
-        """The same for code that awaits: in a task of its own, which the kernel's stop button can end."""
+        """Run code with ``await`` in a task of its own, which the kernel's stop button can cancel."""
         if threading.get_ident() != self._thread:
             raise CodeError(
-                "await does not work here, because the cell itself waits for the run (agent.run_sync, run.wait, %%agent), "
-                "or nobody is attached. Write code without await. Nothing was run."
+                "`await` does not work here: the cell waits for the run (agent.run_sync, run.wait, %%agent), or no person "
+                "can answer. Write code without `await`. Nothing was run"
             )
 
         async def run() -> Any:
             value = None
-            with self._told(stop), _by_model():  # no loop survives a KeyboardInterrupt of its task
+            with (
+                self._errors_as_code_errors(stop),
+                _by_model(),
+            ):  # no loop survives a KeyboardInterrupt of its task
                 for part in parts:
-                    with _kept_rules():
+                    with _protect_rules():
                         value = eval(part, _names())
                     if part.co_flags & inspect.CO_COROUTINE:
                         value = await _step_by_step(value)
             return value
 
         before, stop = _Before(tree), _Stop(self._file)
-        with self._told(stop), stop:
+        with self._errors_as_code_errors(stop), stop:
             stop.task = asyncio.ensure_future(run())
             value = await stop.task
         return self._result(value, before)
 
     def _result(self, value: Any, before: _Before) -> ToolResult:
-        """What the model is told, and what the person sees of the value."""
+        """The text for the model, with the value for the person."""
         output = current_call.get()
         printed = "" if output is None else output.printed
-        made = before.told()
+        made = before.changes()
         if output is not None and made and value is not None:  # else the result shows it
             output.write("log", f"{made}\n")  # in the row, for the person
-        told = for_model(value, MAX_TOLD)
-        text = "" if value is None else told if isinstance(told, str) else dumps(told)
+        short = for_model(value, MAX_TOLD)
+        text = "" if value is None else short if isinstance(short, str) else dumps(short)
         none = "" if printed.strip() or text or made else "It ran and returned no value."
-        parts = (cut(printed.rstrip("\n"), MAX_TOLD), text, made, none)
+        parts = (shortened_text(printed.rstrip("\n"), MAX_TOLD), text, made, none)
         return ToolResult("\n".join(filter(None, parts)), display=value)
 
     @contextlib.contextmanager
-    def _told(self, stop: _Stop | None = None) -> Iterator[None]:
-        """Turn what the code raises into a ``CodeError``, however it raises it."""
+    def _errors_as_code_errors(self, stop: _Stop | None = None) -> Iterator[None]:
+        """Turn every error of the code into a ``CodeError``."""
         try:
             yield
         except CodeError:
             raise
         except asyncio.CancelledError:
-            if stop is None or not stop.was_heard:
+            if stop is None or not stop.was_pressed:
                 raise  # the run is stopped
             raise CodeError(_STOPPED) from None
         except KeyboardInterrupt as error:
@@ -223,15 +226,15 @@ class _Execution:
             raise CodeError(self._lines(error)) from error.with_traceback(own)
 
     def _lines(self, error: BaseException) -> str:
-        """The error as a person reads it: what it says, the lines of the code, and the last line of others."""
+        """The error as text: its message, the lines of the code, and the last line of other code."""
         if isinstance(error, SyntaxError) and error.filename == self._file:
             return f"{_NO_PYTHON}: {_syntax(error)}"
         at = _within(error.__traceback__, self._file)
-        told = traceback.TracebackException(type(error), error, at)
-        frames = [*told.stack]
+        trace = traceback.TracebackException(type(error), error, at)
+        frames = [*trace.stack]
         own = [each for each in frames[:-1] if each.filename.startswith(_FILE)]
         stack = traceback.StackSummary.from_list([*own, *frames[-1:]]).format()
-        text = "".join([*told.format_exception_only(), *stack]).strip()
+        text = "".join([*trace.format_exception_only(), *stack]).strip()
         lines = [line[:MAX_LINE] for line in text.splitlines()]
         if len(lines) > ERROR_LINES:
             first = ERROR_LINES // 2
@@ -244,7 +247,7 @@ _FILE = "<run_python"
 
 
 def _names() -> dict[str, Any]:
-    """The namespace of cells; of a script, that of its main module."""
+    """The namespace of cells, or of a script's main module."""
     return vars(sys.modules["__main__"])
 
 
@@ -256,7 +259,7 @@ def _parsed(code: str, file: str) -> ast.Module:
 
 
 def _parts(tree: ast.Module, file: str, *, shows: bool) -> list[CodeType]:
-    """The code, and apart from it the last expression, whose value is the result."""
+    """The code, and separately its last expression, whose value is the result."""
     flags, body = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, tree.body
     last = body[-1] if body and shows else None
     if not isinstance(last, ast.Expr):
@@ -278,7 +281,7 @@ def _syntax(error: SyntaxError | ValueError) -> str:
 
 
 def _within(at: TracebackType | None, file: str) -> TracebackType | None:
-    """The traceback from the first line of the code on."""
+    """The traceback from the first line of the code."""
     while at is not None and at.tb_frame.f_code.co_filename != file:
         at = at.tb_next
     return at
@@ -294,14 +297,14 @@ def _by_model() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kept_rules() -> Iterator[None]:
-    """Put back what the code changes in the rules of any agent or flow, and say so."""
+def _protect_rules() -> Iterator[None]:
+    """Restore rules of any agent or flow that the code changes, and raise an error that names them."""
     known = [one for one in all_known() if hasattr(one, "policy")]
-    kept = [_Kept(one) for one in known]
+    kept = [_Rules(one) for one in known]
     try:
         yield
     finally:
-        changed = [f"{what} of {one.name}" for one in kept for what in one.put_back()]
+        changed = [f"{what} of {one.name}" for one in kept for what in one.restore()]
         if changed and not isinstance(sys.exc_info()[1], asyncio.CancelledError):
             raise CodeError(
                 f"A model's code cannot change rules: {', '.join(changed)} was restored."
@@ -310,11 +313,11 @@ def _kept_rules() -> Iterator[None]:
 
 @coroutine
 def _step_by_step(awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
-    """Await it with rules kept around each of its steps: what changes while it waits, a person changes."""
+    """Await it, with rules protected during each step; rules that change while it waits are a person's changes."""
     steps, given, error = awaited.__await__(), None, None
     while True:
         try:
-            with _kept_rules():
+            with _protect_rules():
                 waits_for = steps.send(given) if error is None else steps.throw(error)
         except StopIteration as done:
             return done.value
@@ -324,8 +327,8 @@ def _step_by_step(awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
             error = thrown
 
 
-class _Kept:
-    """The rules of one agent, or flow, as they were."""
+class _Rules:
+    """The original rules of one agent or flow."""
 
     def __init__(self, one: Any) -> None:
         self._one = one
@@ -335,8 +338,8 @@ class _Kept:
         tools = one.tools if isinstance(one.tools, Mapping) else {}
         self._tools = {name: (each, each.fn, each.options) for name, each in tools.items()}
 
-    def put_back(self) -> list[str]:
-        """What was changed."""
+    def restore(self) -> list[str]:
+        """Restore the rules, and return the names of those that had changed."""
         changed = []
         for what, value in self._values.items():
             items = self._items.get(what, value)
@@ -355,37 +358,37 @@ class _Kept:
 
 
 class _Stop:
-    """Lets Jupyter's stop button, or Ctrl+C, end the code; between cells a kernel hears neither."""
+    """Lets Jupyter's stop button, or Ctrl+C, end the code; between cells a kernel ignores both."""
 
     def __init__(self, file: str) -> None:
         self.task: asyncio.Future[Any] | None = None
-        """What is cancelled where the code awaits."""
-        self.was_heard = False
+        """The task to cancel if the code awaits."""
+        self.was_pressed = False
         self._file = file
         self._before: Any = None
         self._over = False
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._heard)
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
 
     def __exit__(self, *_error: object) -> None:
         self._over = True
         if self._before is None:
             return
         if (
-            signal.getsignal(signal.SIGINT) == self._heard
-        ):  # else a cell has put its own in this place
+            signal.getsignal(signal.SIGINT) == self._on_signal
+        ):  # else a cell has set its own handler
             signal.signal(signal.SIGINT, self._before)
-        if self.was_heard and hooks.find_host() is None and callable(self._before):
+        if self.was_pressed and hooks.find_host() is None and callable(self._before):
             self._before(signal.SIGINT, None)  # Ctrl+C is for the script too
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._over:
             if callable(self._before):
                 self._before(number, frame)
             return
-        self.was_heard = True
+        self.was_pressed = True
         if self.task is None or any(one.f_code.co_filename == self._file for one in _stack(frame)):
             raise KeyboardInterrupt
         self.task.cancel()
@@ -401,7 +404,7 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 class _Found:
-    """The names that code uses, sets, deletes and changes the inside of, as far as its text tells."""
+    """The names that code uses, assigns, deletes and modifies in place, according to its text."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.used: dict[str, None] = {}
@@ -443,7 +446,7 @@ class _Found:
             self._look(inner, is_top=is_top and not isinstance(node, _SCOPES))
 
     def _change(self, node: ast.AST) -> None:
-        """Note the name of what holds the place that is assigned to."""
+        """Note the variable that contains the assigned place."""
         while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
             node = node.func if isinstance(node, ast.Call) else node.value
         if isinstance(node, ast.Name):
@@ -451,7 +454,7 @@ class _Found:
 
 
 class _Before:
-    """The variables before the code ran, to tell which it made or changed."""
+    """The variables before the code ran, to find those that it created or changed."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._found = _Found(tree)
@@ -459,8 +462,8 @@ class _Before:
         used = (*self._found.used, *self._found.inside)
         self._sizes = {name: _kind(self._names[name]) for name in used if name in self._names}
 
-    def told(self) -> str:
-        """In words; empty where there is nothing to tell."""
+    def changes(self) -> str:
+        """The changes as text; empty if there are none."""
         now = _shown_names()
         gone: Any = object()
         kept = [name for name in now if now[name] is self._names.get(name, gone)]
@@ -470,9 +473,9 @@ class _Before:
             if name in self._found.inside or self._sizes.get(name, "") not in ("", _kind(now[name]))
         ]
         lines = {
-            "Made": [_named(name, now[name]) for name in now if name not in self._names],
-            "Set again": [_named(n, now[n]) for n in now if n in self._names and n not in kept],
-            "Changed inside": [_named(name, now[name]) for name in inside],
+            "Created": [_named(name, now[name]) for name in now if name not in self._names],
+            "Reassigned": [_named(n, now[n]) for n in now if n in self._names and n not in kept],
+            "Modified in place": [_named(name, now[name]) for name in inside],
             "Deleted": [name for name in self._names if name not in now],
         }
         return " ".join(f"{what}: {_some(names)}." for what, names in lines.items() if names)
@@ -487,9 +490,9 @@ def _named(name: str, value: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    """What a value is, and how large."""
+    """The type of a value, and its size."""
     kind = type(value).__name__
-    with contextlib.suppress(Exception):  # attributes of others may do anything
+    with contextlib.suppress(Exception):  # foreign attributes may do anything
         shape = getattr(value, "shape", None)
         if isinstance(shape, tuple) and shape:
             return f"{kind}, {' by '.join(f'{size:,}' for size in shape)}"

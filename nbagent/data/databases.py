@@ -1,6 +1,6 @@
-"""Databases of a person, and who reads them: SQLite's are read through a connection of our own, which cannot write.
+"""The user's databases: SQLite is read through a connection of our own, which cannot write.
 
-A connection of SQLite is asked once where its file is, and left alone from then on. One that is in memory only is copied
+A SQLite connection is used once, to find its file, and not again. A database in memory is copied
 for each query.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from nbagent.core.base.errors import UsageError
 
 from . import duck, servers
-from .reading import QueryError, Source, read
+from .reading import QueryError, Source, run_query
 from .table import Table
 
 
@@ -27,7 +27,7 @@ class Database(Protocol):
 
     @property
     def dialect(self) -> str:
-        """Whose SQL it takes."""
+        """The name of its SQL dialect."""
 
     def tables(self) -> list[str]:
         """The names of its tables and views."""
@@ -36,31 +36,31 @@ class Database(Protocol):
         """A row for each column of its tables: the table, the column, its type."""
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table, which is called as ``tables`` says."""
+        """The first rows of a table, by its name in ``tables``."""
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """What one statement gives that does nothing but read."""
+        """The result of one statement that only reads."""
 
 
 _WAIT_S, _LOOK_S = 1.0, 0.05
-"""How long a copy waits for a transaction that is open, and between two looks."""
+"""Seconds that a copy waits for an open transaction, and between two checks."""
 _MAX_SCHEMA = 500
-"""Tables and columns that are told."""
+"""The maximum number of tables and columns in a description."""
 _TABLES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
 _COLUMNS = """SELECT m.name AS "table", c.name AS "column", c.type AS "type"
 FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type IN ('table', 'view') ORDER BY m.name, c.cid"""
 
 
 def database_of(value: Any, name: str, *, reads_only: bool) -> Database | None:
-    """How a database is read; None where the value is none.
+    """A database that is only read; None if the value is not a database.
 
     Args:
-        value: a connection, or an engine of SQLAlchemy.
-        name: what it is called.
-        reads_only: whether the person says that the engine's user may only read.
+        value: a connection, or a SQLAlchemy engine.
+        name: its name.
+        reads_only: whether the person confirms that the engine's user may only read.
 
     Raises:
-        UsageError: it is a database, but nothing makes sure that it is only read.
+        UsageError: it is a database, but nothing guarantees that it is only read.
     """
     if isinstance(value, sqlite3.Connection):
         return _of_connection(value, name)
@@ -97,9 +97,9 @@ def _of_engine(engine: Any, url: Any, name: str, *, reads_only: bool) -> Databas
 
 def _unknown(name: str, what: str) -> str:
     return (
-        f"{name} is a database of {what}, and nbagent cannot ensure that it is only read. Pass a SQLAlchemy "
-        "engine, create_engine(…), whose user can only read, and confirm it, as in nb.notebook_tools(engine, "
-        "reads_only=True). PostgreSQL, SQLite and DuckDB do not need this"
+        f"nbagent cannot guarantee that {name} (a database of {what}) is only read. Pass a SQLAlchemy engine "
+        "whose user can only read, and confirm this with nb.notebook_tools(engine, reads_only=True). PostgreSQL, "
+        "SQLite and DuckDB do not need this"
     )
 
 
@@ -124,7 +124,7 @@ def _of_connection(connection: sqlite3.Connection, name: str) -> Sqlite:
 
 
 def _shared(connection: sqlite3.Connection) -> bool:
-    """Whether other threads may use it; the connection itself does not say."""
+    """Whether other threads may use it; the connection has no attribute for that."""
     refused: list[Exception] = []
 
     def ask() -> None:
@@ -140,7 +140,7 @@ def _shared(connection: sqlite3.Connection) -> bool:
 
 
 def _copy(connection: sqlite3.Connection, name: str) -> sqlite3.Connection:
-    """The database as it is; ``backup`` alone waits without end for a transaction that is open.
+    """A copy of the database; ``backup`` alone would wait forever for an open transaction.
 
     Raises:
         QueryError: it has changes that are not committed.
@@ -165,12 +165,12 @@ def _copy(connection: sqlite3.Connection, name: str) -> sqlite3.Connection:
 
 @dataclass(frozen=True)
 class Sqlite:
-    """A database of SQLite: never read through the person's own connection."""
+    """A SQLite database; it is never read through the user's own connection."""
 
     connect: Callable[[], sqlite3.Connection]
-    """Opens it anew, for reading."""
+    """Opens another connection for reading."""
     address: str | None = None
-    """The URI of its file; None where it is in memory."""
+    """The URI of its file; None if it is in memory."""
     dialect: str = "SQLite"
 
     def tables(self) -> list[str]:
@@ -201,6 +201,6 @@ class Sqlite:
         return self.query(f'SELECT * FROM "{quoted}"', rows=rows, seconds=seconds)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """What one statement gives that does nothing but read."""
+        """The result of one statement that only reads."""
         source = Source.of(self.connect()) if self.address is None else Source(self.address)
-        return read(source, sql, rows=rows, seconds=seconds)
+        return run_query(source, sql, rows=rows, seconds=seconds)

@@ -1,8 +1,8 @@
-"""DuckDB: queries over DataFrames, and over connections of a person, by a process that reaches nothing else.
+"""DuckDB: queries over DataFrames and over the user's connections, in a process without other access.
 
-No SQL of others is ever run by the person's own connection: it gives the tables that a query names, as Parquet files in
-a folder that only the person can read, which is gone after the query. A database whose file the person has opened with
-``read_only=True`` is read where it is.
+The user's own connection never runs a model's SQL. It exports the tables that a query names, as Parquet files in
+a folder that only the user can read and that is deleted after the query. If the user opened a file with
+``read_only=True``, the file is read directly.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Any
 from nbagent.core.tools.tables import Frame
 
 from . import duck_worker
-from .reading import MissingName, QueryError, ran
+from .reading import MissingName, QueryError, run_worker
 from .table import Table
 
 MAX_CELLS = 50_000_000
-"""Values of the tables that one query reads, where they are copied for it."""
+"""The maximum number of values that are copied for one query."""
 _MAX_SCHEMA = 500
-"""Columns that are told."""
+"""The maximum number of columns in a description."""
 _COLUMNS = """SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE NOT internal AND database_name = current_database() ORDER BY ALL"""
 
 
 def is_there() -> bool:
-    """Whether DuckDB is installed; it is loaded by a query alone."""
+    """Whether DuckDB is installed; only a query loads it."""
     return "duckdb" in sys.modules or importlib.util.find_spec("duckdb") is not None
 
 
@@ -44,17 +44,17 @@ def query_frames(
     rows: int,
     seconds: float,
 ) -> Table:
-    """What one SELECT gives over frames.
+    """The result of one SELECT over frames.
 
     Args:
-        frames: those that it names.
-        columns: what their columns are called there.
-        sql: of others.
-        rows: how many are given at most.
-        seconds: how long it may take.
+        frames: the frames that it names.
+        columns: the names of their columns in the query.
+        sql: the query.
+        rows: the maximum number of rows.
+        seconds: the time limit.
 
     Raises:
-        QueryError: it is refused, fails, or takes too much.
+        QueryError: it is not allowed, fails, or exceeds a limit.
     """
     with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
         tables = []
@@ -67,10 +67,10 @@ def query_frames(
                     f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
                 ) from error
             tables.append(["main", name, path])
-        return _asked(sql, tables, rows=rows, seconds=seconds)
+        return _ask_worker(sql, tables, rows=rows, seconds=seconds)
 
 
-def _asked(
+def _ask_worker(
     sql: str,
     tables: Sequence[Sequence[str]],
     *,
@@ -87,11 +87,11 @@ def _asked(
         "rows": rows,
         "seconds": seconds,
     }
-    return ran(duck_worker.__file__, asked)
+    return run_worker(duck_worker.__file__, asked)
 
 
 def _write(frame: Frame, names: Sequence[str], path: str) -> None:
-    """A table as a Parquet file, by its own library where that writes some."""
+    """Write a table as a Parquet file, with its own library if that can write Parquet."""
     table = frame.table
     if type(table).__module__.startswith("polars"):
         table.rename(dict(zip(table.columns, names, strict=True))).write_parquet(path)
@@ -111,9 +111,7 @@ def _write(frame: Frame, names: Sequence[str], path: str) -> None:
     with duckdb.connect(":memory:") as own:
         try:
             _copy(own, table, path)
-        except (
-            duckdb.Error
-        ):  # values of several types in a column, or of one that DuckDB does not know
+        except duckdb.Error:  # a column has values of several types, or of a type that DuckDB lacks
             odd = [
                 name
                 for name, kind in table.dtypes.items()
@@ -143,11 +141,11 @@ def _in_quotes(text: str) -> str:
 
 
 class Duck:
-    """A database of DuckDB.
+    """A DuckDB database.
 
     Args:
-        connection: the person's; only cursors of it are used.
-        name: what it is called.
+        connection: the user's connection; only its cursors are used.
+        name: its name.
     """
 
     dialect = "DuckDB"
@@ -167,10 +165,10 @@ class Duck:
         return Table(["table", "column", "type"], rows, more if len(found) > _MAX_SCHEMA else "")
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table: a database that is copied gives no more of it.
+        """The first rows of a table; only these are copied.
 
         Raises:
-            MissingName: there is none of this name.
+            MissingName: there is no table with this name.
         """
         named = {_written(*row[:2]): (str(row[0]), str(row[1])) for row in self._columns()}
         known = {**{name: each for each in named.values() for name in each[1:]}, **named}
@@ -178,21 +176,21 @@ class Duck:
             raise MissingName(f"Unknown table {table!r}", "table", table)
         schema, name = known[table]
         sql = f"FROM {_plainly(schema)}.{_plainly(name)}"
-        return self._read(sql, {known[table]: 0}, rows=rows, seconds=seconds, most=rows + 1)
+        return self._run_query(sql, {known[table]: 0}, rows=rows, seconds=seconds, most=rows + 1)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """What one SELECT gives over the tables that it names.
+        """The result of one SELECT over the tables that it names.
 
         Raises:
-            QueryError: it is refused, fails, or takes too much.
+            QueryError: it is not allowed, fails, or exceeds a limit.
         """
         widths: dict[tuple[str, str], int] = {}
         for schema, table, *_ in self._columns():
             if table.lower() in sql.lower():
                 widths[schema, table] = widths.get((schema, table), 0) + 1
-        return self._read(sql, widths, rows=rows, seconds=seconds)
+        return self._run_query(sql, widths, rows=rows, seconds=seconds)
 
-    def _read(
+    def _run_query(
         self,
         sql: str,
         widths: Mapping[tuple[str, str], int],
@@ -201,14 +199,14 @@ class Duck:
         seconds: float,
         most: int | None = None,
     ) -> Table:
-        """What a query gives over these tables, of which at most so many rows are copied."""
+        """The result of a query over these tables, of which at most ``most`` rows are copied."""
         cursor = self._connection.cursor()
         try:
             path, read_only = cursor.execute(
                 "SELECT path, readonly FROM duckdb_databases() WHERE database_name = current_database()"
             ).fetchone()
             if path and read_only:
-                return _asked(sql, [], rows=rows, seconds=seconds, database=path)
+                return _ask_worker(sql, [], rows=rows, seconds=seconds, database=path)
             with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
                 timer = threading.Timer(seconds, cursor.interrupt)
                 timer.start()
@@ -216,14 +214,14 @@ class Duck:
                     tables = self._copied(cursor, widths, folder, most)
                 finally:
                     timer.cancel()
-                return _asked(sql, tables, rows=rows, seconds=seconds)
+                return _ask_worker(sql, tables, rows=rows, seconds=seconds)
         finally:
             cursor.close()
 
     def _copied(
         self, cursor: Any, widths: Mapping[tuple[str, str], int], folder: str, most: int | None
     ) -> list[list[str]]:
-        """The tables, each as a file."""
+        """Copy each table into a file."""
         errors = importlib.import_module("duckdb").Error
         room, tables = MAX_CELLS, []
         for number, ((schema, table), width) in enumerate(widths.items()):
@@ -240,7 +238,7 @@ class Duck:
             except errors as error:
                 first = str(error).partition("\n")[0]
                 raise QueryError(
-                    f"{table} of {self._name} cannot be copied for reading: {first:.300}"
+                    f"The table {table} of {self._name} cannot be copied: {first:.300}"
                 ) from error
             tables.append([schema, table, str(path)])
         return tables

@@ -1,10 +1,10 @@
-"""The process that runs one query of DuckDB: SQL over files that were given to it, which reaches nothing else.
+"""The process that runs one DuckDB query over the files that it receives, without other access.
 
-DuckDB's own settings hold it: no access to other files, no extensions, no variables of Python, and no setting can be
-changed any more. The system bounds its time, its memory, and that it writes no file at all.
+DuckDB's own settings limit it: no other files, no extensions, no variables of Python, and settings can no longer be
+changed. The system limits its time and memory, and prevents it from writing files.
 
-Run as a script, by its path: it reads a line of JSON from its input, and writes one JSON object. It imports the standard
-library and, from the folder that it is told, duckdb.
+Run it as a script, by its path: it reads a line of JSON from its input, and writes one JSON object. It imports the standard
+library, and duckdb from the folder in its input.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import threading
 from typing import Any
 
 SHOWN_COLUMNS = 60
-"""Columns whose values are given."""
+"""The maximum number of columns with values in the result."""
 MAX_KEPT = 600
-"""Characters that are given of one value: its beginning, and the last one."""
+"""Characters of one value in the result: its beginning, and its last character."""
 MAX_GIVEN = 5_000_000
-"""Characters of all values that are given."""
+"""Characters of all values in the result."""
 MAX_MEMORY = 512_000_000
-"""Bytes that DuckDB may take; what does not fit fails, as there is no disk for it."""
+"""Bytes that DuckDB may use; a larger query fails, because it cannot use the disk."""
 MAX_PROCESS = 512_000_000
-"""Bytes of the process beside that and what it has when it begins, where the system counts them."""
+"""Bytes of the process in addition to that and to its size at the start, if the system counts them."""
 MAX_THREADS = 4
 GRACE = 0.5
-"""Seconds after its time in which a query still ends by itself; then the process is ended."""
+"""Seconds after its time limit in which a query can still stop by itself; then the process is ended."""
 _MISSING = (
     re.compile(r'Referenced (?P<kind>column) "(?P<name>[^"]+)" not found'),
     re.compile(r'does not have a (?P<kind>column) named "(?P<name>[^"]+)"'),
@@ -57,14 +57,14 @@ def main() -> None:
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """What the statement gives: columns, rows and a note; or why not, under ``error``."""
+    """Columns, rows and a note, or a message under ``error``."""
     import duckdb  # noqa: PLC0415 - known once the folder is
 
     seconds = asked["seconds"]
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
     try:
-        connection = _opened(duckdb, asked)
+        connection = _open(duckdb, asked)
         _bound()
         timer = threading.Timer(seconds, connection.interrupt)
         timer.daemon = True
@@ -72,19 +72,19 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         return _fetched(connection, asked["sql"], asked["rows"])
     except duckdb.InterruptException:
         return {
-            "error": f"the query took longer than {seconds:g} seconds and was stopped. Select less"
+            "error": f"The query took longer than {seconds:g} seconds and was stopped. Select less"
         }
     except (duckdb.OutOfMemoryException, MemoryError):
         return {
-            "error": f"the query needs more than {MAX_MEMORY // 10**6} MB of memory. Select fewer columns or rows, or "
+            "error": f"The query needs more than {MAX_MEMORY // 10**6} MB of memory. Select fewer columns or rows, or "
             "aggregate, for example with sums"
         }
     except (duckdb.Error, ValueError) as error:
         return _why(str(error))
 
 
-def _opened(duckdb: Any, asked: dict[str, Any]) -> Any:
-    """A connection that has the tables, and can open nothing more."""
+def _open(duckdb: Any, asked: dict[str, Any]) -> Any:
+    """A connection that has the tables and cannot open anything else."""
     cores = min(MAX_THREADS, os.cpu_count() or 1)
     config = {**_CLOSED, "memory_limit": f"{MAX_MEMORY // 10**6}MB", "threads": cores}
     database = asked.get("database")
@@ -109,7 +109,7 @@ def _quoted(name: str) -> str:
 
 
 def _bound() -> None:
-    """Have the system bound the memory of this process, and that it writes no file."""
+    """Limit the memory of this process, and prevent it from writing files."""
     try:
         import resource  # noqa: PLC0415  Windows has none
 
@@ -131,8 +131,8 @@ def _bound() -> None:
 def _fetched(connection: Any, sql: str, rows: int) -> dict[str, Any]:
     kinds = [statement.type.name for statement in connection.extract_statements(sql)]
     if kinds != ["SELECT"]:
-        said = ", ".join(kinds) or "nothing"
-        return {"error": f"only reading is allowed here, with one SELECT, and this is {said}"}
+        got = ", ".join(kinds) or "nothing"
+        return {"error": f"Only one SELECT statement is allowed here, got {got}"}
     result = connection.execute(sql)
     columns = [name[:MAX_KEPT] for name, *_ in result.description or ()]
     found: list[list[Any]] = []
@@ -148,7 +148,7 @@ def _fetched(connection: Any, sql: str, rows: int) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as JSON."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int):
@@ -162,16 +162,16 @@ def _plain(value: Any) -> Any:
 def _why(text: str) -> dict[str, Any]:
     first = text.partition("\n")[0]
     if first.startswith("Permission Error") or "configuration has been locked" in first:
-        return {"error": f"only the given tables can be read here: {first}"}
+        return {"error": f"Only the given tables can be read here: {first}"}
     for pattern in _MISSING:
         missing = pattern.search(text)
         if missing is not None:
             kind = missing["kind"].lower()
             return {
-                "error": f"the query failed: no such {kind}: {missing['name']}",
+                "error": f"The query failed: no such {kind}: {missing['name']}",
                 "missing": [kind, missing["name"]],
             }
-    return {"error": f"the query failed: {first}"}
+    return {"error": f"The query failed: {first}"}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""DataFrames as the tables of a database that is made for one query and gone after it.
+"""DataFrames as tables of a database that exists for one query.
 
-DuckDB's where that is installed: Parquet files in a folder that only the person can read. Else SQLite's, in memory.
+With DuckDB, if it is installed: Parquet files in a folder that only the user can read. Otherwise SQLite, in memory.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.tools.tables import Frame, frame_of, is_plan
 
 from . import duck
-from .reading import QueryError, Source, read
+from .reading import QueryError, Source, run_query
 from .table import Table
 
 MAX_CELLS = 3_000_000
-"""Values of the frames that one query of SQLite reads."""
+"""The maximum number of values that one SQLite query reads."""
 MAX_COLUMNS = 1_000
 MAX_TEXT = 100_000
-"""Characters of a value that is kept as text."""
+"""Characters of a value that is stored as text."""
 _INT = 2**63
 
 
 def table_of(value: Any) -> Frame | None:
-    """The table in memory that a value is; None where it is none, such as a single column."""
+    """The value as a table in memory; None if it is not one, such as a single column."""
     frame = frame_of(value)
     return None if frame is None or frame.is_column or is_plan(frame) else frame
 
 
 def dialect() -> str:
-    """Whose SQL queries over frames are written in."""
+    """The SQL dialect of queries over frames."""
     return "DuckDB" if duck.is_there() else "SQLite"
 
 
 def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -> Table:
-    """What one SELECT gives over the frames that it names.
+    """The result of one SELECT over the frames that it names.
 
     Raises:
-        QueryError: it is refused, fails, or takes too much.
+        QueryError: it is not allowed, fails, or exceeds a limit.
     """
     if duck.is_there():
         named = {name: each for name, each in frames.items() if name.lower() in sql.lower()}
         _check(named, duck.MAX_CELLS)
         columns = {name: column_names(frame) for name, frame in named.items()}
         return duck.query_frames(named, columns, sql, rows=rows, seconds=seconds)
-    return read(database(frames, sql), sql, rows=rows, seconds=seconds)
+    return run_query(database(frames, sql), sql, rows=rows, seconds=seconds)
 
 
 def database(frames: Mapping[str, Frame], sql: str) -> Source:
-    """A database of SQLite with the frames that the query names.
+    """A SQLite database with the frames that the query names.
 
     Raises:
         QueryError: they are too large.
@@ -71,7 +71,7 @@ def database(frames: Mapping[str, Frame], sql: str) -> Source:
 
 
 def _check(named: Mapping[str, Frame], most: int) -> None:
-    """Refuse what is too large for a query, or no table of SQL."""
+    """Raise if a frame is too large for a query, or cannot be an SQL table."""
     for name, frame in named.items():
         if frame.width > MAX_COLUMNS:
             raise QueryError(f"{name} has {frame.width:,} columns. The limit is {MAX_COLUMNS:,}")
@@ -97,8 +97,8 @@ def _fill(connection: sqlite3.Connection, name: str, frame: Frame) -> None:
 
 
 def column_names(frame: Frame) -> list[str]:
-    """The columns as a query names them: text, each once; an index that says something comes first."""
-    return list(_told_apart(column.name for column in frame.columns(frame.width)))
+    """The unique column names in a query; an index with names or labels comes first."""
+    return list(_unique_names(column.name for column in frame.columns(frame.width)))
 
 
 def head(frame: Frame, rows: int) -> Table:
@@ -109,10 +109,10 @@ def head(frame: Frame, rows: int) -> Table:
 
 
 def described(frame: Frame) -> Table:
-    """A row for each column: its type, how many values are there, how many differ, the smallest and largest."""
+    """A row for each column: type, count of values, count of distinct values, smallest and largest."""
     if frame.width > MAX_COLUMNS:
         raise UsageError(
-            f"it has {frame.width:,} columns. The limit for a description is {MAX_COLUMNS:,}"
+            f"The table has {frame.width:,} columns. The limit for a description is {MAX_COLUMNS:,}"
         )
     kinds = (column.type for column in frame.columns(frame.width))
     rows = []
@@ -123,7 +123,7 @@ def described(frame: Frame) -> Table:
     return Table(columns, rows, f"{frame.height:,} rows")
 
 
-def _told_apart(names: Iterable[str]) -> Iterator[str]:
+def _unique_names(names: Iterable[str]) -> Iterator[str]:
     seen: set[str] = set()
     for name in names:
         plain = name.replace("\0", "") or "column"
@@ -139,7 +139,7 @@ def _quoted(name: str) -> str:
 
 
 def _value(value: Any) -> Any:
-    """A value as SQLite keeps it: a number, bytes, text, or nothing."""
+    """A value in SQLite's types: a number, bytes, text, or None."""
     value = value.item() if hasattr(value, "item") else value  # numpy's own numbers and times
     if value is None or isinstance(value, str):
         return value if value is None else _text(value)

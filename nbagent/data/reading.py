@@ -1,4 +1,4 @@
-"""A query of others, run in a process of its own that is ended when its time is over."""
+"""A query of a model, run in a process that is ended after its time limit."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from . import worker
 from .table import Table
 
 START = 20.0
-"""Seconds that the process has to begin, and to be given the database, beside the query's own."""
+"""Seconds for the start of the process and the transfer of the database, in addition to the query's."""
 
 
 class QueryError(UsageError):
-    """A query that was refused, failed, or took too long; it changed nothing."""
+    """A query was not allowed, failed, or took too long; it changed nothing."""
 
 
 class MissingName(QueryError):
-    """A query that names a table or a column that is not there.
+    """A query names a table or a column that does not exist.
 
     Args:
-        message: what the database says.
-        kind: which of the two.
-        name: as the query has it, without the table in front.
+        message: the database's message.
+        kind: "table" or "column".
+        name: its name in the query, without the table.
     """
 
     def __init__(self, message: str, kind: str, name: str) -> None:
@@ -40,65 +40,65 @@ class MissingName(QueryError):
 
 @dataclass(frozen=True)
 class Source:
-    """A database as another process can open it."""
+    """A database that another process can open."""
 
     address: str | None = None
     """The URI of its file."""
     image: bytes = b""
-    """All of one that is in memory, as ``sqlite3.Connection.serialize`` gives it; nothing where it is empty."""
+    """A database in memory, from ``sqlite3.Connection.serialize``; empty if it is empty."""
 
     @classmethod
     def of(cls, connection: sqlite3.Connection) -> Source:
-        """A copy of a database that is in memory; its connection is closed."""
+        """A copy of a database in memory; its connection is closed."""
         with closing(connection):
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             return cls(image=connection.serialize() if pages else b"")
 
 
-def read(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
-    """What one statement gives that does nothing but read.
+def run_query(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
+    """The result of one statement that only reads.
 
-    It ends by itself at its time, or ``worker.GRACE`` later its process is ended, wherever it is: inside a function
-    over long texts, or while it is prepared.
+    It stops at its time limit; if it does not, its process is ended ``worker.GRACE`` later, even inside a function
+    on long texts, or while the statement is prepared.
 
     Args:
-        source: which database.
-        sql: of others.
-        rows: how many are given at most.
-        seconds: how long it may take.
+        source: the database.
+        sql: the query.
+        rows: the maximum number of rows.
+        seconds: the time limit.
 
     Raises:
-        QueryError: it would do more than read, is no SQL, took longer or takes too much memory.
+        QueryError: it would do more than read, is not SQL, took too long or needs too much memory.
     """
     asked = {"address": source.address, "sql": sql, "rows": rows, "seconds": seconds}
-    return ran(worker.__file__, asked, source.image)
+    return run_worker(worker.__file__, asked, source.image)
 
 
-def ran(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
-    """What a process of this script answers.
+def run_worker(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
+    """Run this script in a process and return its result.
 
     Args:
         script: the path of a worker.
-        asked: what it is told, as one line of JSON; ``seconds`` is how long its query may take.
-        image: what follows that line.
+        asked: its input, as one line of JSON; ``seconds`` is the query's time limit.
+        image: the bytes after that line.
 
     Raises:
-        QueryError: as in ``read``.
+        QueryError: as in ``run_query``.
     """
     seconds = asked["seconds"]
-    told = json.dumps(asked).encode() + b"\n"
+    line = json.dumps(asked).encode() + b"\n"
     command = [sys.executable, "-I", "-S", script]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            given, _ = process.communicate(told + image, seconds + worker.GRACE + START)
+            given, _ = process.communicate(line + image, seconds + worker.GRACE + START)
         except subprocess.TimeoutExpired:
             given = b""
         finally:
             process.kill()
     if not given:
-        raise QueryError(_ended(process.returncode, seconds))
+        raise QueryError(_failure_reason(process.returncode, seconds))
     found = json.loads(given)
     if "missing" in found:
         raise MissingName(found["error"], *found["missing"])
@@ -107,11 +107,11 @@ def ran(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
     return Table(found["columns"], [tuple(row) for row in found["rows"]], found["note"])
 
 
-def _ended(code: int, seconds: float) -> str:
-    """Why the process gave nothing."""
+def _failure_reason(code: int, seconds: float) -> str:
+    """The reason why the process returned nothing."""
     if code >= 0:
-        return f"the query failed: its process ended with exit code {code}"
+        return f"The query failed: its process ended with exit code {code}"
     return (
-        f"the query took longer than {seconds:g} seconds in one long step (a sort, or instr, replace or trim on "
-        "long texts), so its process was ended. Search with LIKE, or select less"
+        f"The query took longer than {seconds:g} seconds in one long step (a sort, or instr, replace or trim on "
+        "long texts), so it was stopped. Search with LIKE, or select less"
     )

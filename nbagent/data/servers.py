@@ -1,7 +1,7 @@
-"""Databases behind SQLAlchemy: PostgreSQL, which holds a query to reading by its own means, and those that are vouched for.
+"""Databases through SQLAlchemy: PostgreSQL, which can itself make a query read-only, and those that the user confirms.
 
-PostgreSQL runs a query of others as a cursor in a transaction that may only read: a cursor is one statement that gives
-rows, and the server refuses it whatever writes. Time, rows and their size are bounded there, before anything is sent.
+PostgreSQL runs a model's query as a cursor in a read-only transaction: a cursor is one statement that returns
+rows, and the server does not let it write. Time, rows and their size are limited on the server.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .table import Table
 MAX_ROW = 1_000_000
 """Characters of one row, as JSON."""
 MAX_GIVEN = 5_000_000
-"""Characters of all rows that are given."""
+"""Characters of all rows in the result."""
 MAX_KEPT = 600
-"""Characters that are given of one value: its beginning, and the last one."""
+"""Characters of one value in the result: its beginning, and its last character."""
 _MAX_SCHEMA = 500
-"""Columns that are told."""
+"""The maximum number of columns in a description."""
 _OPEN = """DO $nbagent$ DECLARE portal refcursor := 'nbagent'; BEGIN
   OPEN portal NO SCROLL FOR EXECUTE current_setting('nbagent.query');
 END $nbagent$"""
@@ -66,19 +66,19 @@ _MISSING = re.compile(
 
 
 class _Pairs(list[Any]):
-    """An object of JSON: names and values, a name maybe twice."""
+    """A JSON object as names and values; a name may occur twice."""
 
 
 class Server:
-    """A database of which the person says that its user may only read.
+    """A database whose user may only read, as the person confirmed.
 
     Args:
-        engine: of SQLAlchemy.
-        name: what it is called.
+        engine: the SQLAlchemy engine.
+        name: its name.
     """
 
     _patience = 1.0
-    """Seconds that an answer is waited for beyond the query's own."""
+    """Seconds to wait for an answer, in addition to the query's time limit."""
 
     def __init__(self, engine: Any, name: str) -> None:
         self._engine, self._name = engine, name
@@ -108,10 +108,10 @@ class Server:
         return self.query(f"SELECT * FROM {quoted}", rows=rows, seconds=seconds)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """What one statement gives; what it would change is rolled back.
+        """The result of one statement; its changes are rolled back.
 
         Raises:
-            QueryError: it fails, or is not there in time: then nobody waits for it any more.
+            QueryError: it fails, or takes too long; then its result is ignored.
         """
         given: Future[Table] = Future()
 
@@ -126,11 +126,11 @@ class Server:
             return given.result(seconds + self._patience)
         except Late:
             raise QueryError(
-                f"the query took longer than {seconds:g} seconds. Select less"
+                f"The query took longer than {seconds:g} seconds. Select less"
             ) from None
 
     def _queried(self, sql: str, rows: int, seconds: float) -> Table:
-        del seconds  # its caller waits no longer
+        del seconds  # its caller stops waiting
         errors = importlib.import_module("sqlalchemy.exc")
         try:
             with self._engine.connect() as connection:
@@ -140,23 +140,23 @@ class Server:
                 result = streamed.exec_driver_sql(sql)
                 with result:
                     if not result.returns_rows:
-                        raise QueryError("it returns no rows. Write one SELECT")
+                        raise QueryError("The query returns no rows. Write one SELECT")
                     columns, found = [*result.keys()], result.fetchmany(rows + 1)
         except errors.SQLAlchemyError as error:
-            raise QueryError(f"the query failed: {getattr(error, 'orig', error)!s:.500}") from error
-        return _given(columns, [tuple(map(_kept, row)) for row in found], rows)
+            raise QueryError(f"The query failed: {getattr(error, 'orig', error)!s:.500}") from error
+        return _result_table(columns, [tuple(map(_short_value, row)) for row in found], rows)
 
 
 class Postgres(Server):
-    """A database of PostgreSQL.
+    """A PostgreSQL database.
 
     Args:
-        engine: of SQLAlchemy, with any of its drivers.
-        name: what it is called.
+        engine: the SQLAlchemy engine, with any driver.
+        name: its name.
     """
 
     _patience = (
-        20.0  # the server stops the query itself; it is reached, and asked who its user is, before
+        20.0  # the server stops the query itself; connecting and checking the user come before
     )
 
     def __init__(self, engine: Any, name: str) -> None:
@@ -168,26 +168,26 @@ class Postgres(Server):
         return _of_columns(self._queried(_COLUMNS, _MAX_SCHEMA + 1, 10.0).rows)
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table, whose name is told as SQL writes it."""
+        """The first rows of a table; its name is in SQL's form."""
         return self.query(f"SELECT * FROM {table}", rows=rows, seconds=seconds)
 
     def _queried(self, sql: str, rows: int, seconds: float) -> Table:
         if "\0" in sql:
-            raise QueryError("the query failed: it contains a null character")
+            raise QueryError("The query failed: it contains a null character")
         sqlalchemy = importlib.import_module("sqlalchemy")
         try:
             with self._engine.connect() as connection:
                 try:
-                    return self._read(connection, sqlalchemy.text, sql, rows, seconds)
+                    return self._run_query(connection, sqlalchemy.text, sql, rows, seconds)
                 finally:
                     if not connection.invalidated:
-                        connection.detach()  # what a query may have done to its session goes with it
+                        connection.detach()  # drops any changes of the query to its session
         except sqlalchemy.exc.DBAPIError as error:
-            raise self._why(str(error.orig), seconds) from error
+            raise self._query_error(str(error.orig), seconds) from error
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise QueryError(f"{self._name} cannot be read: {error!s:.500}") from error
 
-    def _read(self, connection: Any, text: Any, sql: str, rows: int, seconds: float) -> Table:
+    def _run_query(self, connection: Any, text: Any, sql: str, rows: int, seconds: float) -> Table:
         run = connection.exec_driver_sql
         connection.execution_options(
             isolation_level="READ COMMITTED"
@@ -213,37 +213,38 @@ class Postgres(Server):
         ).one()
         try:
             found = [
-                tuple(_kept(value) for _, value in _row(line)) for line in lines.split("\n")[:-1]
+                tuple(_short_value(value) for _, value in _row(line))
+                for line in lines.split("\n")[:-1]
             ]
         except TooManyParts as error:
             raise QueryError(
-                f"a row cannot be read: {error}. Leave out its large columns"
+                f"A row cannot be read: {error}. Leave out its large columns"
             ) from error
         more = [()] if int(number) > len(found) else []
-        return _given(columns, [*found, *more], len(found) if more else rows)
+        return _result_table(columns, [*found, *more], len(found) if more else rows)
 
-    def _why(self, told: str, seconds: float) -> QueryError:
-        first = told.partition("\n")[0]
+    def _query_error(self, message: str, seconds: float) -> QueryError:
+        first = message.partition("\n")[0]
         if "nbagent: a row is too large" in first:
             return QueryError(
-                f"a row has more than {MAX_ROW:,} characters. Leave out its large columns"
+                f"A row has more than {MAX_ROW:,} characters. Leave out its large columns"
             )
         if "statement timeout" in first:
             return QueryError(
-                f"the query took longer than {seconds:g} seconds and was stopped. Select less"
+                f"The query took longer than {seconds:g} seconds and was stopped. Select less"
             )
         if (
             "read-only transaction" in first
             or "query as cursor" in first
             or "plan as cursor" in first
         ):
-            return QueryError(f"only reading is allowed here, with one SELECT: {first}")
+            return QueryError(f"Only one SELECT statement is allowed here: {first}")
         missing = _MISSING.match(first)
         if missing is None:
-            return QueryError(f"the query failed: {first:.500}")
+            return QueryError(f"The query failed: {first:.500}")
         kind = "column" if missing["kind"] == "column" else "table"
         return MissingName(
-            f"the query failed: no such {kind}: {missing['name']}", kind, missing["name"]
+            f"The query failed: no such {kind}: {missing['name']}", kind, missing["name"]
         )
 
 
@@ -252,13 +253,13 @@ def _of_columns(rows: Any) -> Table:
     return Table(["table", "column", "type"], rows[:_MAX_SCHEMA], note)
 
 
-def _given(columns: Any, found: list[Any], rows: int) -> Table:
+def _result_table(columns: Any, found: list[Any], rows: int) -> Table:
     note = f"the first {rows:,} rows; there are more" if len(found) > rows else ""
     return Table([str(name)[:MAX_KEPT] for name in columns], found[:rows], note)
 
 
-def _kept(value: Any) -> Any:
-    """A value, bounded: what a table shows of it."""
+def _short_value(value: Any) -> Any:
+    """A value as a table shows it, shortened."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, bytes | bytearray | memoryview):

@@ -11,14 +11,14 @@ from typing import Any
 MAX_CELL = 300
 """Characters of one value."""
 MAX_TEXT = 20_000
-"""Characters that the model is told of one table."""
+"""Characters of one table that the model receives."""
 MAX_COLUMNS = 60
 """Columns that are shown."""
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Named columns and their rows; ``note`` says what is not there."""
+    """Named columns and their rows; ``note`` says what was left out."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -69,6 +69,6 @@ def _text(value: Any) -> str:
         return f"{len(value):,} bytes"
     line = " ".join(str(value)[: 2 * MAX_CELL].split())
     told = line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
-    # what nobody would see: an empty text is not a missing one, and "north " is not "north"
+    # invisible differences: an empty text is not a missing one, and "north " is not "north"
     hidden = isinstance(value, str) and (not value or value != value.strip())
     return json.dumps(value[:MAX_CELL], ensure_ascii=False) if hidden else told

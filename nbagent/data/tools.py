@@ -1,4 +1,4 @@
-"""``nb.notebook_tools``: tools that read what a person names of their notebook, and nothing else."""
+"""``nb.notebook_tools``: tools that read the data of a notebook that the user names, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .reading import MissingName, QueryError
 from .table import Table
 
 MAX_NAMES = 30
-"""Columns, or tables, that are told at a time."""
+"""Columns, or tables, that one list names."""
 MAX_TABLES = 5
-"""Tables whose columns are told where a query names one that is not there."""
+"""Tables whose columns a message lists after a query named an unknown column."""
 PREVIEWED = 10
-"""Rows that an approval shows of what a query would give."""
+"""Rows of a query's result that an approval shows."""
 
 
 class Query:
-    """Where the data of one call of ``notebook_tools`` is, and how it is read."""
+    """The data of one call of ``notebook_tools``, and how it is read."""
 
     def __init__(
         self, values: Mapping[str, Any], rows: int, seconds: float, *, reads_only: bool = False
@@ -44,12 +44,12 @@ class Query:
 
     @property
     def dialects(self) -> list[str]:
-        """Whose SQL its queries are written in."""
+        """The SQL dialects of its queries."""
         of_frames = [frames.dialect()] if self.frames else []
         return [*dict.fromkeys([*of_frames, *(each.dialect for each in self.databases.values())])]
 
     def named(self) -> str:
-        """The tables with their columns, and the databases, as one sentence tells them."""
+        """The tables with their columns, and the databases, for a sentence."""
         tables = (
             f"{_written(name)} ({_some([*map(_written, frames.column_names(frame))])})"
             for name, frame in self.frames.items()
@@ -72,7 +72,7 @@ class Query:
         for name, found in self.databases.items():
             names = found.tables()
             rows.append([name, "database", found.dialect, f"{len(names):,} tables", _some(names)])
-        return Table(["name", "kind", "SQL of", "size", "what is in it"], rows)
+        return Table(["name", "kind", "SQL dialect", "size", "contents"], rows)
 
     def described(self, name: str) -> Table:
         """The columns of a table, or of all tables of a database."""
@@ -92,7 +92,7 @@ class Query:
         return frames.head(self._frame(name), rows)
 
     def query(self, sql: str, database: str, rows: int | None = None) -> Table:
-        """What one SELECT gives."""
+        """The result of one SELECT."""
         rows = self._rows if rows is None else rows
         if not database and not self.frames and len(self.databases) == 1:
             database = next(iter(self.databases))
@@ -106,7 +106,7 @@ class Query:
             raise QueryError(f"{error}{_there(error, there)}") from error
 
     def _columns(self, sql: str, database: str) -> dict[str, list[str]]:
-        """The columns of each table that a query could name; where it names some of them, of those."""
+        """The columns of each table that a query names; of all tables if it names none."""
         columns: dict[str, list[str]] = {}
         if database:
             for table, column, *_ in self._database(database).described().rows:
@@ -144,29 +144,29 @@ def notebook_tools(
     code: bool = False,
     **named: Any,
 ) -> list[Tool[..., Any]]:
-    """Tools that read tables and databases of this notebook: those given here, by their names.
+    """Tools that read the given tables and databases of this notebook, by their names.
 
     Example:
             agent = nb.Agent("gpt-5", tools=nb.notebook_tools(sales, shop, approval=True))
 
     ``list_data``, ``describe_data``, ``head_data`` and ``query_data``, which takes one SELECT over all the tables
-    (in DuckDB's dialect where DuckDB is installed, else in SQLite's), or over one database, in its own. None of them can
-    write, and none reaches anything that was not given. A table is read as it is at the time of the call.
+    (in DuckDB's dialect if DuckDB is installed, otherwise in SQLite's), or over one database, in its own dialect. The tools
+    cannot write, and cannot reach other data. A call reads the current state of a table.
 
     Args:
-        values: tables of pandas, polars or Arrow; connections of ``sqlite3`` and ``duckdb``; engines of SQLAlchemy.
-            Each is called what the calling code calls it.
-        approval: whether a person is asked about each query, sees what it gives, and may change it.
-        rows: how many rows a call gives at most.
-        seconds: how long a query may take.
-        reads_only: your word that the users of engines which nbagent cannot hold to reading (of any database but
-            SQLite and PostgreSQL) may only read; without it they are refused.
-        code: whether the model may also run Python among the notebook's variables, with ``run_python``: each
-            piece of code is asked about, whatever rules allow. It is no sandbox.
-        named: the same under names of one's own.
+        values: pandas, polars or Arrow tables; ``sqlite3`` and ``duckdb`` connections; SQLAlchemy engines.
+            Each has its name in the calling code.
+        approval: whether a person approves each query, after seeing its result, and may change it.
+        rows: the maximum number of rows that a call returns.
+        seconds: the time limit of a query.
+        reads_only: confirm that the user of an engine that nbagent cannot restrict (any database except
+            SQLite and PostgreSQL) may only read; otherwise it raises.
+        code: whether the model may also run Python with the notebook's variables, with ``run_python``: each
+            piece of code needs approval, even if a rule allows it. It is not a sandbox.
+        named: the same, under names of your choice.
 
     Raises:
-        UsageError: a value has no name, or nothing makes sure that it is only read.
+        UsageError: a value has no name, or nothing guarantees that it is only read.
     """
     frame = inspect.currentframe()
     caller = None if frame is None else frame.f_back
@@ -182,7 +182,7 @@ def notebook_tools(
 
 
 def _running(code: Any) -> list[Tool[..., Any]]:
-    """The tool that runs code, where it is wanted."""
+    """The tool that runs code, if ``code`` is True."""
     if code is False:
         return []
     if code is not True:
@@ -195,7 +195,7 @@ def _running(code: Any) -> list[Tool[..., Any]]:
 
 
 def _there(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
-    """What a query could have meant, as the end of a sentence; names as SQL writes them."""
+    """The names that a query could have meant, as the end of a sentence; names in SQL's form."""
     if missing.kind == "table":
         near, there = suggest(missing.name, columns), [*map(_written, columns)]
         return f"{near or '.'} Available: {_some(there)}"
@@ -214,12 +214,12 @@ def _some(names: Sequence[str], *, joint: str = ", ", most: int = MAX_NAMES) -> 
 
 
 def _unreadable(name: str, value: Any) -> UsageError:
-    """What to give in the place of something that is no data here."""
+    """The error for a value that cannot be read, with what to pass instead."""
     kind = type(value).__name__
     if name.isidentifier() and isinstance(value, bool | None):
         near = suggest(name, inspect.signature(notebook_tools).parameters)
         return UsageError(
-            f"notebook_tools has no option {name!r}{near or ', and does not read ' + kind}"
+            f"notebook_tools has no option {name!r}{near or ', and cannot read a ' + kind}"
         )
     hint = ""
     if isinstance(value, str) and value.isidentifier():
@@ -240,7 +240,7 @@ def _unreadable(name: str, value: Any) -> UsageError:
 
 
 def _name(value: Any, scope: Mapping[str, Any]) -> str:
-    """What the calling code calls it; names that begin with an underscore are not meant."""
+    """Its name in the calling code; names that begin with an underscore do not count."""
     for name, each in scope.items():
         if each is value and not name.startswith("_"):
             return name
@@ -254,24 +254,24 @@ def _name(value: Any, scope: Mapping[str, Any]) -> str:
 def _looking(data: Query) -> list[Tool[..., Any]]:
     def list_data() -> ToolResult:
         """List the tables and databases of this notebook that can be read."""
-        return _told(data.listed())
+        return _result(data.listed())
 
     def describe_data(name: str) -> ToolResult:
-        """Describe a table's columns: type, values there, distinct values, smallest and largest.
+        """Describe the columns of a table: type, count of values and distinct values, minimum and maximum.
 
         Args:
-            name: of a table, or of a database, whose tables are described then.
+            name: the name of a table or a database. For a database, all its tables are described.
         """
-        return _told(data.described(name))
+        return _result(data.described(name))
 
     def head_data(name: str, rows: int = 5) -> ToolResult:
         """Show the first rows of a table.
 
         Args:
-            name: of a table; of one in a database, database.table.
-            rows: how many.
+            name: the name of a table, or database.table.
+            rows: number of rows.
         """
-        return _told(data.head(name, rows))
+        return _result(data.head(name, rows))
 
     made = tool(idempotent=True)
     return [made(list_data), made(describe_data), made(head_data)]
@@ -279,23 +279,27 @@ def _looking(data: Query) -> list[Tool[..., Any]]:
 
 def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
     def query_data(sql: str, database: str = "") -> ToolResult:
-        """Run one SELECT statement in the SQL of {dialect}, which can only read.
+        """Run one read-only SELECT statement.
 
-        There is {there}.
+        {dialect} Available: {there}.
 
         Args:
-            sql: the statement; tables are called as list_data says.
-            database: the name of the database it is for; empty for the tables that are in none.
+            sql: the statement; use the table names of list_data.
+            database: the database to query; leave it empty for DataFrames.
         """
-        return _told(data.query(sql, database))
+        return _result(data.query(sql, database))
 
     several = len(data.dialects) > 1
-    dialect = "its table or database, from list_data" if several else data.dialects[0]
+    dialect = (
+        "list_data says which SQL dialect each table or database uses."
+        if several
+        else f"The SQL dialect is {data.dialects[0]}."
+    )
     words = str(query_data.__doc__).replace("{dialect}", dialect)
     query_data.__doc__ = words.replace("{there}", data.named())
 
     def preview(typed: Any) -> Table:
-        """What it would give."""
+        """The first rows of its result."""
         return data.query(typed.sql, typed.database, PREVIEWED)
 
     if not approval:
@@ -303,5 +307,5 @@ def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
     return tool(idempotent=True, approval=True, editable=True, preview=preview)(query_data)
 
 
-def _told(table: Table) -> ToolResult:
+def _result(table: Table) -> ToolResult:
     return ToolResult(str(table), display=table)

@@ -1,11 +1,11 @@
-"""The process that runs one query: SQL that can only read, bounded in time, memory and disk.
+"""The process that runs one SQLite query: read-only, with limits of time, memory and disk.
 
-SQLite says what a statement would do before it does it: an authorizer allows reading, and calling functions; all
-else is refused while the statement is prepared, whatever the text looks like. So no words are searched for in it.
+SQLite reports each action of a statement before it runs: an authorizer allows reading and function calls. Everything
+else fails while the statement is prepared, so its text is not searched for words.
 
-Run as a script, by its path: it reads a line of JSON from its input, and then the database where that is no file, and
-writes one JSON object. It imports the standard library alone, since nothing of nbagent is there where it runs.
-A process and no thread, as only a process can be ended inside a function of SQLite.
+Run it as a script, by its path: it reads a line of JSON from its input, then the database if that is not a file, and
+writes one JSON object. It imports only the standard library, because nbagent is not available where it runs.
+It is a process, not a thread, because only a process can be ended inside a SQLite function.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import time
 from typing import Any
 
 MAX_VALUE = 1_000_000
-"""Bytes of one value, on its way too."""
+"""Bytes of one value, also of an intermediate one."""
 MAX_COLUMNS = 2_000
 SHOWN_COLUMNS = 60
-"""Columns whose values are given."""
+"""The maximum number of columns with values in the result."""
 MAX_KEPT = 600
-"""Characters that are given of one value: its beginning, and the last one."""
+"""Characters of one value in the result: its beginning, and its last character."""
 MAX_GIVEN = 5_000_000
-"""Characters of all values that are given."""
+"""Characters of all values in the result."""
 MAX_MEMORY = 64_000_000
-"""Bytes that SQLite may take beside the database itself: the values of a row are in it before a row is made of them."""
+"""Bytes that SQLite may use in addition to the database itself, including the values of the current row."""
 MAX_PROCESS = 512_000_000
-"""The same for all of the process, where the system counts it: a second bound, and for a SQLite that does not count."""
+"""The same for the whole process, if the system counts it: a second limit, also for a SQLite that does not count."""
 MAX_FILE = 1_000_000_000
-"""Bytes of a temporary file, as sorting makes one."""
+"""Bytes of a temporary file, for example of a sort."""
 GRACE = 0.5
-"""Seconds after its time in which a query still ends by itself; then the process is ended."""
+"""Seconds after its time limit in which a query can still stop by itself; then the process is ended."""
 _STEPS = 500
-"""Steps of SQLite's machine between two looks at the clock."""
+"""Steps of SQLite's machine between two checks of the clock."""
 _FORBIDDEN = frozenset({"load_extension", "fts3_tokenizer"})
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE,
@@ -50,7 +50,7 @@ _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_R
 
 
 class _Refused(Exception):
-    """What was asked cannot be given."""
+    """The query cannot be answered."""
 
 
 def main() -> None:
@@ -62,13 +62,13 @@ def main() -> None:
 
 
 def answer(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
-    """What the statement gives: columns, rows and a note; or why not, under ``error``."""
+    """Columns, rows and a note, or a message under ``error``."""
     seconds = asked["seconds"]
     _bound(seconds, len(image))
     try:
-        connection = _opened(asked["address"], image)
+        connection = _open(asked["address"], image)
     except (sqlite3.Error, MemoryError) as error:
-        return {"error": f"the database cannot be opened for reading: {error}"}
+        return {"error": f"The database cannot be opened for reading: {error}"}
     try:
         guard(connection, len(image))
         ends_at = time.monotonic() + seconds
@@ -76,17 +76,17 @@ def answer(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
         return _fetched(connection, asked["sql"], asked["rows"])
     except MemoryError:
         return {
-            "error": f"the query needs more than {MAX_MEMORY // 10**6} MB of memory, for example for a row with many large "
+            "error": f"The query needs more than {MAX_MEMORY // 10**6} MB of memory, for example for a row with many large "
             "values. Select fewer columns, or length(column)"
         }
     except sqlite3.DatabaseError as error:
         return _why(str(error), seconds)
     except (_Refused, sqlite3.Warning, sqlite3.Error, ValueError, OverflowError) as error:
-        return {"error": f"the query failed: {error}"}
+        return {"error": f"The query failed: {error}"}
 
 
 def _bound(seconds: float, size: int) -> None:
-    """Have the system end this process where the query does not end by itself, and bound what it takes and writes."""
+    """Set system limits: end this process if the query does not stop by itself, and limit its memory and files."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
     try:
@@ -101,7 +101,7 @@ def _bound(seconds: float, size: int) -> None:
         )
 
 
-def _opened(address: str | None, image: bytes) -> sqlite3.Connection:
+def _open(address: str | None, image: bytes) -> sqlite3.Connection:
     if address is not None:
         return sqlite3.connect(address, uri=True, isolation_level=None)
     connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -111,7 +111,7 @@ def _opened(address: str | None, image: bytes) -> sqlite3.Connection:
 
 
 def guard(connection: sqlite3.Connection, size: int = 0) -> None:
-    """Refuse everything but reading, from now on; ``size`` is what the database itself takes of memory."""
+    """Allow only reading from now on; ``size`` is the memory of the database itself."""
     for limit, most in _LIMITS.items():
         connection.setlimit(limit, most)
     connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY + 2 * size}")
@@ -130,7 +130,7 @@ def _allowed(action: int, _first: str | None, second: str | None, *_: Any) -> in
 
 
 def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> dict[str, Any]:
-    connection.text_factory = _kept
+    connection.text_factory = _shortened
     cursor = connection.execute(sql)
     columns = [name[:MAX_KEPT] for name, *_ in cursor.description or ()]
     if not columns:
@@ -147,8 +147,8 @@ def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> dict[str, A
     return {"columns": columns, "rows": found, "note": ""}
 
 
-def _kept(text: bytes) -> str:
-    """The beginning of a text, and its last character: what a table shows of it, without the text itself."""
+def _shortened(text: bytes) -> str:
+    """The beginning of a text and its last character, as a table shows it."""
     if len(text) <= MAX_KEPT:
         return text.decode(errors="replace")
     whole = text[: 4 * MAX_KEPT].decode(errors="replace")
@@ -163,17 +163,17 @@ def _plain(value: Any) -> Any:
 
 def _why(text: str, seconds: float) -> dict[str, Any]:
     if "not authorized" in text or "prohibited" in text or "readonly" in text:
-        return {"error": f"only reading is allowed here, with one SELECT: {text}"}
+        return {"error": f"Only one SELECT statement is allowed here: {text}"}
     if "interrupted" in text:
         return {
-            "error": f"the query took longer than {seconds:g} seconds and was stopped. Select less"
+            "error": f"The query took longer than {seconds:g} seconds and was stopped. Select less"
         }
     if "too big" in text:
         return {
-            "error": f"a value has more than {MAX_VALUE:,} bytes. Leave out its column, or select length(column)"
+            "error": f"A value has more than {MAX_VALUE:,} bytes. Leave out its column, or select length(column)"
         }
     missing = _MISSING.match(text)
-    failed: dict[str, Any] = {"error": f"the query failed: {text}"}
+    failed: dict[str, Any] = {"error": f"The query failed: {text}"}
     return failed if missing is None else {**failed, "missing": [missing["kind"], missing["name"]]}
 
 

@@ -24,7 +24,7 @@ from .secrets import (
 )
 from .spec import spec
 from .static import record
-from .texts import say
+from .texts import text_for
 from .values import (
     ABSENT,
     MAX_NESTING,
@@ -41,7 +41,7 @@ Error = tuple[str | None, Path, str]
 
 @dataclass(frozen=True)
 class Submission:
-    """What became of a person's drafts.
+    """The result of a person's drafts.
 
     ``json_text`` is the answered document, also where the validator refused it, or None where drafts
     could not be read. ``value`` is typed by the form's target; for a JSON Schema it is the document.
@@ -52,11 +52,11 @@ class Submission:
     value: Any = None
     errors: list[Error] = field(default_factory=list)
     why: dict[int, str] = field(default_factory=dict)
-    """By place in ``errors``: what the other shapes of a union said, which the person did not pick."""
+    """The messages of a union's other shapes, which the person did not pick, by place in ``errors``."""
 
     @property
     def document(self) -> Json:
-        """The answered document, None where there is none."""
+        """The answered document; None if there is none."""
         return None if self.json_text is None else json.loads(self.json_text)
 
 
@@ -95,7 +95,7 @@ class Form:
         """A form whose root is one choice among ``options``, each a value, a label and a help text.
 
         The answer is the chosen option's value, with ``multiple`` a list of them; ``allow_other``
-        takes a write-in. ``output`` (a type, TypeAdapter or JSON Schema) is what it must also fit.
+        takes a write-in. The answer must also fit ``output`` (a type, TypeAdapter or JSON Schema).
         """
         return cls(
             choice_setup(
@@ -109,12 +109,12 @@ class Form:
 
     @property
     def warning(self) -> str:
-        """What to tell the person first: that a JSON Schema, which may be anybody's, asks for secrets."""
+        """A warning for the person: that a JSON Schema, which may be anybody's, asks for secrets."""
         labels = secret_labels(self.fields) if self._setup.foreign else ()
-        return say("asks_secret", names=", ".join(labels)) if labels else ""
+        return text_for("asks_secret", names=", ".join(labels)) if labels else ""
 
     def spec(self) -> dict[str, Json]:
-        """What the front end draws: strict JSON, without secrets."""
+        """The spec for the front end: strict JSON, without secrets."""
         return {"root": spec(self.fields)}
 
     def untouched(self) -> Draft:
@@ -122,12 +122,12 @@ class Form:
         return None
 
     def submit(self, drafts: Draft) -> Submission:
-        """Read and validate drafts; any JSON is taken, and what is wrong is in ``errors``."""
+        """Read and validate drafts; any JSON is accepted, and the problems are in ``errors``."""
         decoder = Decoder(self._setup.builder.expand)
         part = decoder.decode(self.fields, drafts)
         text = None if part.value is ABSENT else _json_text(part.value)
         if text is None and part.value is not ABSENT:
-            decoder.problems.append(Problem(None, (), say("broken_text")))
+            decoder.problems.append(Problem(None, (), text_for("broken_text")))
         checked = Checked() if text is None else self._setup.checker.check(text, part.value, part)
         problems = _in_order(part, _without_gaps(decoder.problems, checked.problems))
         if text is not None and not problems:
@@ -141,7 +141,7 @@ class Form:
         )
 
     def keepable(self, drafts: Draft) -> Draft:
-        """The drafts as they may be kept and shown again: without what was typed into secrets."""
+        """The drafts to store and show again: without the text of secret fields."""
         if is_nested_deeper(
             drafts, MAX_NESTING
         ):  # no page makes such, and nothing could send it back
@@ -149,14 +149,14 @@ class Form:
         return keepable(self._setup.builder.expand, self.fields, drafts)
 
     def showable(self, answer: Json, provided: str) -> Json:
-        """An answered document as it may be shown: ``provided`` stands for what is secret."""
+        """An answered document to show: ``provided`` is in the place of secrets."""
         return showable(self.fields, answer, provided)
 
     def static_html(self, answer: Any = None) -> str:
         """The record, for pages without a kernel: title and answer, escaped, no script, no ids.
 
         ``answer`` is a document, a typed value or a ``Submission``; without one the questions are
-        listed with what they are prefilled with.
+        listed with their prefills.
         """
         document = _document_of(answer)
         if document is ABSENT:
@@ -175,7 +175,7 @@ def _document_of(answer: Any) -> Json:
 
 
 def _json_text(value: Json) -> str | None:
-    """The JSON text, or None for what no text can carry (half characters, endless numbers)."""
+    """The JSON text, or None for a value that no text can have (half characters, endless numbers)."""
     try:
         text = dumps(value)
     except (ValueError, RecursionError):
@@ -184,7 +184,7 @@ def _json_text(value: Json) -> str | None:
 
 
 def _without_gaps(unread: list[Problem], checked: list[Problem]) -> list[Problem]:
-    """All problems; where a draft could not be read, the validator's view of the gap is noise."""
+    """All problems; if a draft could not be read, the validator's view of the gap is noise."""
     gaps = {each.path for each in unread}
     kept = [
         each

@@ -1,4 +1,4 @@
-"""``FormHint``: how a field is drawn; forms read it, the schema that a model reads does not have it."""
+"""``FormHint``: hints for drawing a field; forms read it, and the schema for a model does not have it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ making_form: ContextVar[bool] = ContextVar("nbagent_making_form", default=False)
 
 @dataclass(frozen=True, kw_only=True)
 class FormHint:
-    """How to draw a field: ``Annotated[str, FormHint(widget="textarea")]``.
+    """Hints for drawing a field: ``Annotated[str, FormHint(widget="textarea")]``.
 
     ``widget`` is one of ``textarea``, ``code:<language>``, ``slider``, ``radio``, ``select``,
     ``list`` (rows where a multi-select would be drawn), ``file``, ``json``, or a function without
-    parameters that makes an ipywidget with a ``value``: in a notebook that stands below the form in
+    parameters that makes an ipywidget with a ``value``: in a notebook it is below the form in
     the field's place (for fields of models, nested ones too, and not for secrets). ``option_titles``
-    maps an option's value, as text, to what is shown. ``order`` sorts fields, small first. The schema
+    maps an option's value, as text, to its shown title. ``order`` sorts fields, small first. The schema
     that a model reads does not change.
     """
 
@@ -37,7 +37,7 @@ class FormHint:
     placeholder: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """What is set, as JSON."""
+        """The values that are set, as JSON."""
         pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
         known = {name: value for name, value in pairs if value is not None}
         if callable(self.widget):
@@ -60,10 +60,10 @@ class FormHint:
 
 _FACTORY = "ipywidget:"
 _factories: WeakValueDictionary[str, FormHint] = WeakValueDictionary()
-"""Hints with a factory by the name that stands for it in a schema, which can hold no function."""
+"""Hints with a factory, by the name in its place in a schema, which cannot have a function."""
 
 
 def factory_of(hint: Mapping[str, Any]) -> Callable[[], Any] | None:
-    """What makes the ipywidget that a node's hint asks for, or None where it asks for none."""
+    """The factory of the ipywidget that a node's hint asks for, or None if it asks for none."""
     known = _factories.get(str(hint.get("widget", "")))
     return known.widget if known is not None and callable(known.widget) else None

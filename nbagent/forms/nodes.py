@@ -1,4 +1,4 @@
-"""The tree of field nodes: what a form asks, as plain frozen data.
+"""The tree of field nodes: the content of a form, as plain frozen data.
 
 A node knows its prefill (``value``), which stays in the kernel; ``spec.py`` writes the part of a node
 that the front end draws.
@@ -14,9 +14,9 @@ from nbagent.forms.schema.shape import Option
 from nbagent.forms.values import ABSENT, Json
 
 Draft = Any
-"""What a person did to a field, as the forms contract describes it; null is untouched."""
+"""A person's input for a field, as the forms contract describes it; null is untouched."""
 MAX_LEVELS = 40
-"""Levels of drafts that are read or kept; shapes that repeat themselves have no last one."""
+"""Levels of drafts that are read or stored; shapes that repeat themselves have no last one."""
 Kind = Literal[
     "object", "bool", "choice", "multi", "text", "int", "num", "decimal", "duration", "const", "list",
     "table", "map", "tuple", "union", "lazy", "code", "file", "json", "widget",
@@ -25,7 +25,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What all fields have in common.
+    """The common part of all fields.
 
     ``value`` is the document's value, sent back as it is while untouched; ``default`` the schema's;
     ``sends_default`` whether an untouched field answers with it (else it is left out).
@@ -53,7 +53,7 @@ class Node:
 
     @property
     def shows(self) -> Json:
-        """What the field shows before it is touched: its value, else its default."""
+        """The value that the field shows before it is touched: its value, else its default."""
         return self.default if self.value is ABSENT else self.value
 
 
@@ -67,7 +67,7 @@ class Leaf(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Const(Node):
-    """Nothing to ask: the one value there can be, shown as text.
+    """A node with nothing to ask: the only possible value, shown as text.
 
     ``always`` is true for the tag of a union, which is sent although it may be optional.
     """
@@ -82,12 +82,12 @@ class Choice(Node):
 
     options: tuple[Option, ...] = ()
     other: Node | None = None
-    """How a write-in is read, or None where there is none."""
+    """The node of a write-in, or None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Object(Node):
-    """Named fields; ``more`` is how further names are entered, where the schema invites them."""
+    """Named fields; ``more`` is the field for further names, if the schema invites them."""
 
     fields: tuple[Node, ...] = ()
     more: Map | None = None
@@ -144,10 +144,10 @@ class Union(Node):
     branches: tuple[Branch, ...] = ()
     branch: int | None = None
     exclusive: bool = False
-    """Whether a tag tells the branches apart, so that a validator complains of one only."""
+    """Whether a tag identifies the branches, so that a validator complains about only one."""
 
     def branch_at(self, index: Json) -> Branch | None:
-        """The branch that a draft names by its index, or None where there is none."""
+        """The branch that a draft names by its index, or None if there is none."""
         return _at(self.branches, index)
 
 

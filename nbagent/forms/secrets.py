@@ -1,7 +1,7 @@
-"""What is secret in a form, and all that keeps it from being shown, kept or told.
+"""The secrets of a form, and everything that prevents them from being shown or stored.
 
-A schema says what is secret (``is_secret``); the builder marks the field's node, and every node below
-it, with ``secret``. Whatever follows from that mark and is more than leaving the field's own value out
+A schema defines its secrets (``is_secret``); the builder marks the field's node, and every node below
+it, with ``secret``. Every effect of that mark beyond leaving the field's own value out
 is decided here: defaults, prefills, answers, drafts, messages, and the warning before a form that
 somebody else wrote.
 """
@@ -16,20 +16,20 @@ from typing import Any, TypeAlias
 
 from .nodes import MAX_LEVELS, Draft, Lazy, Map, Node, Object, Parts, Rows, Union, below
 from .schema.refs import Keywords, Refs
-from .texts import say
+from .texts import text_for
 from .values import ABSENT, Json, children, dict_or_empty, list_or_empty, texts_in
 
 MASK = "**********"
-"""What pydantic writes for a secret; a secret that equals it is not known here."""
+"""pydantic's text for a secret; a secret that equals it is not recognized here."""
 MAX_SEARCHED = 20_000
-"""Parts of a document's schemas in which secrets are looked for; in what is left there may be one."""
+"""Parts of a document's schemas that are searched for secrets; the rest may have one."""
 MAX_LABELS = 5
 """Fields that the warning names."""
 SHORT = 3
 """Characters up to which a secret cannot be cut out of a sentence without wrecking it."""
 
 Expand: TypeAlias = Callable[[Lazy], Node]
-"""Opens a shape that repeats an enclosing one: gives one level of it."""
+"""Opens a shape that repeats an enclosing one: returns one level of it."""
 
 
 def is_secret(words: Keywords) -> bool:
@@ -72,7 +72,7 @@ class SecretSearch:
 
 
 def holds_secret(node: Node) -> bool:
-    """Whether the node or anything below it is secret, or may be where only opening it tells."""
+    """Whether the node or anything below it is secret, or may be if only opening it can show."""
     if node.secret or (isinstance(node, Lazy) and node.may_hold_secret):
         return True
     return any(map(holds_secret, below(node)))
@@ -88,12 +88,12 @@ def conceal(node: Node) -> Node:
 
 
 def has_mask(value: Json) -> bool:
-    """Whether a mask stands anywhere inside."""
+    """Whether a mask is anywhere inside."""
     return value is not ABSENT and MASK in texts_in(value)
 
 
 def without_masks(node: Node) -> Json:
-    """The value of a node, with masked secrets left out; ``ABSENT`` where that leaves no value."""
+    """The value of a node, without masked secrets; ``ABSENT`` if that leaves no value."""
     if not has_mask(node.value) or not holds_secret(node):
         return node.value
     match node:
@@ -116,7 +116,7 @@ def without_masks(node: Node) -> Json:
 
 
 def showable(node: Node | None, answer: Json, provided: str) -> Json:
-    """An answer with each part that is secret, or may hold a secret, as the word ``provided``."""
+    """An answer with each part that is secret, or may have a secret, as the word ``provided``."""
     if node is None or answer is None:
         return answer
     if isinstance(node, Object) and isinstance(answer, Mapping) and not node.secret:
@@ -132,11 +132,11 @@ def masks_as_given(value: Json) -> Json:
         return {key: masks_as_given(each) for key, each in value.items()}
     if isinstance(value, list):
         return [masks_as_given(each) for each in value]
-    return say("provided") if value == MASK else value
+    return text_for("provided") if value == MASK else value
 
 
 def keepable(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
-    """The draft of a node as it may be kept: null for every secret, nothing that its tree does not know."""
+    """The draft of a node to store: null for every secret, and only parts that its tree knows."""
     if node.secret or not isinstance(draft, dict) or level > MAX_LEVELS:
         return None
     if not holds_secret(node):
@@ -179,7 +179,7 @@ def _keepable_inside(
 
 
 def _row(keep: Callable[[Node, Draft], Draft], node: Rows | Map, row: Json) -> dict[str, Any]:
-    """A row of a list or a map; an empty one where it came from none that is known."""
+    """A row of a list or a map; an empty one if its source is not known."""
     given = dict_or_empty(row)
     source = given.get("from")
     template = node.template(source)
@@ -209,7 +209,7 @@ def scrub(message: str, secrets: Iterable[str]) -> str:
         if secret not in message:
             continue
         if len(secret) <= SHORT:
-            return say("secret_wrong")
+            return text_for("secret_wrong")
         message = message.replace(secret, "•••")
     return message
 

@@ -1,4 +1,4 @@
-"""What the front end gets: each node as strict JSON, with the draft that shows its prefill."""
+"""The data for the front end: each node as strict JSON, with the draft that shows its prefill."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .secrets import holds_secret
 from .values import ABSENT, Json, as_text, dumps, is_number, same
 
 MAX_SHOWN = 64_000
-"""Characters of a default that are sent to the page. A document's own values are sent whole: what is
-approved must have been seen."""
+"""Characters of a default that are sent to the page. A document's own values are sent whole, because
+approved values must have been seen."""
 
 
 def spec(node: Node) -> dict[str, Json]:
-    """A node and all below it; keys that say nothing are left out."""
+    """A node and all below it; keys without a value are left out."""
     found: dict[str, Json] = {
         "id": node.id,
         "key": node.key,
@@ -84,7 +84,7 @@ def _own(node: Node) -> dict[str, Json]:
 
 
 def _range(node: Leaf) -> dict[str, Json]:
-    """The ends and the step of a slider, where one is wanted and both ends are known."""
+    """The ends and the step of a slider, if one is wanted and both ends are known."""
     low = node.limits.get("minimum")
     high = node.limits.get("maximum")
     wanted = node.kind in ("int", "num") and node.hint.get("widget") == "slider"
@@ -99,7 +99,7 @@ def _option(option: Option) -> dict[str, Json]:
 
 
 def initial(node: Node) -> Draft:
-    """The draft that shows what the node shows, or None where there is nothing to show."""
+    """The draft that shows the node's value, or None if there is nothing to show."""
     value = node.shows
     if value is ABSENT or node.secret:
         return None
@@ -151,7 +151,7 @@ def _index(node: Choice, value: Json) -> int | None:
 
 
 def _json_text(node: Node) -> str | None:
-    """The JSON of a node that may be drawn as one JSON box; nothing where it would tell a secret."""
+    """The JSON of a node that may be drawn as one JSON box; empty if it would reveal a secret."""
     if isinstance(node, Leaf | Const | Choice | Object) and node.kind != "file":
         return None
     if node.shows in (ABSENT, None) or holds_secret(node):

@@ -7,14 +7,14 @@ from html import escape
 
 from .nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
 from .schema.shape import label_of
-from .texts import say
+from .texts import text_for
 from .values import ABSENT, Json, dumps, same
 
 
 def record(
     title: str, root: Node, *, answered: bool, before: Node | None = None, warning: str = ""
 ) -> str:
-    """A title and the fields with their values; ``before`` marks what a person changed."""
+    """A title and the fields with their values; ``before`` marks a person's changes."""
     heading = f'<div class="nbagent-title">{escape(title)}</div>' if title else ""
     note = f'<p class="nbagent-help">{escape(root.help)}</p>' if root.help and not answered else ""
     note += f'<p class="nbagent-warning">{escape(warning)}</p>' if warning else ""
@@ -25,9 +25,9 @@ def record(
 def _value(node: Node, before: Node | None, *, answered: bool) -> str:
     if node.secret:
         known = node.value is not ABSENT
-        return _text(say("provided") if known else say("unanswered"), "nbagent-secret")
+        return _text(text_for("provided") if known else text_for("unanswered"), "nbagent-secret")
     if node.shows is ABSENT and not isinstance(node, Object | Const):
-        return _text(say("unanswered"), "nbagent-none")
+        return _text(text_for("unanswered"), "nbagent-none")
     if before is not None and (before.kind != node.kind or not _has_fields(node)):
         return _compared(node, before, answered=answered)
     return _plain(node, before, answered=answered)
@@ -108,13 +108,13 @@ def _listed(pairs: list[tuple[str, str]]) -> str:
     return (
         f'<dl class="nbagent-fields">{items}</dl>'
         if items
-        else _text(say("nothing"), "nbagent-none")
+        else _text(text_for("nothing"), "nbagent-none")
     )
 
 
 def _rows(node: Rows, *, answered: bool) -> str:
     if not node.rows:
-        return _text(say("nothing"), "nbagent-none")
+        return _text(text_for("nothing"), "nbagent-none")
     if node.kind == "table":
         return _table(node, answered=answered)
     items = "".join(f"<li>{_value(row, None, answered=answered)}</li>" for row in node.rows)
@@ -161,7 +161,9 @@ def _chosen(node: Choice, value: Json) -> str:
         return _text(_label(node, value), "nbagent-value")
     items = "".join(f"<li>{escape(_label(node, each))}</li>" for each in value)
     return (
-        f'<ul class="nbagent-rows">{items}</ul>' if items else _text(say("nothing"), "nbagent-none")
+        f'<ul class="nbagent-rows">{items}</ul>'
+        if items
+        else _text(text_for("nothing"), "nbagent-none")
     )
 
 

@@ -1,4 +1,4 @@
-"""Every sentence that a form says by itself, in one place so that it can be translated."""
+"""Every text that a form itself shows, in one place so that it can be translated."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TEXTS: Final = {
     "not_timedelta": "Please enter a duration, such as 1:30:00, 2 days, or PT1H30M.",
     "not_uuid": "Please enter a UUID, such as 123e4567-e89b-42d3-a456-426614174000.",
     "not_url": "Please enter a complete address, such as https://example.org.",
-    "not_past": "Should be in the past.",
-    "not_future": "Should be in the future.",
-    "no_zone": "Please give a time zone.",
-    "has_zone": "Should have no time zone.",
+    "not_past": "Must be in the past.",
+    "not_future": "Must be in the future.",
+    "no_zone": "Please enter a time zone.",
+    "has_zone": "Must have no time zone.",
     "too_big": "This number is too large.",
     "not_json": "This is not JSON: {problem}.",
     "broken_text": "This text contains invalid characters.",
@@ -37,7 +37,7 @@ TEXTS: Final = {
     "too_deep": "This is nested too deeply.",
     "not_checked": "This value could not be checked: {problem}.",
     "secret_wrong": "This value is not accepted.",
-    "no_shape": "This value fits none of the possible kinds: {problems}.",
+    "no_shape": "This value does not match any of the options: {problems}.",
     "extra": "{name!r} is not expected here.",
     "asks_secret": "This form comes from outside nbagent and seems to ask for a secret ({names}). Do not send a secret unless you know who receives it.",
     "made_when_sent": "generated when you send",
@@ -70,8 +70,8 @@ TEXTS: Final = {
     "names_one": "{amount} name",
     "or": " or ",
     "required": "This field is required.",
-    "wrong": "Is not expected here.",
-    "wrong_type": "Should be {types}.",
+    "wrong": "This value is not expected here.",
+    "wrong_type": "Must be {types}.",
     "type_string": "text",
     "type_integer": "a whole number",
     "type_number": "a number",
@@ -79,38 +79,38 @@ TEXTS: Final = {
     "type_array": "a list",
     "type_object": "an object",
     "type_null": "null",
-    "wrong_const": "Should be {limit}.",
-    "wrong_enum": "Should be one of {limit}.",
-    "wrong_minLength": "Should have at least {limit} characters.",
-    "wrong_minLength_one": "Should have at least {limit} character.",
-    "wrong_maxLength": "Should have at most {limit} characters.",
-    "wrong_maxLength_one": "Should have at most {limit} character.",
-    "wrong_minItems": "Should have at least {limit} items.",
-    "wrong_minItems_one": "Should have at least {limit} item.",
-    "wrong_maxItems": "Should have at most {limit} items.",
-    "wrong_maxItems_one": "Should have at most {limit} item.",
-    "wrong_minProperties": "Should have at least {limit} names.",
-    "wrong_minProperties_one": "Should have at least {limit} name.",
-    "wrong_maxProperties": "Should have at most {limit} names.",
-    "wrong_maxProperties_one": "Should have at most {limit} name.",
-    "wrong_pattern": "Should match {limit}.",
-    "wrong_format": "Should be a valid {limit}.",
-    "wrong_minimum": "Should be at least {limit}.",
-    "wrong_maximum": "Should be at most {limit}.",
-    "wrong_exclusiveMinimum": "Should be more than {limit}.",
-    "wrong_exclusiveMaximum": "Should be less than {limit}.",
-    "wrong_digits": "Should have at most {limit} digits.",
-    "wrong_places": "Should have at most {limit} digits after the point.",
-    "wrong_scheme": "Should begin with {limit}.",
-    "wrong_multipleOf": "Should be a multiple of {limit}.",
-    "wrong_uniqueItems": "Should have no duplicate items.",
-    "wrong_oneOf": "Should fit exactly one of the possible kinds.",
-    "wrong_anyOf": "Should fit one of the possible kinds.",
-    "wrong_contains": "Should contain a matching item.",
+    "wrong_const": "Must be {limit}.",
+    "wrong_enum": "Must be one of {limit}.",
+    "wrong_minLength": "Must have at least {limit} characters.",
+    "wrong_minLength_one": "Must have at least {limit} character.",
+    "wrong_maxLength": "Must have at most {limit} characters.",
+    "wrong_maxLength_one": "Must have at most {limit} character.",
+    "wrong_minItems": "Must have at least {limit} items.",
+    "wrong_minItems_one": "Must have at least {limit} item.",
+    "wrong_maxItems": "Must have at most {limit} items.",
+    "wrong_maxItems_one": "Must have at most {limit} item.",
+    "wrong_minProperties": "Must have at least {limit} names.",
+    "wrong_minProperties_one": "Must have at least {limit} name.",
+    "wrong_maxProperties": "Must have at most {limit} names.",
+    "wrong_maxProperties_one": "Must have at most {limit} name.",
+    "wrong_pattern": "Must match {limit}.",
+    "wrong_format": "Must be a valid {limit}.",
+    "wrong_minimum": "Must be at least {limit}.",
+    "wrong_maximum": "Must be at most {limit}.",
+    "wrong_exclusiveMinimum": "Must be more than {limit}.",
+    "wrong_exclusiveMaximum": "Must be less than {limit}.",
+    "wrong_digits": "Must have at most {limit} digits.",
+    "wrong_places": "Must have at most {limit} digits after the point.",
+    "wrong_scheme": "Must begin with {limit}.",
+    "wrong_multipleOf": "Must be a multiple of {limit}.",
+    "wrong_uniqueItems": "Must have no duplicate items.",
+    "wrong_oneOf": "Must match exactly one of the possible kinds.",
+    "wrong_anyOf": "Must match one of the possible kinds.",
+    "wrong_contains": "Must contain a matching item.",
     "wrong_not": "This value is not allowed.",
     "wrong_name": "The name is not allowed here: {problem}",
-    "extra_names": "Has names that are not expected here.",
-    "extra_items": "Has items that are not expected here.",
+    "extra_names": "Some names are not expected here.",
+    "extra_items": "Some items are not expected here.",
     "nothing": "\u2013",
     "kind_object": "Fields",
     "kind_bool": "Yes or no",
@@ -127,20 +127,20 @@ TEXTS: Final = {
     "kind_map": "Names and values",
     "kind_tuple": "Parts",
     "kind_union": "One of several kinds",
-    "kind_lazy": "Same fields again",
+    "kind_lazy": "Nested fields",
     "kind_code": "Code",
     "kind_file": "File",
     "kind_json": "JSON",
     "kind_widget": "Widget",
 }
-"""Key to English sentence; names in braces are filled in."""
+"""Key to English text. Names in braces are replaced."""
 
 
-def say(key: str, **parts: object) -> str:
-    """The sentence for ``key``."""
+def text_for(key: str, **parts: object) -> str:
+    """The text for ``key``."""
     return TEXTS[key].format(**parts)
 
 
-def say_counted(key: str, number: object, **parts: object) -> str:
-    """The sentence for ``key`` with a number, as it is for one where the number is 1."""
-    return say(f"{key}_one" if number == 1 else key, **parts)
+def counted_text(key: str, number: object, **parts: object) -> str:
+    """The text for ``key`` with a number, in the singular if the number is 1."""
+    return text_for(f"{key}_one" if number == 1 else key, **parts)

@@ -1,4 +1,4 @@
-"""JSON values as the form layer handles them: exact, is_finite, with a mark for *not there*."""
+"""JSON values in the form layer: exact, finite, with a mark for *not there*."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 from pydantic_core import to_jsonable_python
 
 Json: TypeAlias = Any
-"""A JSON value, as ``json.loads`` gives it."""
+"""A JSON value, as ``json.loads`` returns it."""
 
 MAX_NESTING = 100
 """Levels of lists and objects accepted in JSON that a person typed."""
@@ -74,17 +74,17 @@ def is_nested_deeper(value: Json, limit: int) -> bool:
 
 
 def children(value: Json) -> list[Json]:
-    """What a list or object holds; nothing for anything else."""
+    """The values of a list or object; empty for anything else."""
     return list(value.values()) if isinstance(value, dict) else list_or_empty(value)
 
 
 def dict_or_empty(value: Json) -> dict[str, Any]:
-    """The value where it is an object, else an empty one."""
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def list_or_empty(value: Json) -> list[Any]:
-    """The value where it is a list, else an empty one."""
+    """The value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -100,7 +100,7 @@ def texts_in(value: Json) -> set[str]:
 
 
 def is_finite(value: Json) -> bool:
-    """Whether no NaN or Infinity is anywhere inside."""
+    """Whether there is no NaN or Infinity inside."""
     todo = [value]
     while todo:
         item = todo.pop()
@@ -113,7 +113,7 @@ def is_finite(value: Json) -> bool:
 def as_document(value: Any) -> Json:
     """A private copy of ``value`` as JSON; models, dates and the like are written as pydantic writes them.
 
-    What cannot be written at all is ``ABSENT``: a form without a prefill asks everything.
+    A value that cannot be written at all is ``ABSENT``: a form without a prefill asks everything.
     """
     try:
         return json.loads(dumps(value))
@@ -127,7 +127,7 @@ def as_document(value: Any) -> Json:
 
 
 def as_schema(value: Any) -> Json:
-    """A schema as plain JSON; numbers that are none and parts that cannot be written are left out."""
+    """A schema as plain JSON; invalid numbers and parts that cannot be written are left out."""
     plain = as_document(_pruned(value, MAX_NESTING))
     return plain if isinstance(plain, dict | bool) else {}
 
@@ -162,7 +162,7 @@ def same(one: Json, other: Json) -> bool:
 
 
 def equality_key(value: Json) -> Hashable:
-    """A key that two values share where they are ``same``."""
+    """A key that is equal for two values that are ``same``."""
     if isinstance(value, list):
         return "list", tuple(map(equality_key, value))
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 // @ts-check
-// A batch of many rows: how far it is, what is done to all of it, the questions that are answered at once, and the rows
-// as a table of which a page holds those alone that are seen. The kernel finds, sorts and chooses, as only it has all.
+// A batch of many rows: its progress, its buttons, the questions that are answered at once, and the rows as a table
+// of which a page has only the visible ones. The kernel finds, sorts and filters, as only it has all rows.
 
 import { attr, div, expand, h, makeButton, setText, showText, span, words } from "./dom.js";
 import { keepKeysInside } from "./focus.js";
@@ -18,7 +18,7 @@ import { whenLost } from "./lost.js";
 
 /** @typedef {[key: string, number: number, status: string, said: string, text: string, cost: string, name: string]} Row */
 /**
- * As the kernel's `BatchView.window` says it.
+ * The value of the kernel's `BatchView.window`.
  * @typedef {{from: number, total: number, rows: Row[], opened: string, by: string, order: "ascending"|"descending"}} Window
  */
 /**
@@ -28,7 +28,7 @@ import { whenLost } from "./lost.js";
  * }} Asks
  */
 /**
- * As the kernel's `BatchView.state` says it.
+ * The value of the kernel's `BatchView.state`.
  * @typedef {{
  *   counts: [string, string, number][], total: number, said: string, used: string, status: string, retry: number,
  *   chosen: string, found: string, asks: Asks|null, labels: Record<string, string>,
@@ -213,14 +213,14 @@ export default {
 };
 
 /**
- * What the parts have in common.
+ * The common context of the parts.
  * @typedef {{
  *   model: any, send: (message: object) => void, signal: AbortSignal, state: () => State,
  *   label: (name: string, values?: Record<string, string|number>) => string,
  * }} About
  */
 
-/** How far it is: a bar, and how many rows stand how; a press on one shows those alone. @param {About} about */
+/** The progress: a bar, and the number of rows in each state; a press on one shows only those rows. @param {About} about */
 function drawProgress({ send, signal, state, label }) {
   const bar = div({ class: "b-bar", role: "progressbar", "aria-valuemin": 0 });
   const chips = div({ class: "b-chips", role: "group" });
@@ -275,13 +275,13 @@ function drawProgress({ send, signal, state, label }) {
   return { el, update };
 }
 
-/** What stands in the box that finds. @param {Element} beside */
+/** The text in the search box. @param {Element} beside */
 function find(beside) {
   const input = beside.closest(".nba-batch")?.querySelector(".b-find");
   return input instanceof HTMLInputElement ? input.value : "";
 }
 
-/** What finds rows, and what is done to all of them. @param {About} about */
+/** The search box, and the buttons for all rows. @param {About} about */
 function drawTools({ send, signal, state, label }) {
   const input = h("input", { type: "search", class: "b-find" });
   const found = span({ class: "b-soft", role: "status" });

@@ -1,5 +1,5 @@
 // @ts-check
-// The run card as an anywidget. The structure of what is drawn is told in markup.md: Python draws
+// The run card as an anywidget. markup.md describes the structure of the drawing: Python draws
 // the same for the static view.
 
 import { randomId } from "./dom.js";

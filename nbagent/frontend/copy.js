@@ -1,6 +1,6 @@
 // @ts-check
-// One button that copies what it stands at: an answer, code, a table, arguments, a result. It takes no
-// room: it lies over the corner of what the pointer is on, and the arrow keys move it.
+// One button that copies the element at it: an answer, code, a table, arguments, a result. It takes no
+// room: it is over the corner of the element under the pointer, and the arrow keys move it.
 
 import {
   boxOf,
@@ -15,13 +15,13 @@ import {
 } from "./dom.js";
 import { makeTimer, on, onClick } from "./lifetime.js";
 
-/** What can be copied; the innermost that the pointer is on is. What a form shows is for its answer. */
+/** Elements that can be copied; the innermost one under the pointer is copied. The content of a form is for its answer. */
 const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
-/** What inputs are called whose text is Python; see ../notebook/render/arguments.py. */
+/** Names of inputs whose text is Python; see ../notebook/render/arguments.py. */
 const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
-/** Milliseconds for which it says that it was done. */
+/** Milliseconds for which it shows that it was done. */
 const DONE = 1600;
-/** How far it stands above the edge, in pixels, and inside of it. */
+/** Its distance above the edge, in pixels, and inside of it. */
 const ABOVE = 6;
 const INSIDE = 6;
 
@@ -117,7 +117,7 @@ function isCopyable(el) {
   return !!el.textContent?.trim();
 }
 
-/** How what is copied is called. @param {Element} el */
+/** The name of the copied element. @param {Element} el */
 export function kindOf(el) {
   if (el.matches("table")) return "table";
   if (pythonOf(el)) return "cell";
@@ -133,7 +133,7 @@ function pythonOf(el) {
 }
 
 /**
- * What is copied: of a table its cells with tabs between them, of arguments a line each, else the text.
+ * The copied text: of a table its cells with tabs between them, of arguments a line each, else the text.
  * @param {HTMLElement} el
  */
 export function textOf(el) {

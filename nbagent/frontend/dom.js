@@ -79,7 +79,7 @@ export function makeInput(type, about) {
 }
 
 /**
- * What is there of a list.
+ * The items of a list that exist.
  * @template T
  * @param {(T|null|undefined|false|"")[]} list
  */
@@ -156,7 +156,7 @@ export function showText(el, value) {
 }
 
 /**
- * Writes text that mostly grows: what was added is appended, anything else is written anew.
+ * Writes text that mostly grows: what was added is appended, anything else is written again.
  * @param {Element} el
  * @param {string} value
  */
@@ -187,7 +187,7 @@ export function isEqual(a, b) {
 }
 
 /**
- * Where an element stands in what is seen of the page.
+ * The place of an element in the visible part of the page.
  * @param {Element} el
  */
 export const boxOf = (el) => el.getBoundingClientRect();
@@ -195,7 +195,7 @@ export const boxOf = (el) => el.getBoundingClientRect();
 /** Keeps the page from doing what it does by itself. @param {Event} event */
 export const prevent = (event) => event.preventDefault();
 
-/** What has the focus on the page. */
+/** The element that has the focus on the page. */
 export const focused = () => /** @type {HTMLElement|null} */ (document.activeElement);
 
 /**
@@ -207,7 +207,7 @@ export function focusInPlace(el) {
 }
 
 /**
- * Orders nodes as they stand in the page: below zero where the first comes first.
+ * Orders nodes as in the page: below zero if the first comes first.
  * @param {Node} one
  * @param {Node} other
  */

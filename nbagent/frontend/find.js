@@ -28,14 +28,14 @@ const MAX_MARKS = 2000;
 /** Rows that are opened in one frame, and frames in which one may take to be drawn. */
 const AT_ONCE = 40;
 const FRAMES = 60;
-/** What opens and closes with all others. */
+/** Elements that open and close with all others. */
 const ROWS = ".nba-call, .nba-think, .nba-rest";
-/** What is no text of an item. */
+/** Elements that are not text of an item. */
 const SILENT = new Set(["type", "key", "call", "group", "interrupt", "kind", "state", "tone"]);
 /** Questions that wait are never hidden. */
 const ASKS = "form, .nba-group";
 
-/** What an item says, in small letters; an item that changes is another object. @type {WeakMap<Item, string>} */
+/** The text of an item, in lower case; an item that changes is another object. @type {WeakMap<Item, string>} */
 const said = new WeakMap();
 
 /**
@@ -56,7 +56,7 @@ function textIn(html) {
 }
 
 /**
- * Whether an item says this, whatever is folded in it.
+ * Whether an item has this text, whatever is folded in it.
  * @param {Item} item
  * @param {string} wanted in small letters
  */
@@ -73,13 +73,13 @@ export function says(item, wanted) {
   return text.includes(wanted);
 }
 
-/** The boxes of the cards that have one, by where their items stand. @type {WeakMap<HTMLElement, (first?: string) => void>} */
+/** The boxes of the cards that have one, by the element of their items. @type {WeakMap<HTMLElement, (first?: string) => void>} */
 const boxes = new WeakMap();
 
 /**
- * Opens the box that finds in a card, above its footer; what had the focus has it again when that closes.
+ * Opens the box that finds in a card, above its footer; the previous element gets the focus back when that closes.
  * @param {CardContext} card
- * @param {HTMLElement} items where its items stand
+ * @param {HTMLElement} items the element of its items
  * @param {string} first what was typed before this was there
  */
 export default function find(card, items, first = "") {
@@ -149,7 +149,7 @@ function drawFinder({ store, signal, say }, items) {
     opened.clear();
   };
 
-  /** Finds anew, as the text or the run has changed. */
+  /** Finds again, as the text or the run has changed. */
   const look = () => {
     const all = store.view?.items ?? [];
     found = wanted ? all.filter((item) => says(item, wanted)).map(({ key }) => key) : [];
@@ -173,7 +173,7 @@ function drawFinder({ store, signal, say }, items) {
   };
   /** Whether a folded stretch has one of these: its rows need not be drawn. @param {Element} row @param {Set<string>} keys */
   const holds = (row, keys) => stretchOf(row).some((key) => keys.has(key));
-  /** The keys of a stretch's calls: its own tells the first. @param {Element} row */
+  /** The keys of a stretch's calls: its own has the first. @param {Element} row */
   const stretchOf = (row) => {
     const all = (store.view?.items ?? []).map(({ key }) => key);
     const first = all.indexOf((row.getAttribute("data-key") ?? "").slice(2));
@@ -304,7 +304,7 @@ function drawFinder({ store, signal, say }, items) {
 }
 
 /**
- * Where the text stands, as far as it is within one piece of text.
+ * The places of the text, as far as each is within one piece of text.
  * @param {HTMLElement} root
  * @param {string} wanted
  */

@@ -1,10 +1,10 @@
 // @ts-check
-// Tells the kernel whether a person is in the card, and keeps the host's shortcuts out of it.
+// Informs the kernel whether a person is in the card, and keeps the host's shortcuts out of it.
 
 import { focused, prevent } from "./dom.js";
 import { makeTimer, on } from "./lifetime.js";
 
-/** Milliseconds of quiet before the kernel is told. */
+/** Milliseconds of quiet before the kernel is informed. */
 const QUIET = 200;
 /** The class of what has the focus because the page put it there. */
 export const PLACED = "nba-placed";
@@ -33,13 +33,13 @@ export function reportFocus(root, store, signal) {
   soon();
 }
 
-/** What Jupyter looks for where the key was pressed, and in all that is around it. */
+/** The selectors that Jupyter looks for around the place of a key press. */
 const SUPPRESS = "data-lm-suppress-shortcuts";
 
 /**
  * Keeps keys that are pressed in the card from the host: in JupyterLab, X on a focused radio would cut the cell.
- * What belongs to the window, such as Ctrl+S, passes. Notebook 7 listens before the card does, so the
- * page is told first.
+ * Keys of the window, such as Ctrl+S, pass. Notebook 7 listens before the card does, so the
+ * page is informed first.
  * @param {HTMLElement} root
  * @param {AbortSignal} signal
  */

@@ -16,7 +16,7 @@ const LONG_PROMPT = 280;
 export const ENDED = new Set(["completed", "failed", "cancelled"]);
 
 /**
- * The header: who runs on what prompt, how it stands, and the time strip.
+ * The header: the agent and its prompt, the status, and the time strip.
  * @param {CardContext} card
  */
 export function drawHeader(card) {
@@ -74,7 +74,7 @@ export function drawFooter(card, acts) {
   };
   const questions = link("jump", "", acts.jump);
   const find = link("find", store.t("find"), acts.find);
-  const ask = link("ask", store.t("ask_on"), acts.ask);
+  const ask = link("ask", store.t("follow_up"), acts.ask);
   const stop = makeButton("nba-button nba-stop");
   const retry = makeButton("nba-button nba-stop nba-retry", store.t("retry"));
   const el = h("footer", "nba-footer", counts, questions, retry, find, ask, stop);

@@ -35,7 +35,7 @@ export function onInput(signal, target, listener) {
 }
 
 /**
- * A listener for a control's new value, once it stands.
+ * A listener for a control's new value, once it is final.
  * @param {AbortSignal} signal
  * @param {EventTarget} target
  * @param {(event: Event) => void} listener

@@ -1,6 +1,6 @@
 // @ts-check
-// What chooses in a list of a store's, an inbox or its runs, and the table of the runs. It also tells the kernel
-// that a page shows the list, so that nothing is read where nobody looks.
+// The filters of a store's lists, an inbox or its runs, and the table of the runs. It also informs the kernel
+// that a page shows the list, so that hidden lists are not read.
 
 import { h, setText } from "./dom.js";
 import { keepKeysInside } from "./focus.js";
@@ -38,7 +38,7 @@ const STYLE = `
 `;
 
 /**
- * Puts the bar below the head of the card that stands beside it, once that is drawn.
+ * Puts the bar below the head of the card beside it, once that is drawn.
  * @param {HTMLElement} bar @param {HTMLElement} el where it was drawn @param {AbortSignal} signal
  */
 function standInside(bar, el, signal, frames = FRAMES) {

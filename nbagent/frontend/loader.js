@@ -1,5 +1,5 @@
 // @ts-check
-// What every card carries by itself: it takes what all cards have in common from the widget that
+// The own code of every card: it takes the common code of all cards from the widget that
 // `front_end` names, which a kernel opens once (../notebook/cards/front_end.py).
 
 /** @typedef {import("./wire.js").Model} Model */
@@ -10,7 +10,7 @@
 /** On the page, whichever card came first: the code of each front end, once it is loaded. */
 const LOADED = Symbol.for("nbagent.loaded");
 const STYLE = "nbagent-style";
-/** What is live, for which the style sheet says "&"; ../notebook/render/styles.py has the same. */
+/** The selector of live cards, for which the style sheet has "&"; ../notebook/render/styles.py has the same. */
 const LIVE = ".nbagent:not(.nba-static,#nba)";
 
 /**
@@ -32,7 +32,7 @@ export default function loader() {
       /** @type {Promise<any>|null} */
       let waited = null;
       const waiter = () => (waited ??= run(waiting));
-      // a kernel that is in the page is told in another way
+      // a kernel that is in the page gets it another way
       const model = page ? (await run(page)).default(context) : context.model;
       one.initialize({ ...context, model, texts, css, finder, waiter, saved });
       return one;

@@ -1,13 +1,13 @@
 // @ts-check
-// Tells when the kernel behind a widget is gone.
+// Reports that the kernel behind a widget has stopped.
 
 import { onAbort } from "./lifetime.js";
 
-/** How a kernel stands that has lost all it had; JupyterLab tells. */
+/** JupyterLab's states of a kernel that has lost its data. */
 const LOST = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
 /**
- * Calls `lost` once nobody hears the page any more, maybe more than once.
+ * Calls `lost` once the kernel no longer receives the page's messages, maybe more than once.
  * @param {import("./wire.js").Model} model
  * @param {AbortSignal} signal
  * @param {() => void} lost

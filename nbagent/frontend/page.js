@@ -1,6 +1,6 @@
 // @ts-check
 // The way to a kernel that is in the page, as in JupyterLite: the front end holds a widget's messages back while a cell
-// runs, so that a card's go by a channel of its own, of which the kernel has told the name in the widget's state.
+// runs, so a card's messages use a channel of its own, whose name is in the widget's state.
 
 import { onAbort } from "./lifetime.js";
 

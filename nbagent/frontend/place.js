@@ -1,6 +1,6 @@
 // @ts-check
-// The place of the person: the buttons of a long form stay in view, and what comes where an answered form
-// was stands where its button was.
+// The place of the person: the buttons of a long form stay in view, and the element that replaces an answered
+// form is where its button was.
 
 import { boxOf, byPlace, focused, focusInPlace } from "./dom.js";
 import { makeTimer, on } from "./lifetime.js";
@@ -40,7 +40,7 @@ export function keepInView(form, acts, signal) {
 }
 
 /**
- * Where the part of the page ends that is seen.
+ * The end of the visible part of the page.
  * @param {Element} el
  */
 function seenTo(el) {
@@ -83,7 +83,7 @@ function nextHeading(items, from) {
 }
 
 /**
- * What scrolls an element up and down.
+ * The element that scrolls an element up and down.
  * @param {Element} el
  * @returns {Element}
  */

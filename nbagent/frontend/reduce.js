@@ -1,5 +1,5 @@
 // @ts-check
-// What a message from the kernel does to the view: pure functions, new objects, old ones untouched.
+// The effect of the kernel's messages on the view: pure functions that return new objects and leave old ones untouched.
 
 import { long, openEnd } from "./shorthand.js";
 
@@ -9,7 +9,7 @@ import { long, openEnd } from "./shorthand.js";
  * @typedef {import("./wire.js").Op} Op
  */
 
-/** The name under which a change of the head is told. */
+/** The key for a change of the head. */
 export const HEAD = "\u0000head";
 
 /**

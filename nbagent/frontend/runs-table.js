@@ -6,7 +6,7 @@ import { attr, div, expand, h, makeButton, setText, showText, span, words } from
 import { nextFrame, on, onClick } from "./lifetime.js";
 
 /**
- * The table as the kernel's `RunsView.table` says it.
+ * The table of the kernel's `RunsView.table`.
  * @typedef {{
  *   columns: [string, string, "ascending"|"descending"|"", boolean][],
  *   rows: [string, string[], string][],
@@ -91,7 +91,7 @@ ${narrow(`${ROOT}.nba-many`, 680)}
 `;
 
 /**
- * Draws the table; gives back what draws it anew.
+ * Draws the table; returns the function that draws it again.
  * @param {{send: (message: object) => boolean, signal: AbortSignal}} page
  */
 export function drawRuns({ send, signal }) {
@@ -119,7 +119,7 @@ export function drawRuns({ send, signal }) {
     if (!heard) lose();
     return heard;
   };
-  /** Nobody hears what is pressed any more. */
+  /** The kernel no longer receives presses. */
   const lose = () => {
     showText(lost, shown?.gone ?? "");
     for (const button of el.querySelectorAll("button")) button.disabled = true;

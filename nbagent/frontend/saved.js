@@ -1,7 +1,7 @@
 // @ts-check
-// What a saved notebook keeps of a card. A widget is drawn by its kernel alone, so while JupyterLab or Notebook 7 saves,
-// static HTML of the kernel stands where the widget does; a page that is opened while the kernel still has the card
-// puts the widget back, and one that hears of the end leaves the HTML for good.
+// The form of a card in a saved notebook. Only its kernel can draw a widget, so while JupyterLab or Notebook 7 saves,
+// the kernel's static HTML is in the widget's place; a page that is opened while the kernel still has the card
+// puts the widget back, and a page that learns of the end leaves the HTML for good.
 
 import { div, sanitized } from "./dom.js";
 import { onAbort } from "./lifetime.js";
@@ -71,7 +71,7 @@ export function keepSaved(store, model, context, signal, css = "") {
     each((cell, index, output, live) => {
       if (live) cell.sharedModel.updateOutputs(index, index + 1, [saved(output)], "silent-change");
     });
-  /** What needs no kernel, as an output. */
+  /** The form that needs no kernel, as an output. */
   const still = () => ({
     output_type: "display_data",
     data: bundle,
@@ -84,7 +84,7 @@ export function keepSaved(store, model, context, signal, css = "") {
   };
   /** Shows what was kept, in the widget's place. */
   const show = () => each((cell, index) => cell.outputs.set(index, still()));
-  /** No cell's output has it: it stands in a widget of a person's, such as an `Output`, and gives way in its own place. */
+  /** No cell's output has it: it is in a person's widget, such as an `Output`, and is replaced in its own place. */
   const showElsewhere = () => {
     for (const el of store.views) {
       el.replaceWith(div("", sanitized(bundle["text/html"] ?? ""))); // as a saved output has it
@@ -98,7 +98,7 @@ export function keepSaved(store, model, context, signal, css = "") {
       notebook.dirty = dirty; // the widget is back as it was: what is on disk is up to date
     }
   };
-  /** Whether nobody needs the widget once its kernel is gone. */
+  /** Whether the widget is no longer needed once its kernel has stopped. */
   const over = () => kept?.over && !store.typed;
   const heard = (/** @type {FromKernel} */ content) => {
     if (content.type !== "keep") return;

@@ -1,8 +1,8 @@
 // @ts-check
-// How the HTML of streamed text travels (../notebook/view/shorthand.py): only what differs from what
-// is open, with signs for tags.
+// The form of streamed text's HTML on the wire (../notebook/view/shorthand.py): only the difference from the
+// open part, with signs for tags.
 
-/** What one sign stands for: U+0081 for the first, and so on. After U+0080 a sign stands for itself. */
+/** The tags of the signs: U+0081 for the first, and so on. After U+0080 a sign is itself. */
 export const TAGS = [
   ...["k", "nf", "nb", "s", "c", "m"].map((name) => `<span class="${name}">`),
   ..."</span> <p> </p> <strong> </strong> <em> </em> <code> </code>".split(" "),
@@ -27,7 +27,7 @@ const ENDS = new Set("p li ul ol blockquote h4 h5 h6 pre table thead tbody tr td
 const NAMES = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 
 /**
- * The HTML that a text with signs stands for.
+ * The HTML of a text with signs.
  * @param {string} text
  */
 export const long = (text) =>
@@ -36,7 +36,7 @@ export const long = (text) =>
   );
 
 /**
- * What is open as one piece of HTML: the raw text where the tail's last block goes on.
+ * The open part as one piece of HTML: the raw text where the tail's last block continues.
  * @param {string} tail
  * @param {string} raw
  */
@@ -48,7 +48,7 @@ export function openEnd(tail, raw) {
 }
 
 /**
- * Where the text of the last block ends, before the tags that close it and what is around it.
+ * The end of the last block's text, before the tags that close it and its surroundings.
  * @param {string} text
  */
 function endOfText(text) {

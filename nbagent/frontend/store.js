@@ -15,13 +15,13 @@ import { apply, changes } from "./reduce.js";
  * @typedef {import("./wire.js").FromFrontEnd} FromFrontEnd
  */
 /**
- * What a view hears. `view`: these keys changed. `receipt`: an answer was judged. `gone`: the kernel is.
- * `names`: what may be completed. `written`: what stood in the box of a chat before a reload.
+ * The events of a store. `view`: these keys changed. `receipt`: the outcome of an answer. `gone`: the kernel has stopped.
+ * `names`: names to complete. `written`: the text in a chat's box before a reload.
  * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"} | {type: "written"}} Event
  */
 
 /** Loads what finds in a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
-/** Loads what tells of questions that wait. @typedef {() => Promise<typeof import("./waiting.js")>} LoadWaiter */
+/** Loads the module for open questions. @typedef {() => Promise<typeof import("./waiting.js")>} LoadWaiter */
 
 /** Bytes of one message: a server closes the channel on 10 MiB, in which Jupyter's own part is too. */
 const MAX_MESSAGE = 10 * 2 ** 20 - 2 ** 16;
@@ -41,10 +41,10 @@ export class Store {
   /** @type {View|null} */ view = null;
   /** @type {Record<string, string>} */ texts = {};
   /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
-  /** Whether nobody hears this page any more. */ gone = false;
-  /** What its views draw, as long as they are there. @type {Set<HTMLElement>} */ views = new Set();
+  /** Whether the kernel no longer receives this page's messages. */ gone = false;
+  /** The elements of its views. @type {Set<HTMLElement>} */ views = new Set();
   /** @type {LoadWaiter|undefined} Where there is one. */ waiter;
-  /** What stands in the box of a chat, for a view that is drawn again. */ written = "";
+  /** The text in a chat's box, for a view that is drawn again. */ written = "";
   /** The files there. @type {import("./chat/composer.js").Chip[]} */ chips = [];
 
   /**
@@ -138,7 +138,7 @@ export class Store {
     return this.#live?.seq;
   }
 
-  /** Whether something stands in the box. */
+  /** Whether the box has text. */
   get typed() {
     return this.written !== "" || this.chips.length > 0;
   }
@@ -155,7 +155,7 @@ export class Store {
   }
 
   /**
-   * Draws what the notebook's trait holds, before the kernel was heard.
+   * Draws the content of the notebook's trait, before the first message of the kernel.
    * @param {Partial<Snapshot>|null|undefined} snapshot
    */
   #fromTrait(snapshot) {

@@ -16,10 +16,10 @@ const LANES = ["wait", "model", "tool"];
 const TOLD = ["model", "tool", "wait"];
 
 /**
- * Where each span is drawn, those below first.
+ * The place of each span, those below first.
  * @param {Span[]} spans
  * @param {number} now seconds from the start of the run
- * @param {boolean} ended whether nothing goes on any more
+ * @param {boolean} ended whether everything has ended
  * @returns {Stretch[]}
  */
 export function layOut(spans, now, ended) {
@@ -56,7 +56,7 @@ export function drawStrip(strip, spans, now, ended) {
 }
 
 /**
- * How long each lane was busy, in seconds: what ran at the same time counts once.
+ * The seconds for which each lane was busy: spans at the same time count once.
  * @param {Span[]} spans
  * @param {number} now
  * @returns {{lane: Span["lane"], seconds: number}[]}

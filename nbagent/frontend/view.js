@@ -58,7 +58,7 @@ export class RunView {
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
   /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
-  /** Whether the box stands below a run that has ended. */ #asking = false;
+  /** Whether the box is below a run that has ended. */ #asking = false;
   /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
@@ -137,7 +137,7 @@ export class RunView {
     for (const [index, item] of items.entries()) {
       const before = this.#shown.get(item.key);
       if (!before && fresh.length >= AT_ONCE) {
-        // In order: what stands before an item is drawn before it.
+        // In order: the items before an item are drawn before it.
         const rest = items.slice(index).flatMap((one) => ("items" in one ? one.items : [one]));
         this.#due = new Set(rest.map(({ key }) => key));
         break;
@@ -175,7 +175,7 @@ export class RunView {
   }
 
   /**
-   * Puts an element where it belongs; one that stands there is left alone, and so is who works in it.
+   * Puts an element where it belongs; one that is there already stays untouched, with the person's focus.
    * @param {HTMLElement|undefined} el
    * @param {number} index
    */
@@ -185,7 +185,7 @@ export class RunView {
   }
 
   /**
-   * The row of a call in a stretch: the one that stood alone, or a new one.
+   * The row of a call in a stretch: the earlier row of its own, or a new one.
    * @param {import("./wire.js").CallItem} item
    */
   #row(item) {
@@ -211,7 +211,7 @@ export class RunView {
   }
 
   /**
-   * The form of a question for its table: the one that stood alone, with all that is typed in it.
+   * The form of a question for its table: the form that was shown by itself, with its unsent input.
    * @param {import("./wire.js").FormItem} item
    */
   #take(item) {
@@ -255,7 +255,7 @@ export class RunView {
   }
 
   /**
-   * Takes away what is no longer there, and tells which answered questions were among it, or a table.
+   * Removes items that no longer exist, and returns the answered questions, or a table, among them.
    * @param {Set<string>} keys
    */
   #drop(keys) {
@@ -271,7 +271,7 @@ export class RunView {
   }
 
   /**
-   * Ends what was drawn, and tells whether its focus goes to a record.
+   * Ends a drawn item, and returns whether its focus moves to a record.
    * @param {Shown} shown
    */
   #leave({ type, drawn }) {
@@ -280,7 +280,7 @@ export class RunView {
     drawn.remove?.();
     if (type === "group" && inside) return [type];
     if (!(drawn instanceof FormView) || !this.#answered.delete(drawn.interrupt)) return [];
-    // Who has moved on to something else is left there.
+    // A person who has moved on to something else stays there.
     return active === null || active === document.body || inside ? [drawn.interrupt] : [];
   }
 
@@ -408,7 +408,7 @@ export class RunView {
   }
 
   /**
-   * Tells that the kernel is gone, where no form says it beside its buttons; in a table they are folded.
+   * Shows that the kernel has stopped, if no form shows it beside its buttons; in a table they are folded.
    * @param {import("./wire.js").Head} head
    */
   #tellGone(head) {

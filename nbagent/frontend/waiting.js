@@ -1,6 +1,6 @@
 // @ts-check
-// What waits for a person is found: a button in the corner of the notebook leads to the questions that are out of
-// sight, the title of a page in the background counts them, and the browser tells of new ones where that was turned
+// Ways to open questions: a button in the corner of the notebook leads to those that are out of
+// sight, the title of a page in the background counts them, and the browser notifies about new ones if that is turned
 // on. A module of its own, loaded when a question waits for the first time.
 
 import { boxOf, byPlace, div, makeButton, setText } from "./dom.js";
@@ -8,7 +8,7 @@ import { every, lifeWithin, nextFrame, on, onClick, onResize, onSeen } from "./l
 import { panelOf } from "./place.js";
 
 /**
- * What waits in a card: where it stands, the ids of its questions, what is asked, and how it gets the focus.
+ * The open questions of a card: its element, their ids, their titles, and the function that moves the focus there.
  * @typedef {{el: HTMLElement, ids: string[], title: string, enter: () => void}} Waits
  */
 /** @typedef {import("./store.js").Store} Store */
@@ -25,7 +25,7 @@ const INSIDE = 16;
 const SECOND = 1000;
 
 /**
- * Tells what waits in a card now; nothing waits in one that is gone.
+ * Reports the open questions of a card; a card that is removed has none.
  * @param {HTMLElement} root of the card
  * @param {Asking} asking
  */
@@ -59,7 +59,7 @@ function watchPage() {
   const places = new Map();
   /** @type {Map<Element, Corner>} */
   const corners = new Map();
-  /** What the person has been told of, by the id of its question. @type {Map<string, Notification|null>} */
+  /** The shown notifications, by the id of their question. @type {Map<string, Notification|null>} */
   const told = new Map();
 
   const update = (/** @type {HTMLElement} */ root, /** @type {Asking} */ asking) => {
@@ -198,7 +198,7 @@ function drawCorner(panel, signal, lead, again) {
   };
 }
 
-/** What the title begins with. */
+/** The start of the title. */
 let counted = "";
 
 /** Counts in the page's title while it is in the background. @param {number} n */

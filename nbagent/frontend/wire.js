@@ -26,13 +26,13 @@
  * @property {Rich[]} outputs
  * @property {string|null} result
  * @property {string} [traceback] where its tool raised
- * @property {RecordItem[]} [decisions] how its own questions were settled; the row tells the last one
+ * @property {RecordItem[]} [decisions] the decisions on its own questions; the row shows the last one
  */
 /**
  * @typedef {object} Action
  * @property {"submit"|"approve"|"reject"|"answer"} name
  * @property {string} label
- * @property {boolean} [menu] it stands in the menu
+ * @property {boolean} [menu] whether it is in the menu
  * @property {string|null} changed_label
  * @property {boolean} primary
  * @property {boolean} danger
@@ -149,7 +149,7 @@
  * A kernel's connection in JupyterLab, as far as the card looks at it.
  * @typedef {object} Kernel
  * @property {KernelSignal} [statusChanged]
- * @property {KernelSignal} [disposed] the page has let go of it, as after a shutdown
+ * @property {KernelSignal} [disposed] the page has released it, as after a shutdown
  */
 /** @typedef {{connect: (slot: KernelSlot) => void, disconnect: (slot: KernelSlot) => void}} KernelSignal */
 /** @typedef {(kernel: Kernel, status: string) => void} KernelSlot */
@@ -170,7 +170,7 @@
 /** @typedef {{data: Record<string, any>, metadata: Record<string, any>, toJSON: () => object}} Output */
 
 /**
- * What anywidget hands over, as far as the card uses it.
+ * The arguments from anywidget, as far as the card uses them.
  * @typedef {object} Model
  * @property {(name: string) => any} get
  * @property {(event: string, callback: (...args: any[]) => void) => void} on

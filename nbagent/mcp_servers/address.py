@@ -1,4 +1,4 @@
-"""Where a server is: a command that starts it, or a URL; as a person writes it, or as a config file has it."""
+"""The address of a server: a command that starts it, or a URL; from an argument, or from a config file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Given: TypeAlias = str | Sequence[str] | Mapping[str, Any] | Path
 
 CUT = "•••"
 SHORT = 6
-"""Characters from which a credential is cut from a text; shorter ones are words of any text."""
+"""The minimum length of a credential that is removed from texts; shorter ones may be ordinary words."""
 _RUNNERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker", "podman", "node", "deno", "bun", "python")
 _VERBS = ("run", "exec", "x", "tool")
 _HOST = re.compile(r"(localhost|[\w.-]+\.\w+|[\d.]+):\d+(/\S*)?$")
-"""What is a server's address without its scheme, and no command."""
+"""A server's address without a scheme, which is not a command."""
 _LISTS = ("mcpServers", "servers")
 
 
@@ -38,21 +38,21 @@ class Command(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called where nobody said: its package, or its program."""
+        """Its default name: its package, or its program."""
         names = [os.path.basename(word) for word in self.argv]
         runner = names[0].rstrip("0123456789.").removesuffix(".exe") in _RUNNERS
-        told = [*_values(self.argv)]
+        found = [*_values(self.argv)]
         rest = [
             name
             for word, name in zip(self.argv[1:], names[1:], strict=True)
             if runner and name and not word.startswith("-") and word not in _VERBS
-            if "=" not in word and word not in told
+            if "=" not in word and word not in found
         ]
         return rest[0] if rest else names[0]
 
     @property
     def secrets(self) -> list[str]:
-        """What no text may tell."""
+        """The secrets that no text may contain."""
         return [*self.env.values(), *_values(self.argv)]
 
     def __repr__(self) -> str:
@@ -61,13 +61,13 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class McpSignIn:
-    """How to sign in to an MCP server by OAuth, where it does not go by itself: ``nb.mcp(url, auth=nb.McpSignIn(…))``.
+    """OAuth settings for an MCP server, if the automatic sign-in is not enough: ``nb.mcp(url, auth=nb.McpSignIn(…))``.
 
-    ``client_id`` and ``client_secret`` are of an application that was registered by hand, for services that
-    let no client register itself; ``redirect_uri`` is then the one it was registered with, by default
+    ``client_id`` and ``client_secret``: an application that you registered, for services without automatic
+    registration; ``redirect_uri`` is then its registered one, by default
     ``http://127.0.0.1:PORT/callback``. ``client_metadata_url`` is a client's own document (CIMD).
-    ``answer`` is an async function for scripts, where no form is: it gets the link that a person has to
-    open, and gives the address that it led to, or the code. ``folder`` is where the tokens are kept.
+    ``answer`` is an async function for scripts, which have no form: it receives the link that a person must
+    open, and returns the address of the last page, or the code. ``folder`` is the folder of the tokens.
     """
 
     client_id: str | None = None
@@ -95,7 +95,7 @@ class McpSignIn:
 
 
 class Url(NamedTuple):
-    """A server that is reached by streamable HTTP."""
+    """A server with streamable HTTP."""
 
     url: str
     headers: dict[str, str]
@@ -109,7 +109,7 @@ class Url(NamedTuple):
 
     @property
     def secrets(self) -> list[str]:
-        """What no text may tell."""
+        """The secrets that no text may contain."""
         found = [word for value in self.headers.values() for word in (value, *value.split())]
         secret = self.auth.secret if isinstance(self.auth, McpSignIn) else None
         return [*found, *([secret] if secret else []), *_in_url(self.url)]
@@ -122,11 +122,11 @@ Address: TypeAlias = Command | Url
 
 _SOUNDS_SECRET = re.compile(r"key|token|secret|passw|auth|cookie|credential|header", re.IGNORECASE)
 _LONG = 20
-"""Characters from which a part of a path may be a credential, as some services have it there."""
+"""The minimum length of a path segment that may be a credential, as in some services."""
 
 
 def _values(argv: Sequence[str]) -> Iterator[str]:
-    """The credentials among the words of a command: of options, variables and headers that sound like one, and in URLs."""
+    """The credentials in a command: values of options, variables and headers with such names, and in URLs."""
     before = ""
     for word in argv:
         name, given, value = word.partition("=")
@@ -140,7 +140,7 @@ def _values(argv: Sequence[str]) -> Iterator[str]:
 
 
 def _in_url(url: str) -> Iterator[str]:
-    """What a URL may hold of credentials, as it is written and as it is meant."""
+    """The possible credentials in a URL, encoded and decoded."""
     parts = urlsplit(url)
     raw = [pair.partition("=")[2] for pair in parts.query.split("&")]
     raw += [text for text in (parts.username, parts.password) if text]
@@ -149,8 +149,8 @@ def _in_url(url: str) -> Iterator[str]:
         yield from (text, unquote(text), unquote_plus(text))
 
 
-def cut(text: str, secrets: Sequence[str]) -> str:
-    """The text without the credentials of an address."""
+def remove_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Remove the credentials of an address from a text."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SHORT:
             text = text.replace(secret, CUT)
@@ -166,23 +166,23 @@ def address_of(
     cwd: str | os.PathLike[str] | None,
     auth: Any = None,
 ) -> tuple[Address, str | None]:
-    """Where a server is, and its name, where a config gives one.
+    """The address of a server, and its name if a config has one.
 
     Args:
         given: as in ``nb.mcp``.
-        server: which of a config's servers.
-        env: more of the process's environment.
-        headers: more of each request's headers.
+        server: the name of one of a config's servers.
+        env: additional environment variables of the process.
+        headers: additional headers of each request.
         cwd: the process's working directory.
-        auth: how to sign in, as in ``nb.mcp``.
+        auth: the sign-in, as in ``nb.mcp``.
 
     Raises:
-        UsageError: it is none of them, or something does not fit the rest.
+        UsageError: it is invalid, or its parts do not match.
     """
     entry: Any = given
     name = None
     if isinstance(given, Path):
-        entry = _read(given)
+        entry = _read_config(given)
     if isinstance(entry, Mapping):
         entry, name = _entry(entry, server)
     elif server is not None:
@@ -204,7 +204,7 @@ def address_of(
 
 
 def _with_auth(found: Url, auth: Any) -> Url:
-    """The URL with how to sign in there: by OAuth where nothing is said, and no header already does."""
+    """The URL with its sign-in: OAuth by default, unless a header already signs in."""
     is_signed = any(name.lower() == "authorization" for name in found.headers)
     if auth is None:
         return found if is_signed else found._replace(auth=McpSignIn())
@@ -269,7 +269,7 @@ def _of_config(entry: Mapping[str, Any]) -> Address:
     return Command((command, *map(str, args)), _texts("env", entry.get("env")), cwd)
 
 
-def _read(path: Path) -> Any:
+def _read_config(path: Path) -> Any:
     try:
         return json.loads(path.expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""One connection to a server, on one event loop: a task of its own enters and leaves it."""
+"""One connection to a server, on one event loop: its own task opens and closes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nbagent.core.base.errors import HumanInputRequired, McpError, Rejected
 from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, counted, counted_value
 from nbagent.core.run.host import current_host
 
-from .address import Address, Command, McpSignIn, cut
+from .address import Address, Command, McpSignIn, remove_secrets
 from .exchange import MAX_QUESTIONS, Answer, Asked, Exchange, current
 from .process import MAX_LINE, Said, process
 from .results import ASKS_MIDWAY, MAX_CONTENT, asks_midway
@@ -35,7 +35,7 @@ from .sign_in import SignIn, SignInQuestion
 T = TypeVar("T")
 
 logger = logging.getLogger("nbagent")
-for _name in ("mcp", "client"):  # what mcp logs is for who asks for it, and not for a cell
+for _name in ("mcp", "client"):  # mcp's log must not appear in cells unless it is configured
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 MAX_PAGES = 100
@@ -43,17 +43,17 @@ MAX_PAGES = 100
 MAX_TOOLS = 1_000
 """Tools of one server."""
 MAX_ASKED = 5_000
-"""Values in the messages, or the tools, of what a server wants to ask a model."""
+"""Values in the messages, or in the tools, of a server's request to a model."""
 MAX_WHY = 1_000
-"""Characters of a reason that a server gives."""
+"""Characters of a server's reason."""
 SHORTLY = 2.0
-"""Seconds in which a refusal by HTTP says why."""
+"""Seconds to read the reason of an HTTP error."""
 _LONGER = "(to wait longer, use nb.mcp(…, connect_timeout=…): a first start may have to download something)"
 _CLOSED, _OVER = "Connection closed", "Session terminated"
-"""What the client says of a connection that has ended, and of a session that the server does not know any more; the
-code that comes with it, -32000, is one that servers use for anything."""
+"""The client's messages for a connection that has ended, and for a session that the server no longer has; their
+code, -32000, is also used by servers for any error."""
 _STAND_INS = ("Server returned an error response", "Not Found")
-"""What the client says of a refusal in whose body it finds no error of the protocol."""
+"""The client's messages for an HTTP error without a protocol error in its body."""
 _OTHER_URL = (
     "Is this its URL of streamable HTTP, such as https://mcp.example/mcp? nbagent does not support the old "
     "transport, whose URLs often end in /sse"
@@ -65,67 +65,67 @@ _LOGGERS = (
     "httpcore2.http11",
     "mcp.client.auth.oauth2",
 )
-"""Who logs requests to a URL, or why a sign-in failed."""
+"""The loggers of requests to a URL, and of failed sign-ins."""
 _Answer = types.CallToolResult | types.InputRequiredResult
 _ANSWER: TypeAdapter[Any] = TypeAdapter(_Answer)
 
 
 class Options(NamedTuple):
-    """How a server is met."""
+    """The options of a connection."""
 
     name: str
     connect_timeout: float
     roots: tuple[Path, ...] = ()
     samples: bool = False
-    """Whether it may ask a model."""
+    """Whether the server may ask a model."""
     protocol: str | None = None
     """The version of the protocol to speak; None for the newest that both know."""
 
 
 class Connection:
-    """One connection. It is made once, and over once the server is gone."""
+    """One connection. It is opened once, and has ended when the server has ended."""
 
     def __init__(self, address: Address, options: Options) -> None:
         self.is_over = False
-        """Whether nothing can be sent any more."""
+        """Whether it has ended, so that nothing can be sent."""
         self.is_stale = True
-        """Whether the server's tools may be others than when they were listed last."""
+        """Whether the server's tools may have changed since they were last listed."""
         self.refused: list[str] = []
-        """What was listed and is no tool, and why."""
+        """The listed entries that are not tools, with the reasons."""
         self.listing = asyncio.Lock()
-        """Held while its tools are listed: what is known of them is of one list."""
+        """Locked while its tools are listed, so that all known tools are from one list."""
         self._listed = 0
-        """How many were listed, tools or not."""
+        """The number of listed entries, tools or not."""
         self.name = options.name
         self._address = address
         self._options = options
         self._said = Said()
         self._status: int | None = None
-        """The last HTTP status that says no."""
-        self._told = ""
-        """What came with it."""
+        """The last HTTP error status."""
+        self._reason = ""
+        """The text of that response."""
         self._exchanges: list[Exchange] = []
         self._client: Client | None = None
         self._loop = asyncio.get_running_loop()
         self._sign_in = self._made_sign_in()
         self._waiting = 0
-        """How many wait for what no call is for, and would ask a person to sign in."""
+        """The number of waiting tasks outside of calls that could ask a person to sign in."""
         self._wanted: tuple[SignInQuestion, asyncio.Future[str]] | None = None
-        """What a person has to do first."""
+        """The open sign-in question, with its answer."""
         self._put_already: SignInQuestion | None = None
         self._stirred = asyncio.Event()
         self._leave = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._opened.add_done_callback(_seen)
+        self._opened.add_done_callback(_retrieve_error)
         self._task = self._loop.create_task(self._live(), context=Context())
 
     # --- opening and closing
 
-    async def opened(self) -> None:
-        """Wait until it stands.
+    async def wait_until_open(self) -> None:
+        """Wait until it is open.
 
         Raises:
-            McpError: it cannot, with what the server said.
+            McpError: it cannot be opened; the message contains the server's reason.
         """
         seconds = self._options.connect_timeout
         try:
@@ -136,23 +136,23 @@ class Connection:
             raise self.failure(f"it did not answer for {seconds:g} seconds {_LONGER}") from None
 
     def leave(self) -> None:
-        """Have it closed; to be called on its loop."""
+        """Start closing it; call it on its loop."""
         self.is_over = True
         self._leave.set()
 
     async def close(self) -> None:
-        """Close it, and wait for that; on its loop."""
+        """Close it and wait until it is closed; on its loop."""
         self.leave()
         await asyncio.wait({self._task})
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that it lives on."""
+        """Its event loop."""
         return self._loop
 
     async def _live(self) -> None:
         try:
-            async with self._made() as client:
+            async with self._create_client() as client:
                 self._client = client
                 listening = self._loop.create_task(self._listen(client))
                 try:
@@ -180,7 +180,7 @@ class Connection:
         if not self._opened.done():
             self._opened.set_exception(failure)
 
-    def _made(self) -> AbstractAsyncContextManager[Client]:
+    def _create_client(self) -> AbstractAsyncContextManager[Client]:
         return Client(
             self._transport(),
             cache=None,
@@ -188,7 +188,7 @@ class Connection:
             sampling_callback=self._sampled if self._options.samples else None,
             logging_callback=self._logged,
             log_level="info",
-            message_handler=self._heard,
+            message_handler=self._on_message,
             list_roots_callback=self._roots if self._options.roots else None,
             client_info=types.Implementation(name="nbagent", version=_version()),
             mode=self._mode,
@@ -196,14 +196,14 @@ class Connection:
 
     @property
     def _mode(self) -> str:
-        """What the client calls the protocol's version: all older ones begin alike."""
+        """The client's mode for the protocol's version; all older versions start the same way."""
         wanted = self._options.protocol
         return "legacy" if wanted in HANDSHAKE_PROTOCOL_VERSIONS else wanted or "auto"
 
     def _streams(self, read: Any, write: Any) -> tuple[Any, Any]:
-        """What comes is watched, and where an older version is wanted it is offered."""
+        """Wrap the streams: watch incoming messages, and offer an older version if that is requested."""
         wanted = self._options.protocol
-        watched = _Watched(read, self.leave, self._is_tool, self._cannot_read)
+        watched = _Watched(read, self.leave, self._is_tool, self._fail_unreadable)
         return watched, _Offering(write, wanted) if self._mode == "legacy" and wanted else write
 
     @asynccontextmanager
@@ -215,7 +215,7 @@ class Connection:
             return
         timeout = httpx2.Timeout(30.0, read=None, connect=self._options.connect_timeout)
         auth = address.auth if self._sign_in is None else self._sign_in
-        with _cut_from_logs(self._secrets):
+        with _hide_in_logs(self._secrets):
             async with (
                 httpx2.AsyncClient(
                     headers={**address.headers, "Accept-Encoding": "identity"},
@@ -238,21 +238,21 @@ class Connection:
         return SignIn(address, address.auth, f"the MCP server {self.name}", self._asked_to_sign_in)
 
     def _secrets(self) -> list[str]:
-        """What no text may tell."""
+        """The secrets that no text may contain."""
         tokens = [] if self._sign_in is None else self._sign_in.tokens.secrets
         return [*self._address.secrets, *tokens]
 
     async def _asked_to_sign_in(self, question: SignInQuestion) -> str:
-        """What a person pastes: asked in the call that needs it, else by who waits for the connection."""
+        """Ask a person to sign in, in the call that needs it or in a waiting task, and return the pasted text."""
         exchange = current.get()
         if exchange is not None:
             return _pasted(await exchange.ask(question), question)
         if self._sign_in is not None and self._sign_in.failure and not self._opened.done():
             raise McpError(
                 self._sign_in.failure
-            )  # it opens in several ways, and a person is asked once
+            )  # it connects in several ways, but a person is asked once
         if not self._waiting:
-            raise McpError("the run that asked has ended; the next run asks again")
+            raise McpError("the run that asked you to sign in has ended. The next run asks again")
         answer: asyncio.Future[str] = self._loop.create_future()
         self._wanted = question, answer
         self._stirred.set()
@@ -262,7 +262,7 @@ class Connection:
             self._wanted = None
 
     async def _in_time(self, work: Awaitable[T], seconds: float) -> T:
-        """What it gives, in so many seconds; a person's time to sign in is free.
+        """Return the result of ``work`` within ``seconds``; a person's time to sign in does not count.
 
         Raises:
             TimeoutError: it takes longer.
@@ -290,7 +290,7 @@ class Connection:
             task.cancel()
 
     async def _put(self, question: SignInQuestion, answer: asyncio.Future[str]) -> None:
-        """Ask a person to sign in, once for all who wait; where who asks is stopped, the next one does."""
+        """Ask a person to sign in, once for all waiting tasks; if the asking task is cancelled, the next one asks."""
         if question is self._put_already:
             await asyncio.wait({answer}, timeout=SHORTLY)
             return
@@ -310,18 +310,20 @@ class Connection:
         finally:
             asking.cancel()
             await asyncio.wait({asking})
-        await asyncio.sleep(0)  # who has the answer goes on
+        await asyncio.sleep(0)  # the task with the answer continues
 
     def _give_up(self, answer: asyncio.Future[str]) -> None:
-        """Nobody waits for the sign-in any more: the next run connects anew."""
+        """End the sign-in because no task waits for it; the next run connects again."""
         if not answer.done():
-            answer.set_exception(McpError("the run that asked has ended; the next run asks again"))
+            answer.set_exception(
+                McpError("the run that asked you to sign in has ended. The next run asks again")
+            )
         if not self._opened.done():
             self.leave()
             self._task.cancel()
 
     async def _ask(self, question: SignInQuestion) -> str:
-        """Ask in the call that is under way, else in a form of its own."""
+        """Ask in the current call, or else in a separate form."""
         exchange = current.get()
         if exchange is not None:
             return _pasted(await exchange.ask(question), question)
@@ -329,22 +331,22 @@ class Connection:
             said = await current_host().ask(question.reply, question.message, link=question.link)
         except Rejected:
             raise McpError(f"nobody signed in at {question.host}: the form was cancelled") from None
-        except HumanInputRequired as error:
+        except HumanInputRequired:
             raise McpError(
-                f"it asks you to sign in at {question.host}, and {error}. In a notebook, `await server.connect()` asks "
-                "once, and later runs have the tokens. In a script, use nb.mcp(url, auth='TOKEN'), or "
-                "auth=nb.McpSignIn(answer=…)"
+                f"you must sign in at {question.host}, and no person can answer here. In a notebook, run "
+                "`await server.connect()` once; later runs use its tokens. In a script, use nb.mcp(url, auth='TOKEN'), "
+                "or auth=nb.McpSignIn(answer=…)"
             ) from None
         return str(said.address.get_secret_value())
 
     async def _noted(self, response: httpx2.Response) -> None:
-        """Remember a refusal, and bound what comes."""
+        """Remember an HTTP error, and limit the size of the body."""
         packing = response.headers.get("content-encoding", "identity").strip().lower()
-        if packing != "identity":  # little may become much, in one go
+        if packing != "identity":  # a small compressed body may become large
             raise httpx2.DecodingError(
                 f"its answer is compressed as {packing!r:.40}, which nbagent did not accept"
             )
-        self._status, self._told = None, ""
+        self._status, self._reason = None, ""
         is_refusal = response.status_code >= 400
         kind = response.headers.get("content-type", "")
         kept = _Events() if kind.startswith("text/event-stream") else _Whole()
@@ -354,10 +356,10 @@ class Connection:
             with suppress(httpx2.HTTPError, httpx2.StreamError, TimeoutError):
                 async with asyncio.timeout(SHORTLY):
                     await response.aread()
-                    self._told = " ".join(response.text.split())
+                    self._reason = " ".join(response.text.split())
 
     def _is_tool(self, listed: Any) -> bool:
-        """Whether it is a tool at all: one that is not must not hide the others. Beyond ``MAX_TOOLS`` nothing is."""
+        """Whether it is a valid tool, so that invalid ones do not hide the others. False beyond ``MAX_TOOLS``."""
         self._listed += 1
         if self._listed > MAX_TOOLS:
             if self._listed == MAX_TOOLS + 1:
@@ -365,9 +367,9 @@ class Connection:
             return False
         try:
             if isinstance(listed, dict):
-                listed.pop("icons", None)  # of which nothing is shown
+                listed.pop("icons", None)  # icons are never shown
             if isinstance(listed, dict) and isinstance(listed.get("inputSchema"), dict):
-                listed["inputSchema"].setdefault("type", "object")  # which many leave out
+                listed["inputSchema"].setdefault("type", "object")  # many servers omit it
             found = types.Tool.model_validate(listed, by_name=False)
             fits = found.input_schema.get("type") == "object"
             why = "its inputSchema is not of type object"
@@ -379,7 +381,7 @@ class Connection:
         return fits
 
     async def _listen(self, client: Client) -> None:
-        """Hear of other tools, where the protocol has that as a stream of its own."""
+        """Listen for changed tools, if the protocol has a stream for that."""
         try:
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
@@ -387,13 +389,13 @@ class Connection:
         except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError) as error:
             logger.debug("the MCP server %s does not report changes: %s", self.name, error)
 
-    # --- what it is asked
+    # --- requests
 
     async def tools(self) -> list[types.Tool]:
         """The server's tools.
 
         Raises:
-            McpError: it cannot tell them.
+            McpError: it cannot list them.
         """
         client = await self._here()
         self.is_stale = False
@@ -427,7 +429,7 @@ class Connection:
         """Send one call, once.
 
         Raises:
-            McpError: the server refuses it, is gone, or answers with what is no result.
+            McpError: the server rejects it, has ended, or its answer is not a result.
         """
         client = await self._here()
         params = types.CallToolRequestParams(
@@ -441,14 +443,14 @@ class Connection:
             )
         except Exception as error:
             if isinstance(error, MCPError) and error.message == _CLOSED:
-                await self._said.heard()
-            raise self._why(error) from None  # what it follows from may tell a credential
+                await self._said.wait_until_read()
+            raise self._why(error) from None  # its cause may contain a credential
         finally:
             self._exchanges.remove(exchange)
         return answer
 
-    def _cannot_read(self, error: Exception) -> None:
-        """A line of the server is no message: where it can only be the answer to the one call under way, that fails."""
+    def _fail_unreadable(self, error: Exception) -> None:
+        """Handle a line that is not a message: if only one call is open, it fails, because the line can only be its answer."""
         if not isinstance(error, ValidationError) or len(self._exchanges) != 1:
             return
         first = error.errors(include_url=False)[0]
@@ -457,18 +459,18 @@ class Connection:
             self._exchanges[0].fail(f"sent an answer that cannot be read: {first['msg'][:MAX_WHY]}")
 
     async def _here(self) -> Client:
-        await self.opened()
+        await self.wait_until_open()
         if self._client is None:
             raise self.failure("the connection is closed")
         return self._client
 
-    # --- what it asks and tells
+    # --- requests of the server
 
     async def _elicited(
         self, context: Any, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         del context
-        said = await self._asked(params)
+        said = await self._answer_in_call(params)
         if isinstance(said, types.ElicitResult | types.ErrorData):
             return said
         return types.ElicitResult(action="decline")
@@ -477,13 +479,13 @@ class Connection:
         self, context: Any, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         del context
-        said = await self._asked(params)
+        said = await self._answer_in_call(params)
         if isinstance(said, types.CreateMessageResult | types.ErrorData):
             return said
-        return types.ErrorData(code=types.INVALID_REQUEST, message="nobody answers")
+        return types.ErrorData(code=types.INVALID_REQUEST, message="no person can answer")
 
-    async def _asked(self, params: Asked) -> Answer | None:
-        """What is said to a question, in the call that asks; None where none does."""
+    async def _answer_in_call(self, params: Asked) -> Answer | None:
+        """The answer to a question in its call; None if there is no such call."""
         exchange = current.get()
         note = ""
         if exchange is None and self._exchanges:
@@ -506,7 +508,7 @@ class Connection:
         else:
             exchange.log(f"{params.level}: {said}")
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self.is_stale = True
 
@@ -518,27 +520,29 @@ class Connection:
         ]
         return types.ListRootsResult(roots=roots)
 
-    # --- why it failed
+    # --- failures
 
     def failure(self, why: str) -> McpError:
-        """The error of what has failed here, with what the server said last."""
+        """The error for a failure of this connection, with the server's last output."""
         last = self._said.last()
         said = f"\nIts last output:\n{last}" if last else ""
-        return McpError(cut(f"The MCP server {self.name}: {why[:MAX_WHY]}{said}", self._secrets()))
+        return McpError(
+            remove_secrets(f"The MCP server {self.name}: {why[:MAX_WHY]}{said}", self._secrets())
+        )
 
     def _why(self, error: BaseException, what: str = "") -> McpError:
         if isinstance(error, McpError):
             return error
-        told = f"{what}: " if what else ""
-        return self.failure(f"{told}{self._refusal(error) or self._trouble(error)}")
+        prefix = f"{what}: " if what else ""
+        return self.failure(f"{prefix}{self._refusal(error) or self._trouble(error)}")
 
     def _refusal(self, error: BaseException) -> str:
-        """What a server said that was reached and refuses by HTTP; empty where it did not."""
+        """The reason of a server that answered with an HTTP error; empty if it did not."""
         status = self._status
         if status is None or not isinstance(error, MCPError | httpx2.HTTPError):
             return ""
         message = error.message if isinstance(error, MCPError) else str(error)
-        said = self._told[: MAX_WHY // 2] if self._told and message in _STAND_INS else message
+        said = self._reason[: MAX_WHY // 2] if self._reason and message in _STAND_INS else message
         if status in (401, 403) and self._sign_in is not None and self._sign_in.failure:
             return (
                 f"it rejected the request (HTTP {status}), and signing in failed: {self._sign_in.failure}. You can also "
@@ -574,7 +578,7 @@ class Connection:
         return error.message
 
     def _trouble(self, error: BaseException) -> str:
-        """What is wrong, and what to do, where no refusal by HTTP says it."""
+        """The problem and what to do, if no HTTP error explains it."""
         match error:
             case MCPError():
                 return self._trouble_by_protocol(error)
@@ -593,26 +597,26 @@ class Connection:
                 return f"{type(error).__name__}: {error}"
 
 
-class _Cut(logging.Filter):
-    """Takes credentials out of what is logged."""
+class _HidingFilter(logging.Filter):
+    """Removes credentials from log records."""
 
     def __init__(self, secrets: Callable[[], list[str]]) -> None:
         super().__init__()
         self._secrets = secrets
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always true; the record's text is without them, and without a traceback, whose texts are others'."""
+        """Remove credentials and the traceback from the record; always return True."""
         said = record.getMessage()
         record.exc_info = None
-        if (told := cut(said, self._secrets())) != said:
-            record.msg, record.args = told, ()
+        if (public := remove_secrets(said, self._secrets())) != said:
+            record.msg, record.args = public, ()
         return True
 
 
 @contextmanager
-def _cut_from_logs(secrets: Callable[[], list[str]]) -> Iterator[None]:
-    """Keep credentials out of what the HTTP client logs of its requests."""
-    found, loggers = _Cut(secrets), [logging.getLogger(name) for name in _LOGGERS]
+def _hide_in_logs(secrets: Callable[[], list[str]]) -> Iterator[None]:
+    """Keep credentials out of the HTTP client's log."""
+    found, loggers = _HidingFilter(secrets), [logging.getLogger(name) for name in _LOGGERS]
     for each in loggers:
         each.addFilter(found)
     try:
@@ -623,7 +627,7 @@ def _cut_from_logs(secrets: Callable[[], list[str]]) -> Iterator[None]:
 
 
 class _Watched:
-    """A read stream that tells its end, and lets no tool through that is none."""
+    """A read stream that reports its end, and removes invalid tools."""
 
     def __init__(
         self,
@@ -635,11 +639,11 @@ class _Watched:
         self._inner = inner
         self._ended = ended
         self._is_tool = is_tool
-        self._cannot_read = cannot_read
+        self._fail_unreadable = cannot_read
 
     @property
     def last_context(self) -> Any:
-        """The context of whoever sent what came last."""
+        """The context of the sender of the last message."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> Any:
@@ -661,7 +665,7 @@ class _Watched:
             self._ended()
             raise
         if isinstance(item, Exception):
-            self._cannot_read(item)
+            self._fail_unreadable(item)
         message = getattr(item, "message", None)
         result = getattr(message, "result", None)
         params = getattr(message, "params", None)
@@ -682,7 +686,7 @@ class _Watched:
 
 
 class _Offering:
-    """A write stream that offers this version of the protocol where the client would offer its newest older one."""
+    """A write stream that offers this protocol version instead of the client's newest older one."""
 
     def __init__(self, inner: Any, version: str) -> None:
         self._inner = inner
@@ -707,17 +711,17 @@ class _Offering:
 
 
 def _shorten(result: dict[str, Any]) -> None:
-    """Leave out what is beyond the bounds of a result, before there is a model of each part."""
+    """Shorten a result to its limits, before each part becomes a pydantic model."""
     content, requests = result.get("content"), result.get("inputRequests")
     if isinstance(content, list) and len(content) > MAX_CONTENT:
-        told = f"[{len(content) - MAX_CONTENT:,} more parts were left out]"
-        result["content"] = [*content[:MAX_CONTENT], {"type": "text", "text": told}]
-    if isinstance(requests, dict):  # one more than are answered is declined, and said
+        note = f"[{len(content) - MAX_CONTENT:,} more parts were left out]"
+        result["content"] = [*content[:MAX_CONTENT], {"type": "text", "text": note}]
+    if isinstance(requests, dict):  # one more than the limit is declined, with a note
         result["inputRequests"] = dict(islice(requests.items(), MAX_QUESTIONS + 1))
 
 
 def _without_excess(params: dict[str, Any]) -> None:
-    """Empty the lists of what a server wants to ask a model where they are too long; no prompt is refused."""
+    """Empty lists that are too long in a server's request to a model; no prompt is rejected."""
     for name in ("messages", "tools"):
         try:
             counted_value(params.get(name), MAX_ASKED)
@@ -726,27 +730,27 @@ def _without_excess(params: dict[str, Any]) -> None:
 
 
 class _Whole:
-    """A message that comes as the body of a response."""
+    """Counts a message that is the body of a response."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
-    def take(self, piece: bytes) -> None:
-        """More of it."""
+    def count(self, piece: bytes) -> None:
+        """Count a piece."""
         self._held += piece
         if len(self._held) > MAX_LINE:
             raise TooManyParts(f"it has more than {MAX_LINE:,} bytes")
 
     def end(self) -> None:
-        """All has come."""
+        """Count the end."""
         counted(bytes(self._held))
 
 
 class _Events(_Whole):
-    """Messages that come as events of a stream: each is counted before whoever reads it has its end."""
+    """Counts messages in the events of a stream, each before its reader gets its end."""
 
-    def take(self, piece: bytes) -> None:
-        """More of them."""
+    def count(self, piece: bytes) -> None:
+        """Count a piece."""
         searched = max(len(self._held) - 3, 0)
         self._held += piece
         end = 0
@@ -758,7 +762,7 @@ class _Events(_Whole):
             raise TooManyParts(f"an event has more than {MAX_LINE:,} bytes")
 
     def end(self) -> None:
-        """All has come."""
+        """Count the end."""
 
     def _count(self, start: int, end: int) -> None:
         if end - start <= MAX_PARTS:
@@ -771,11 +775,11 @@ class _Events(_Whole):
 
 
 _BLANK = re.compile(rb"\n\n|\r\r|\r\n\r\n|\n\r|\r\n\n")
-"""What ends an event: two ends of lines, of any kind."""
+"""The end of an event: two line ends of any kind."""
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body of a response that ends with an error where a message in it is too much to be read."""
+    """A response body that raises an error if a message in it is too large."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, messages: _Whole) -> None:
         self._inner = inner
@@ -784,7 +788,7 @@ class _Bounded(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._inner:
-                self._messages.take(piece)
+                self._messages.count(piece)
                 yield piece
             self._messages.end()
         except TooManyParts as error:
@@ -795,7 +799,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 def _in_words(logged: Any) -> str:
-    """What a server logs, as a line: its message, which libraries send in an object, and what comes beside it."""
+    """A server's log entry as a line: its message, which some libraries wrap in an object, and its other fields."""
     if not isinstance(logged, dict):
         return logged if isinstance(logged, str) else json.dumps(logged, default=str)
     name = next((one for one in ("msg", "message") if isinstance(logged.get(one), str)), None)
@@ -826,8 +830,8 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def _seen(opened: asyncio.Future[None]) -> None:
-    """What it failed with is told to whoever waits, and to nobody where nobody does."""
+def _retrieve_error(opened: asyncio.Future[None]) -> None:
+    """Mark the future's error as retrieved, so that asyncio does not log it if no task waits."""
     if not opened.cancelled():
         opened.exception()
 

@@ -1,4 +1,4 @@
-"""One call of a server's tool, while it is under way: what the server asks, how far it is, what it logs."""
+"""One running call of a server's tool: the server's questions, progress and log."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ from .sign_in import SignInQuestion
 
 T = TypeVar("T")
 Asked: TypeAlias = types.ElicitRequestParams | types.CreateMessageRequestParams | SignInQuestion
-"""What a server asks: a person, or the model; or wants, before it takes a call."""
+"""A server's request to a person or a model, or a sign-in before a call."""
 Answer: TypeAlias = types.ElicitResult | types.CreateMessageResult | types.ErrorData | str
-"""What is said to that; a text to who has to sign in."""
+"""The answer to a request; for a sign-in, the pasted text."""
 
 MAX_QUESTIONS = 20
 """Questions of one call."""
 MAX_SAID = 2_000
-"""Characters of a question, a line of the log, or a word on how far it is."""
+"""Characters of a question, a log line, or a progress message."""
 MAX_PROMPT = 19_000
-"""Characters that a server may send to the model at a time: so many are shown, whole, to who approves it."""
+"""Characters that a server may send to the model in one request; the approval shows all of them."""
 MAX_LINES = 1_000
-"""Lines of the log of one call."""
+"""Log lines of one call."""
 OFTEN = 0.05
-"""Seconds between two words on how far it is, so that a server cannot flood whoever watches."""
+"""Seconds between two progress messages, so that a server cannot flood the card."""
 GRACE = 2.0
-"""Seconds that a call which is given up has to tell the server so."""
+"""Seconds in which an abandoned call can notify the server."""
 
 current: ContextVar[Exchange | None] = ContextVar("nbagent_mcp_exchange", default=None)
-"""The call that the running code belongs to, where the transport can tell."""
+"""The call of the running code, if the transport knows it."""
 
 
 class Times(NamedTuple):
-    """How long a call may take, in seconds; waiting for a person is free."""
+    """Time limits of a call, in seconds; waiting for a person does not count."""
 
     silent: float
-    """Without a word of the server."""
+    """Without a message from the server."""
     total: float
-    """Altogether, however much the server tells meanwhile."""
+    """In total, even if the server reports progress."""
 
 
 class Exchange:
-    """One call under way.
+    """One running call.
 
     Args:
-        ctx: of the body that waits.
-        output: of its call; None where nobody shows it.
-        server: what the server is called.
-        times: after which the call is given up.
-        model: that the server may ask; None where it may ask none.
+        ctx: the context of the waiting body.
+        output: the output of its call; None if it is not shown.
+        server: the server's name.
+        times: its time limits.
+        model: the model that the server may ask; None if it may not.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Exchange:
         self._asked: deque[tuple[tuple[Asked, str], asyncio.Future[Answer]]] = deque()
         self._questions = 0
         self._lines = 0
-        self._told_at = 0.0
+        self._shown_at = 0.0
         self._end = self._loop.time() + times.total
         self._failure = ""
         self._alive()
@@ -93,29 +93,29 @@ class Exchange:
     # --- from the server, on its connection
 
     async def ask(self, params: Asked, *, note: str = "") -> Answer:
-        """What a person answers to a question that the server waits for."""
+        """Ask a person a question of the server, and return the answer."""
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._asked.append(((params, note), answer))
         self._stirred.set()
         return await answer
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """The server tells how far it is."""
+        """Show the server's progress."""
         self._alive()
         now = self._loop.time()
         fraction = progress / total if total else None
-        if now - self._told_at >= OFTEN or (fraction is not None and fraction >= 1):
-            self._told_at = now
+        if now - self._shown_at >= OFTEN or (fraction is not None and fraction >= 1):
+            self._shown_at = now
             text = (message or "")[:MAX_SAID] or ("" if total else f"{progress:g}")
             self._ctx.progress(fraction, text)
 
     def fail(self, why: str) -> None:
-        """No answer is going to come, for this reason."""
+        """End the call with this error, because no answer will arrive."""
         self._failure = why
         self._stirred.set()
 
     def log(self, text: str) -> None:
-        """The server logs a line."""
+        """Show a log line of the server."""
         self._alive()
         self._lines += 1
         if self._output is None or self._lines > MAX_LINES:
@@ -128,10 +128,10 @@ class Exchange:
     # --- of the body
 
     async def wait(self, sent: Coroutine[Any, Any, T]) -> T:
-        """What the server gives; meanwhile a person is asked what it asks.
+        """Wait for the server's result, and meanwhile ask a person the server's questions.
 
         Raises:
-            McpError: it does not say a word in time.
+            McpError: it exceeds a time limit.
         """
         outer = current.set(self)
         task = self._loop.create_task(sent)
@@ -161,21 +161,21 @@ class Exchange:
                 task.cancel()
                 await asyncio.wait({task}, timeout=GRACE)
             if task.done() and not task.cancelled():
-                task.exception()  # told, or nobody waits for it any more
+                task.exception()  # it raises in the waiting task, or no task waits
 
     def _too_late(self, now: float) -> McpError:
-        """Why the call is given up, and what waits longer."""
+        """The error for an exceeded time limit, with the option that waits longer."""
         went, option = f"sent nothing for {_seconds(self._times.silent)}", "timeout"
         if now >= self._end:
             went = f"sent no result within {_seconds(self._times.total)}"
             option = "max_total_timeout"
         return McpError(
-            f"{self._server} {went}, so the call was abandoned. It may or may not have taken effect. To wait longer, "
+            f"{self._server} {went}, so nbagent stopped waiting for the call. It may or may not have taken effect. To wait longer, "
             f"use nb.mcp(…, {option}=…)"
         )
 
     async def answer(self, params: Asked, note: str = "") -> Answer:
-        """What a person says to a question, as the protocol has it."""
+        """Ask a person, and return the answer in the protocol's form."""
         self._questions += 1
         if self._questions > MAX_QUESTIONS:
             self.log(
@@ -193,7 +193,7 @@ class Exchange:
             name = f"{self._server[:1].upper()}{self._server[1:]}"
             heading = f"{name} asks{note}: {params.message[:MAX_SAID]}"
             if isinstance(params, types.ElicitRequestURLParams):
-                return await self._opened(params, heading)
+                return await self._ask_to_open(params, heading)
             return await self._filled(params, heading)
         except Rejected:
             return types.ElicitResult(action="decline")
@@ -207,22 +207,21 @@ class Exchange:
         answer: asyncio.Future[Answer],
         task: asyncio.Task[Any],
     ) -> None:
-        """Ask a person while the server waits; a call that ends meanwhile ends the question too.
+        """Ask a person while the server waits; the end of the call also ends the question.
 
         Raises:
-            McpError: nobody could answer in time, since the body would end where it asks.
+            McpError: the body cannot wait for an answer, because it would end at the question.
         """
         if not self._ctx.is_live and isinstance(question[0], SignInQuestion):
             _cancelled(answer)
             raise McpError(
-                f"{question[0].message}, which is not possible in this call. In a notebook, `await server.connect()` asks "
-                "for it"
+                f"{question[0].message}. This call cannot ask you. In a notebook, sign in with `await server.connect()`"
             )
         if not self._ctx.is_live:
             _cancelled(answer)
             raise McpError(
-                f"{self._server} asked a question during this call ({_asks(question[0])}), and such a call cannot be "
-                "paused and continued later. Run it with agent.run(…), which waits for the answer"
+                f"{self._server} asked a question during this call ({_question_text(question[0])}). This call cannot be paused "
+                "and continued later. Use agent.run(…), which waits for the answer"
             )
         await self._ctx.step(ASKS_OUTSIDE, lambda: None)
         asking = self._loop.create_task(self.answer(*question))
@@ -255,10 +254,10 @@ class Exchange:
         content = await self._ctx.ask(Ask(heading), reply=schema)
         return types.ElicitResult(action="accept", content=content)
 
-    async def _opened(
+    async def _ask_to_open(
         self, params: types.ElicitRequestURLParams, heading: str
     ) -> types.ElicitResult:
-        """A page that only the person opens."""
+        """Ask a person to open a page."""
         host = host_of(params.url)
         if host is None or len(params.url) > MAX_SAID:
             self.log(
@@ -271,7 +270,7 @@ class Exchange:
         return types.ElicitResult(action="accept")
 
     async def _sampled(self, params: types.CreateMessageRequestParams, note: str) -> Answer:
-        """What the model says to a server, in a run inside the call: shown there, and of the run's budget."""
+        """Ask the model for the server, in a run inside the call: shown there, and counted in the run's budget."""
         if self._model is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="Sampling not supported")
         said = [(one.role, _text_of(one.content)) for one in params.messages]
@@ -300,18 +299,18 @@ def _seconds(count: float) -> str:
     return f"{count:g} second{'' if count == 1 else 's'}"
 
 
-def _asks(params: Asked) -> str:
+def _question_text(params: Asked) -> str:
     message = getattr(params, "message", None)
     return repr(message[:200]) if message else "of a model"
 
 
 def _text_of(content: Any) -> str:
-    """The text of a message that a server has for a model; of other parts their kind."""
+    """The text of a server's message to a model; for other parts, their kind."""
     parts = content if isinstance(content, list) else [content]
     return "\n".join(getattr(one, "text", None) or f"[{one.type}]" for one in parts)
 
 
 def _cancelled(answer: asyncio.Future[Answer]) -> None:
-    """Tell the server that nobody answers, where nobody has."""
+    """Answer the server with "cancel", if there is no answer yet."""
     if not answer.done():
         answer.set_result(types.ElicitResult(action="cancel"))

@@ -1,11 +1,11 @@
-"""The process between nbagent and a server: it bounds the server's lines, and ends it with whoever started it.
+"""The process between nbagent and a server: it limits the server's lines, and ends with the process that started it.
 
-However the server ends, by itself, killed, or because the kernel is gone, what it started ends too: all that is in
-the process group, which this process leads. A process that has left the group on purpose, as a daemon does, stays.
+If the server ends, by itself, killed, or because the kernel has ended, its child processes end too: all processes of
+the process group, which this process leads. A process that has left the group, such as a daemon, continues.
 
-Run as a script, by its path, with ``BYTES PARTS READER COMMAND…``: how many bytes a line may have, and how many
-parts as ``READER``, the path of ``core/base/foreign.py``, counts them. It imports the standard library alone,
-since nothing of nbagent is there where it runs. Lines are passed on whole.
+Run it as a script, by its path, with ``BYTES PARTS READER COMMAND…``: the maximum bytes of a line, and the maximum
+parts as counted by ``READER``, the path of ``core/base/foreign.py``. It imports only the standard library,
+because nbagent is not available where it runs. It passes whole lines.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from contextlib import suppress
 from typing import NamedTuple
 
 LOOK = 0.2
-"""Seconds between looks at whether the process that started it is still there."""
+"""Seconds between checks that the parent process still exists."""
 GRACE = 2.0
-"""Seconds that a server has to end by itself, once its input is closed or it is told to."""
+"""Seconds in which a server can end by itself, after its input is closed or it is asked to."""
 CHUNK = 65_536
 
 
 class Bounds(NamedTuple):
-    """Of one line."""
+    """The limits of one line."""
 
     bytes: int
     parts: int
     reader: str
-    """The path of the module that counts parts; it is read for the first line that may have too many."""
+    """The path of the module that counts parts; it is loaded for the first line that may have too many."""
 
     def misfit(self, held: bytearray, length: int, *, is_whole: bool) -> str:
-        """Why the line that begins here, and has this length so far, is not passed on; empty where it is."""
+        """The reason not to pass on this line of this length so far; empty if it is passed on."""
         if length > self.bytes:
             return f"more than {self.bytes:,} bytes"
         if not is_whole or length <= self.parts:
@@ -46,12 +46,12 @@ class Bounds(NamedTuple):
 
 
 def main(bounds: Bounds, command: list[str]) -> int:
-    """Run the command to its end; its exit code."""
+    """Run the command to its end and return its exit code."""
     parent = os.getppid()
     child = subprocess.Popen(command, stdout=subprocess.PIPE)
     signal.signal(
         signal.SIGTERM, signal.SIG_IGN
-    )  # the group is told: this ends when the server has
+    )  # the group gets the signal; this process ends after the server
     assert child.stdout is not None
     source, held, left_at = child.stdout.fileno(), bytearray(), 0.0
     while True:
@@ -62,7 +62,7 @@ def main(bounds: Bounds, command: list[str]) -> int:
             left_at = time.monotonic()
         ready, _, _ = select.select([source], [], [], LOOK)
         if has_left and (not ready or time.monotonic() - left_at > GRACE):
-            return _end(child)  # all of it is read; a child of its own may hold the pipe, and write
+            return _end(child)  # all of it is read; a child process may still write to the pipe
         if not ready:
             continue
         data = os.read(source, CHUNK)
@@ -72,17 +72,17 @@ def main(bounds: Bounds, command: list[str]) -> int:
             return _end(child)
         end = data.find(b"\n")
         is_whole = end >= 0
-        length = len(held) + (end if is_whole else len(data))  # lines after it are in one piece
+        length = len(held) + (end if is_whole else len(data))  # later lines are complete
         held += data
         if misfit := bounds.misfit(held, length, is_whole=is_whole):
-            told = f"nbagent: a line of the server has {misfit}; the server was stopped\n"
-            os.write(2, told.encode())
+            message = f"nbagent: a line of the server has {misfit}; the server was stopped\n"
+            os.write(2, message.encode())
             return _end(child)
         if is_whole:
             last = held.rfind(b"\n") + 1
             try:
                 _write(held[:last])
-            except OSError:  # nobody reads it any more
+            except OSError:  # the reader has closed it
                 return _end(child)
             del held[:last]
 
@@ -94,10 +94,10 @@ def _write(data: bytearray) -> None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:
-    """End the server and all it started that is still in its group; the server's exit code.
+    """End the server and its processes that are still in its group; return the server's exit code.
 
-    This process is in the group too, and ignores SIGTERM; where SIGKILL is needed, that ends it as well. Its
-    output is closed first, so that who waits for an answer need not wait for all this.
+    This process is in the group too, and ignores SIGTERM; if SIGKILL is needed, it ends this process too. Its
+    output is closed first, so that a waiting reader does not wait for the end of the group.
     """
     os.close(1)
     if child.poll() is None or _others(child.pid):
@@ -111,7 +111,7 @@ def _end(child: subprocess.Popen[bytes]) -> int:
 
 
 def _others(server: int) -> bool:
-    """Whether anything else than the server runs in this group."""
+    """Whether other processes than the server run in this group."""
     group, mine = os.getpgrp(), {os.getpid(), server}
     try:
         listed = [int(name) for name in os.listdir("/proc") if name.isdigit()]

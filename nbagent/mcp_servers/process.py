@@ -1,4 +1,4 @@
-"""A server as a process: how it is started, and the last lines of what it says on its error stream."""
+"""A server as a process: starting it, and the last lines of its error stream."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .address import Command
 MAX_LINE = 16_000_000
 """Bytes of one message of a server."""
 LAST = 8_000
-"""Bytes of what it said on its error stream last that are kept."""
+"""Bytes of the end of its error stream that are kept."""
 GONE = 25
-"""Looks, 20 ms apart, at whether a process that is gone has said all."""
+"""The number of checks, 20 ms apart, that the stream of an ended process is fully read."""
 
 
 class Said:
-    """What a process says on its error stream: all of it is read, the end is kept."""
+    """The error stream of a process: it is read completely, and its end is kept."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
@@ -42,9 +42,9 @@ class Said:
         """Read a pipe to its end, in a thread of its own, and close it."""
         self._is_read = False
         name = "nbagent-mcp-stderr"
-        threading.Thread(target=self._read, args=(source,), name=name, daemon=True).start()
+        threading.Thread(target=self._read_pipe, args=(source,), name=name, daemon=True).start()
 
-    def _read(self, source: int) -> None:
+    def _read_pipe(self, source: int) -> None:
         with open(source, "rb", buffering=0) as pipe:
             while piece := pipe.read(4_096):
                 with self._lock:
@@ -54,8 +54,8 @@ class Said:
                         self._length -= len(self._pieces.popleft())
         self._is_read = True
 
-    async def heard(self) -> None:
-        """Wait a moment until all is read of a process that is gone; what it left behind may hold the pipe."""
+    async def wait_until_read(self) -> None:
+        """Wait briefly until the stream of an ended process is read; a child process may keep the pipe open."""
         for _ in range(GONE):
             if self._is_read:
                 return
@@ -70,21 +70,21 @@ class Said:
 
 @asynccontextmanager
 async def process(command: Command, said: Said) -> AsyncGenerator[Any, None]:
-    """Start the server and give its streams; at the end it is told to stop, and then made to.
+    """Start the server and yield its streams; at the end ask it to stop, then end it.
 
     Raises:
-        McpError: there is no such program.
+        McpError: the program does not exist.
     """
     environment = get_default_environment() | command.env
     program = command.argv[0]
     if shutil.which(program, path=environment.get("PATH")) is None and command.cwd is None:
         raise McpError(
-            f"The program {program!r}, which starts the server, was not found. Install it, or give its full path"
+            f"The program {program!r}, which starts the server, was not found. Install it, or use its full path"
         )
     argv = list(command.argv)
     if (
         os.name == "posix" and sys.executable
-    ):  # elsewhere mcp has the system end it with this process
+    ):  # on other systems, mcp makes the system end it with this process
         script = str(Path(guard.__file__))
         bounds = [str(MAX_LINE), str(foreign.MAX_PARTS), str(Path(foreign.__file__))]
         argv = [sys.executable, "-I", "-S", script, *bounds, *argv]

@@ -1,4 +1,4 @@
-"""What a server's tool gives, as the model is told it and a person sees it."""
+"""The result of a server's tool, for the model and for a person."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic_core import to_json
 
 from nbagent.core.base.errors import McpError, UsageError
-from nbagent.core.base.files import IMAGES
+from nbagent.core.base.file_parts import IMAGES
 from nbagent.core.base.foreign import counted
 from nbagent.core.base.messages import canonical
 from nbagent.core.hooks import hooks
-from nbagent.core.tools.files import MAX_FILES, File
+from nbagent.core.tools.attachments import MAX_FILES, File
 from nbagent.core.tools.tool import ToolResult
 
 ASKS_MIDWAY = (
-    "it asks a question during a call (ctx.elicit), which only older versions of the protocol support. "
+    "it asked a question during a call (ctx.elicit). Only older protocol versions support that. "
     f"Connect with nb.mcp(…, protocol='{LATEST_HANDSHAKE_VERSION}')"
 )
-"""What to do about a tool that asks where nobody can."""
+"""The advice for a tool that asks during a call."""
 _NO_WAY_BACK = ("no back-channel", "elicitation via server-initiated requests is unavailable")
-"""What servers on ``mcp`` and FastMCP say there."""
+"""The messages of ``mcp`` and FastMCP servers in that case."""
 MAX_CONTENT = 200
-"""Parts of one result; further ones are left out, and a last one says so."""
+"""Parts of one result; a last part says how many others were left out."""
 SHORT = 100
-"""Characters of base64 from which they are no words of any text."""
+"""The minimum length of base64 that cannot be ordinary words."""
 MAX_PICTURE = 8_000_000
-"""Characters of a picture's base64 that are looked at."""
+"""Characters of a picture's base64 that are checked."""
 
 
-class _Told(NamedTuple):
-    """One part: in words, and as the picture that it is."""
+class _Part(NamedTuple):
+    """One part as text, and as a picture if it is one."""
 
     text: str
     picture: File | None = None
     data: str = ""
-    """Its bytes in base64, where it has some: they stand in no text."""
+    """Its bytes in base64, if it has some; they appear in no text."""
 
 
-def told(result: types.CallToolResult, schema: dict[str, Any] | None, room: int) -> Any:
-    """A result as it is told: text or data, with its pictures beside it where it has some.
+def result_value(result: types.CallToolResult, schema: dict[str, Any] | None, room: int) -> Any:
+    """A result for the model: text or data, with its pictures.
 
-    What texts and data both say is told once, and without the ``{"result": …}`` that libraries of servers put
-    around a plain value. Bytes are told in words, wherever they stand. A picture that cannot be sent is told in words
-    alone, with why: the rest of the result stands.
+    Content that is in both texts and data appears once, and without the ``{"result": …}`` that server libraries put
+    around a plain value. Bytes are described in words everywhere. A picture that cannot be sent is described in
+    words, with the reason; the rest of the result is used.
 
     Args:
-        result: as the server gave it.
-        schema: what the server said that its data fits.
-        room: bytes that its pictures may have together.
+        result: the server's result.
+        schema: the server's schema of its data.
+        room: the maximum number of bytes of its pictures together.
 
     Raises:
-        McpError: the server says that the tool failed, or its data does not fit.
+        McpError: the server reports a failure of the tool, or its data does not match.
     """
     parts = _within([_part(part) for part in result.content], room)
     in_words = {part.data: part.text for part in parts if part.data}
@@ -74,46 +74,46 @@ def told(result: types.CallToolResult, schema: dict[str, Any] | None, room: int)
 
 
 def _value(content: list[Any], texts: list[str], data: Any) -> Any:
-    """Texts and data as one value, with what both say once."""
+    """Texts and data as one value, without repeated content."""
     if data is None:
         return "\n".join(texts)
     found = _alike(content, texts, data)
     if found is not _OTHER:
         return found
-    others = [text for text in texts if not _says(text, data)]
+    others = [text for text in texts if not _is_json_of(text, data)]
     return "\n".join([*others, _as_json(data)]) if others else data
 
 
 def _as_json(data: Any) -> str:
     try:
         return json.dumps(data, ensure_ascii=False, allow_nan=False)
-    except ValueError:  # an infinite number, which is no JSON
+    except ValueError:  # an infinite number is not JSON
         return to_json(data, inf_nan_mode="strings").decode()
 
 
 _OTHER = object()
-"""Is told where texts and data do not say the same."""
+"""Marks texts and data with different content."""
 
 
 def _alike(content: list[Any], texts: list[str], data: Any) -> Any:
-    """What is told where the texts say the same as the data, or as the one value in it."""
+    """The value, if the texts have the same content as the data, or as the one value in it."""
     if not isinstance(data, dict) or len(data) != 1:
         return _OTHER
     ((name, value),) = data.items()
     whole = "\n".join(texts)
     if value == whole or _lists(content, texts, value):
         return whole
-    if name != "result":  # which is a word of libraries, and no word of the tool
+    if name != "result":  # a key of libraries, not of the tool
         return _OTHER
     if not texts:
         return value if value in (None, "", []) else _OTHER
-    says_each = isinstance(value, list) and len(value) == len(texts)
-    is_each = says_each and all(map(_is_or_says, texts, value))
-    return value if is_each or _says(whole, value) else _OTHER
+    is_json_each = isinstance(value, list) and len(value) == len(texts)
+    is_each = is_json_each and all(map(_equals_data, texts, value))
+    return value if is_each or _is_json_of(whole, value) else _OTHER
 
 
 def _lists(content: list[Any], texts: list[str], value: Any) -> bool:
-    """Whether a value is the list of the result's parts once more, or one of one part."""
+    """Whether a value repeats the result's parts as a list, or is one part."""
     if not content or not isinstance(value, list | dict):
         return False
     parts = [
@@ -128,7 +128,7 @@ def _lists(content: list[Any], texts: list[str], value: Any) -> bool:
 
 
 def _without_bytes(value: Any, in_words: Mapping[str, str]) -> Any:
-    """A value with the words of each part in the place of its bytes; at any depth that it can have."""
+    """A value with each part's words instead of its bytes, at any depth."""
     if not in_words:
         return value
     if isinstance(value, str):
@@ -143,8 +143,8 @@ def _without_bytes(value: Any, in_words: Mapping[str, str]) -> Any:
     return value
 
 
-def _within(parts: list[_Told], room: int) -> list[_Told]:
-    """The parts, with no more pictures than a result may have."""
+def _within(parts: list[_Part], room: int) -> list[_Part]:
+    """The parts, with at most as many pictures as a result may have."""
     kept, count = [], 0
     for part in parts:
         size = len(part.picture.data) if part.picture is not None else 0
@@ -178,49 +178,49 @@ def _check(data: Any, schema: dict[str, Any]) -> None:
 
 
 def asks_midway(why: str) -> bool:
-    """Whether a tool failed because it asks in the middle of a call, which the protocol's version has no way for."""
+    """Whether a tool failed because it asks during a call, which this protocol version does not support."""
     return any(words in why for words in _NO_WAY_BACK)
 
 
-def _part(part: Any) -> _Told:
-    """What is told of one part."""
+def _part(part: Any) -> _Part:
+    """One part for the model."""
     match part:
         case types.TextContent():
-            return _Told(part.text)
+            return _Part(part.text)
         case types.ImageContent() | types.AudioContent():
             return _of_bytes(
                 f"[{part.mime_type:.80}, {_size(part.data)}]", part.mime_type, part.data
             )
         case types.ResourceLink():
             kind = f", {part.mime_type:.80}" if part.mime_type else ""
-            return _Told(f"[{part.name:.200}: {part.uri!s:.2000}{kind}]")
+            return _Part(f"[{part.name:.200}: {part.uri!s:.2000}{kind}]")
         case types.EmbeddedResource(resource=types.TextResourceContents() as inside):
-            return _Told(f"{inside.uri!s:.2000}:\n{inside.text}")
+            return _Part(f"{inside.uri!s:.2000}:\n{inside.text}")
         case types.EmbeddedResource(resource=types.BlobResourceContents() as inside):
             kind = inside.mime_type or "data"
             text = f"[{inside.uri!s:.2000}, {kind:.80}, {_size(inside.blob)}]"
             return _of_bytes(text, kind, inside.blob)
         case _:
             kind = getattr(part, "type", "")
-            return _Told(f"[a part of unknown kind {kind!s:.80}]")
+            return _Part(f"[a part of unknown kind {kind!s:.80}]")
 
 
-def _of_bytes(text: str, media_type: str, data: str) -> _Told:
-    """A part with bytes in base64: the picture that it is, or why it is none that can be sent."""
+def _of_bytes(text: str, media_type: str, data: str) -> _Part:
+    """A part with bytes in base64: a picture, or the reason why it cannot be sent."""
     if media_type not in IMAGES:
-        return _Told(text, data=data)
+        return _Part(text, data=data)
     if len(data) > MAX_PICTURE:
         return _unseen(text, "too large", data)
     try:
-        return _Told(text, File(base64.b64decode(data, validate=True), media_type), data)
+        return _Part(text, File(base64.b64decode(data, validate=True), media_type), data)
     except (binascii.Error, ValueError, UsageError) as error:
         return _unseen(text, str(error), data)
-    except Exception as error:  # of Pillow, which makes it smaller, about bytes of somebody else
+    except Exception as error:  # Pillow's warnings about foreign bytes
         return _unseen(text, f"{type(error).__name__}: {error}", data)
 
 
-def _unseen(text: str, why: str, data: str) -> _Told:
-    return _Told(f"{text[:-1]}; not sent: {why:.200}]", data=data)
+def _unseen(text: str, why: str, data: str) -> _Part:
+    return _Part(f"{text[:-1]}; not sent: {why:.200}]", data=data)
 
 
 def _size(data: str) -> str:
@@ -228,12 +228,12 @@ def _size(data: str) -> str:
     return f"{count} bytes" if count < 1_000 else f"{count // 1_000:,} kB"
 
 
-def _is_or_says(text: str, data: Any) -> bool:
-    return data == text or _says(text, data)
+def _equals_data(text: str, data: Any) -> bool:
+    return data == text or _is_json_of(text, data)
 
 
-def _says(text: str, data: Any) -> bool:
-    """Whether a text is the data, as JSON; there, 1 is not true."""
+def _is_json_of(text: str, data: Any) -> bool:
+    """Whether a text is the data as JSON; 1 does not equal true."""
     try:
         return canonical(json.loads(counted(text))) == canonical(data)
     except (ValueError, RecursionError):

@@ -18,9 +18,9 @@ from pydantic import SecretStr
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
-from nbagent.core.base.files import MAX_FILES, size_of_all
+from nbagent.core.base.file_parts import MAX_FILES, size_of_all
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Model
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
 from nbagent.core.tools.context import ToolContext
@@ -39,7 +39,7 @@ try:
 
     from .connection import Connection, Options
     from .exchange import Exchange, Times
-    from .results import told
+    from .results import result_value
     from .tokens import Tokens
     from .tools import tool_of, unsearched
 except ModuleNotFoundError as error:
@@ -50,24 +50,24 @@ except ModuleNotFoundError as error:
 logger = logging.getLogger("nbagent")
 
 TIMEOUT = 120.0
-"""Seconds without a word of a server after which a call is given up."""
+"""Seconds without a message from a server after which a call is abandoned."""
 TOTAL = 3_600.0
-"""Seconds after which a call is given up whatever the server says meanwhile."""
+"""Seconds after which a call is abandoned even if the server reports progress."""
 CONNECT = 60.0
-"""Seconds that a server has to start and tell its tools."""
+"""Seconds in which a server must start and list its tools."""
 SHOWN = 8
-"""Names of tools in what stands for a server."""
+"""Names of tools in a server's repr."""
 MAX_LOGGED = 20
-"""Warnings of what is left out of one list of tools."""
+"""Warnings about one list of tools."""
 MAX_ROUNDS = 10
-"""How often a server may ask for more before it gives a result."""
+"""The number of times that a server may ask for more input before it returns a result."""
 
 
 class McpServer(Travels, ToolSource):
-    """An MCP server: made by ``nb.mcp``, and given to agents among their tools.
+    """An MCP server from ``nb.mcp``, for an agent's ``tools``.
 
-    It is connected when a run first needs it, once for each event loop, and closed with that loop or by
-    ``aclose()``. A connection that is lost is made anew by the next call.
+    It connects when a run first needs it, once for each event loop, and closes with that loop or by
+    ``aclose()``. After a lost connection, the next call connects again.
     """
 
     def __init__(self, given: Given, how: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ class McpServer(Travels, ToolSource):
         self.label: str = how["name"] or config_name or self._address.label
         self.name = f"the MCP server {self.label}"
         self.notes: list[str] = []
-        """What of the server is not used, and why; then what of its tools' schemas is not checked."""
+        """The parts of the server that are not used, with reasons; then the parts of its schemas that are not checked."""
         self._left_out = 0
         self._prefix: str = how["prefix"]
         self._include, self._exclude = how["include"], how["exclude"]
@@ -110,34 +110,34 @@ class McpServer(Travels, ToolSource):
         if any(address.secrets) or signs_itself:
             cannot_travel(
                 repr(self),
-                "it was given headers, variables or a sign-in, which may hold secrets; make it in that process",
+                "its headers, environment variables or sign-in may contain secrets. Create it in that process",
             )
         return self._remade()
 
     @property
     def tools(self) -> Mapping[str, Tool[..., Any]]:
-        """Its tools by name, as far as they are known; all are once it was connected."""
+        """Its known tools by name; all of them after it was connected."""
         return dict(self._tools or {})
 
     @awaited("server.connect")
     async def connect(self) -> McpServer:
-        """Connect now, instead of when a run needs it; gives the server itself.
+        """Connect now, instead of when a run needs it, and return the server.
 
         Raises:
-            McpError: it cannot be reached, with what it said.
-            ToolError: ``include=`` names what it does not have.
+            McpError: it cannot be reached; the message contains its output.
+            ToolError: ``include=`` names an unknown tool.
         """
         await self.ready()
         return self
 
     @awaited("server.sign_out")
     async def sign_out(self) -> None:
-        """Forget the tokens of this server, here and in their file, and close its connections; the next run signs in anew.
+        """Delete the tokens of this server, here and in their file, and close its connections; the next run signs in again.
 
-        The service is not told: what it has granted is revoked there.
+        The service is not notified. To revoke its grants, use the service.
 
         Raises:
-            UsageError: it is no server that signs in by OAuth.
+            UsageError: the server does not use OAuth.
         """
         address = self._address
         if isinstance(address, Command) or not isinstance(address.auth, McpSignIn):
@@ -149,7 +149,7 @@ class McpServer(Travels, ToolSource):
 
     @awaited("server.aclose")
     async def aclose(self) -> None:
-        """Close its connections, and end its processes; it connects again when it is needed."""
+        """Close its connections and end its processes; it connects again when it is needed."""
         with self._lock:
             connections, self._connections = list(self._connections.values()), {}
         here = asyncio.get_running_loop()
@@ -167,7 +167,7 @@ class McpServer(Travels, ToolSource):
         await self.aclose()
 
     async def ready(self) -> Mapping[str, Tool[..., Any]]:
-        """Its tools as they are now; where they cannot be asked for, as they were."""
+        """Its current tools; if it cannot list them, the last known ones."""
         try:
             return await self._now(anew=False)
         except McpError as error:
@@ -177,26 +177,28 @@ class McpServer(Travels, ToolSource):
         return self._tools
 
     async def _now(self, *, anew: bool) -> Mapping[str, Tool[..., Any]]:
-        """Its tools; asked for where they may be others by now, or ``anew`` in any case.
+        """Its tools, listed again if they may have changed, or if ``anew``.
 
         Raises:
-            McpError: they cannot be asked for.
+            McpError: it cannot list them.
         """
         connection = self._connection()
-        await connection.opened()
+        await connection.wait_until_open()
         async with connection.listing:
             if anew or connection.is_stale or self._tools is None:
                 listed = await connection.tools()
-                await asyncio.to_thread(self._take, listed, connection.refused)  # the loop goes on
+                await asyncio.to_thread(
+                    self._update_tools, listed, connection.refused
+                )  # the loop continues
         assert self._tools is not None
         return self._tools
 
     async def _renewed(self, name: str) -> Tool[..., Any] | None:
-        """A tool as it is now: a server need not tell that it has changed one."""
+        """The current version of a tool, because a server may change one without a notice."""
         return (await self._now(anew=True)).get(name)
 
     def _connection(self) -> Connection:
-        """The connection of the loop that runs; a new one where there is none, or it is over."""
+        """The connection of the running loop; a new one if there is none or it has ended."""
         loop = asyncio.get_running_loop()
         with self._lock:
             for other in [one for one in self._connections if one.is_closed()]:
@@ -208,8 +210,8 @@ class McpServer(Travels, ToolSource):
 
     # --- its tools
 
-    def _take(self, listed: list[types.Tool], refused: list[str]) -> None:
-        """Make tools of what the server has listed; the same ones where nothing has changed."""
+    def _update_tools(self, listed: list[types.Tool], refused: list[str]) -> None:
+        """Create tools from the server's list; tools that have not changed stay the same objects."""
         now = [one.model_dump(mode="json", by_alias=True) for one in listed]
         if now == self._listed:
             return
@@ -225,7 +227,7 @@ class McpServer(Travels, ToolSource):
                 )
                 continue
             try:
-                tool = self._made(one, name)
+                tool = self._tool(one, name)
             except ToolError as error:
                 notes.append(f"{name[:100]}: {error}")
                 continue
@@ -244,7 +246,7 @@ class McpServer(Travels, ToolSource):
         self.notes = [escaped(note) for note in (*notes, *unchecked)]
         self._left_out, self._listed, self._tools = len(notes), now, made
 
-    def _made(self, listed: types.Tool, name: str) -> Tool[..., Any]:
+    def _tool(self, listed: types.Tool, name: str) -> Tool[..., Any]:
         return tool_of(
             listed,
             self._call,
@@ -257,7 +259,7 @@ class McpServer(Travels, ToolSource):
 
     @property
     def _place(self) -> str:
-        """What tells this server from others: a digest, since there may be credentials in it."""
+        """An identifier of this server: a digest, because its address may contain credentials."""
         address = self._address
         where = address.argv if isinstance(address, Command) else (address.url,)
         return hashlib.sha256("\0".join(where).encode("utf-8", "replace")).hexdigest()
@@ -274,17 +276,17 @@ class McpServer(Travels, ToolSource):
                     f"{self.name} has no tool {one!r}{suggest(one, names) or f'. Available: {known}'}"
                 )
 
-    # --- a call of one
+    # --- calls
 
     async def _call(self, listed: types.Tool, arguments: dict[str, Any], ctx: ToolContext) -> Any:
-        """What a call gives: sent once, and once more for each time that the server wants an answer first."""
+        """Send a call and return its result; send it again after each answer that the server needs first."""
         output = current_call.get()
         exchange = Exchange(ctx, output, self.name, self._times, self._model)
         earlier = ctx.steps
         if ASKS_OUTSIDE in earlier:
             raise McpError(
-                f"{self.name} had this call and was waiting for an answer when the process that asked ended. The call may "
-                "or may not have taken effect, and it is not sent again"
+                f"{self.name} was waiting for an answer to this call when the process ended. The call may or may not "
+                "have taken effect, and is not sent again"
             )
         responses: dict[str, Any] | None = None
         state: str | None = None
@@ -296,14 +298,14 @@ class McpServer(Travels, ToolSource):
                 answer = await exchange.wait(sent)
                 if isinstance(answer, types.CallToolResult):
                     room = MAX_FILES - size_of_all(ctx.messages)
-                    return await asyncio.to_thread(told, answer, listed.output_schema, room)
+                    return await asyncio.to_thread(result_value, answer, listed.output_schema, room)
                 asked = await ctx.step(step, partial(_wanted, answer))
             responses = await self._responses(asked, exchange)
             state = asked.get("requestState")
         raise McpError(f"{self.name} asked {MAX_ROUNDS} times and sent no result")
 
     async def _responses(self, asked: Any, exchange: Exchange) -> dict[str, Any]:
-        """What a person says to each question, by its key."""
+        """Ask a person each question, and return the answers by key."""
         wanted = types.InputRequiredResult.model_validate(asked, by_name=False)
         said: dict[str, Any] = {}
         for key, request in (wanted.input_requests or {}).items():
@@ -319,13 +321,13 @@ class McpServer(Travels, ToolSource):
 
 
 def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:
-    """What a server wants to know first, as JSON."""
+    """The server's questions before a result, as JSON."""
     return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-@tells("nb.mcp")
+@checks_keywords("nb.mcp")
 def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
-    given: Given,
+    source: Given,
     *,
     name: str | None = None,
     server: str | None = None,
@@ -346,40 +348,40 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     roots: Iterable[str | os.PathLike[str]] = (),
     sampling: Model | str | None = None,
 ) -> McpServer:
-    """An MCP server, to be given to an agent among its tools; it is connected when a run needs it.
+    """An MCP server for an agent's ``tools``; it connects when a run needs it.
 
     Needs ``pip install "jupyter-nbagent[mcp]"``.
 
     Args:
-        given: a command that starts it (a text, or a list of words), its URL (streamable HTTP), a config
+        source: a command that starts it (a string, or a list of words), its URL (streamable HTTP), a config
             as a dict (``command``, ``args``, ``env``, or ``url``, ``headers``; or ``mcpServers`` of those),
             or the ``Path`` of such a file.
-        name: what people read; by default the config's name, the program's or the host's. The tools keep
-            their names, which ``prefix`` alone changes.
-        server: which one of a config's servers.
-        env: more of the process's environment, which has ``PATH``, ``HOME`` and their like alone.
+        name: its name for people; by default the name in the config, the program or the host. The tools keep
+            their names; only ``prefix`` changes them.
+        server: the name of one of a config's servers.
+        env: additional environment variables; the process otherwise gets only ``PATH``, ``HOME`` and similar ones.
         cwd: the process's working directory.
-        headers: of each request to a URL.
-        auth: a token for a URL; ``nb.McpSignIn(…)``, which says how to sign in by OAuth; an ``httpx2.Auth``, as those of
-            ``mcp.client.auth``; or False to never sign in. By default a person is asked to, where the server wants it.
-        protocol: the protocol's version to speak: "2026-07-28", or an older one for a server that asks in the middle of
-            a call, which a server of several versions may answer with another older one. By default the newest it knows.
-        approval: whether a person is asked before a tool runs, as in ``nb.tool``; here by default, since
-            nobody here wrote these tools. A condition's second argument has ``annotations``.
-        editable: whether the form of that question may change the input.
-        prefix: what the tools' names begin with, for the model and for rules.
-        include: the server's names of the tools to take, with ``*`` and ``?``; all by default.
-        exclude: of those to leave out.
-        timeout: seconds without a word of the server after which a call fails; waiting for a person is free.
-        max_total_timeout: seconds after which it fails however often the server tells how far it is; by default
-            an hour, or ``timeout`` where that is longer.
-        connect_timeout: seconds that it has to start and tell its tools.
-        max_output: characters of a result that the model is told, as in ``nb.tool``.
-        roots: folders that the server is told it may work in.
-        sampling: a model that the server may ask in a call, each time with a person's approval; none by default.
+        headers: headers of each request to a URL.
+        auth: a token for a URL; ``nb.McpSignIn(…)`` with OAuth settings; an ``httpx2.Auth``, such as those of
+            ``mcp.client.auth``; or False to never sign in. By default, a person is asked to sign in if the server needs it.
+        protocol: the protocol's version: "2026-07-28", or an older one for a server that asks during
+            a call; the server may choose another older one. By default, the newest that it supports.
+        approval: whether a person approves each call, as in ``nb.tool``; True by default, because
+            these tools are foreign code. A condition's second argument has ``annotations``.
+        editable: whether the approval form can change the input.
+        prefix: a prefix for the tools' names, for the model and for rules.
+        include: the server's names of the tools to use, with ``*`` and ``?``; all by default.
+        exclude: the names of tools to leave out.
+        timeout: seconds without a message from the server after which a call fails; waiting for a person does not count.
+        max_total_timeout: seconds after which it fails even if the server reports progress; by default
+            an hour, or ``timeout`` if that is longer.
+        connect_timeout: seconds in which it must start and list its tools.
+        max_output: characters of a result that the model receives, as in ``nb.tool``.
+        roots: folders that the server may work in.
+        sampling: a model that the server may ask during a call, each time with a person's approval; none by default.
 
     Raises:
-        UsageError: something of it cannot be meant.
+        UsageError: an argument is invalid.
     """
     if not isinstance(approval, bool) and (misfit := condition_misfit(approval)) is not None:
         raise UsageError(f"approval must be True, False or a condition. A condition {misfit}")
@@ -399,7 +401,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
             f"protocol= must be a version of MCP, one of {known}, got {protocol!r:.80}"
         )
     return McpServer(
-        given,
+        source,
         {
             "name": name,
             "server": server,

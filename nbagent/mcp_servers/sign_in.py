@@ -1,4 +1,4 @@
-"""Signing in to a server by OAuth: the library's provider, a question to a person, and how its answer comes back."""
+"""Signing in to a server by OAuth: the library's provider, a question to a person, and the way of its answer."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from .address import McpSignIn, Url
 from .tokens import Tokens, has_expired
 
 MAX_LINK = 2_000
-"""Characters of a link that a person is asked to open."""
+"""The maximum number of characters of the sign-in link."""
 MAX_ANSWER = 8_000
-"""Characters of what is pasted."""
+"""The maximum number of characters of the pasted text."""
 MAX_REQUEST = 16_000
-"""Bytes of a request to the address that a browser is sent back to."""
+"""Bytes of a request to the redirect address."""
 PATIENCE = 5.0
-"""Seconds that such a request has."""
+"""The time limit of such a request, in seconds."""
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 _DONE = (
     "<!doctype html><meta charset=utf-8><title>Signed in</title>"
@@ -50,19 +50,19 @@ _WRONG = (
 
 
 class Pasted(BaseModel):
-    """What a person pastes."""
+    """The text that a person pastes."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
     address: SecretStr
 
 
 class SignInQuestion(NamedTuple):
-    """What a person is asked: to open a page, and to say where it led."""
+    """The question to a person: to open a page, and to paste the address of the last page."""
 
     server: str
     link: str
     host: str
-    """Of the page."""
+    """The host of the page."""
     state: str
     redirect_uri: str
 
@@ -73,10 +73,10 @@ class SignInQuestion(NamedTuple):
 
     @property
     def reply(self) -> type[Pasted]:
-        """The form of its answer, which takes no answer to another question."""
+        """The form of its answer, which does not accept an answer to another question."""
 
         def checked(given: SecretStr) -> SecretStr:
-            self.read(given.get_secret_value())
+            self.parse(given.get_secret_value())
             return given
 
         help_ = (
@@ -88,61 +88,61 @@ class SignInQuestion(NamedTuple):
         kind: Any = Annotated[SecretStr, AfterValidator(checked)]
         return create_model("SignIn", __base__=Pasted, address=(kind, field))
 
-    def read(self, text: str) -> AuthorizationCodeResult | str:
-        """What an answer says: the code, or why the page refused.
+    def parse(self, text: str) -> AuthorizationCodeResult | str:
+        """Parse an answer: return the code, or the page's reason for rejecting the sign-in.
 
         Raises:
-            ValueError: it is neither, or answers another question.
+            ValueError: it is neither, or belongs to another question.
         """
         text = text.strip()
         if not text or len(text) > MAX_ANSWER:
             raise ValueError(
-                "paste the address of the page where you ended up, or the code that it shows"
+                "Paste the address of the page where you ended up, or the code that it shows"
             )
         if "=" not in text and "://" not in text:
             if len(text.split()) > 1:
-                raise ValueError("this is neither a code nor an address")
+                raise ValueError("This is neither a code nor an address")
             return AuthorizationCodeResult(code=text, state=self.state)
         pairs = parse_qsl(urlsplit(text).query or text.rpartition("?")[2])
         if len({name for name, _ in pairs}) < len(pairs):
-            raise ValueError("this address contains a value twice. Open the link again")
+            raise ValueError("This address contains a value twice. Open the link again")
         said = dict(pairs)
         if not hmac.compare_digest(said.get("state", "").encode(), self.state.encode()):
             raise ValueError(
-                "this address belongs to another sign-in. Open the link above, and paste the address where you end up"
+                "This address belongs to another sign-in. Open the link above, and paste the address where you end up"
             )
         if error := said.get("error"):
             why = said.get("error_description", "")
             return escaped(": ".join(filter(None, (error, why)))[:300])
         if not said.get("code"):
             raise ValueError(
-                "this address has no code. Sign in first, then paste the address where you end up"
+                "This address has no code. Sign in first, then paste the address where you end up"
             )
         return AuthorizationCodeResult(code=said["code"], state=said["state"], iss=said.get("iss"))
 
 
 Ask = Callable[[SignInQuestion], Awaitable[str]]
-"""Asks a person; what was pasted."""
+"""A function that asks a person and returns the pasted text."""
 
 
 class SignIn(OAuthClientProvider):
-    """The library's provider for one connection. It asks only where a server refuses what it was sent.
+    """The library's provider for one connection. It asks only if a server rejects a request.
 
     Args:
-        address: of the server.
-        given: what a person said of signing in there.
-        name: what the server is called.
-        ask: asks a person.
+        address: the server's address.
+        given: the sign-in settings.
+        name: the server's name.
+        ask: the function that asks a person.
     """
 
     def __init__(self, address: Url, given: McpSignIn, name: str, ask: Ask) -> None:
         self.tokens = Tokens(address.url, given)
         self.failure = ""
-        """Why nobody is signed in, where that was tried."""
+        """The reason why a sign-in failed; empty if none did."""
         self._name, self._given, self._ask = name, given, ask
         self._question: SignInQuestion | None = None
         self._is_here = _is_loopback(urlsplit(address.url).hostname or "")
-        """Whether the server is on this machine, as its authorization server then may be."""
+        """Whether the server is on this machine; its authorization server may then be too."""
         super().__init__(
             address.url,
             OAuthClientMetadata(
@@ -161,14 +161,14 @@ class SignIn(OAuthClientProvider):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send it with the token there is; where that is refused, renew it or ask a person, and send it again."""
+        """Send it with the current token; if it is rejected, renew the token or ask a person, and send it again."""
         context = self.context
         if context.is_token_valid() or not context.can_refresh_token():
             self._sign(request)
             response = yield request
             if not _is_refused(response):
                 return
-            if response.status_code == 401 and self.tokens.read():  # another process was faster
+            if response.status_code == 401 and self.tokens.reload():  # another process was faster
                 self.tokens.load()
             elif response.status_code == 401 and _used(request) == self._token():
                 has_expired(context)
@@ -187,7 +187,7 @@ class SignIn(OAuthClientProvider):
         finally:
             await flow.aclose()
         request.headers.pop("Authorization", None)
-        yield request  # refused once more, for the transport to tell
+        yield request  # rejected again; the transport reports it
 
     def _token(self) -> str | None:
         tokens = self.context.current_tokens
@@ -198,15 +198,15 @@ class SignIn(OAuthClientProvider):
             request.headers["Authorization"] = f"Bearer {self._token()}"
 
     def _check(self, url: httpx2.URL) -> None:
-        """Let no credential, and no request that a server wants made, go where it could be read or do harm."""
+        """Check that credentials and requests of the sign-in go only to safe addresses."""
         is_safe = url.scheme == "https" or (self._is_here and _is_loopback(url.host))
         if url.scheme not in ("http", "https") or not is_safe or url.userinfo:
             raise OAuthFlowError(
-                f"its sign-in redirects to {url.scheme}://{escaped(url.host)[:200]}, and nbagent follows only https (http "
-                "if server and sign-in are on this machine)"
+                f"its sign-in page is at {url.scheme}://{escaped(url.host)[:200]}, but must use https (http only on "
+                "this machine)"
             )
 
-    # --- what the library calls when a person is needed
+    # --- callbacks of the library that need a person
 
     async def _remember(self, link: str) -> None:
         parts = urlsplit(link)
@@ -226,14 +226,14 @@ class SignIn(OAuthClientProvider):
     async def _answered(self) -> AuthorizationCodeResult:
         question = self._question
         assert question is not None
-        said = question.read(await self._first_answer(question))
+        said = question.parse(await self._first_answer(question))
         if isinstance(said, str):
             raise OAuthFlowError(f"{question.host} rejected the sign-in: {said}")
         self.tokens.code = said.code
         return said
 
     async def _first_answer(self, question: SignInQuestion) -> str:
-        """What is pasted, or what the browser brings back by itself; whatever comes first."""
+        """The pasted text, or the address from the browser's redirect, whichever arrives first."""
         if self._given.answer is not None:
             return await self._given.answer(question.link)
         async with _listening(question) as brought:
@@ -248,7 +248,7 @@ class SignIn(OAuthClientProvider):
                     asked.exception()
 
     def _choose_method(self) -> None:
-        """Prove a given secret as the authorization server takes it."""
+        """Choose how to send the client secret, from the methods of the authorization server."""
         known, client = self.context.oauth_metadata, self.context.client_info
         offered = known.token_endpoint_auth_methods_supported if known else None
         if self._given.secret and client and offered and "client_secret_basic" not in offered:
@@ -257,23 +257,23 @@ class SignIn(OAuthClientProvider):
 
 @asynccontextmanager
 async def _listening(question: SignInQuestion) -> AsyncGenerator[asyncio.Future[str], None]:
-    """What a browser on this machine brings back; nothing where the address is another machine's, or in use."""
+    """Receive the redirect of a browser on this machine; nothing if the address is on another machine, or in use."""
     brought: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     parts = urlsplit(question.redirect_uri)
     server = None
     if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
 
-        async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with suppress(
                 OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
             ):
                 async with asyncio.timeout(PATIENCE):
-                    await _hear(question, brought, reader, writer)
+                    await _handle_redirect(question, brought, reader, writer)
             writer.close()
 
         with suppress(OSError):
             port = parts.port or 80
-            server = await asyncio.start_server(heard, "127.0.0.1", port, limit=MAX_REQUEST)
+            server = await asyncio.start_server(on_connect, "127.0.0.1", port, limit=MAX_REQUEST)
     try:
         yield brought
     finally:
@@ -282,20 +282,20 @@ async def _listening(question: SignInQuestion) -> AsyncGenerator[asyncio.Future[
         brought.cancel()
 
 
-async def _hear(
+async def _handle_redirect(
     question: SignInQuestion,
     brought: asyncio.Future[str],
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
-    """One request to the address that the browser is sent back to."""
+    """Handle one request to the redirect address."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     method, _, rest = head.partition(" ")
     target = rest.split(" ", 1)[0]
     is_answer = method == "GET" and urlsplit(target).path == urlsplit(question.redirect_uri).path
     if is_answer:
         try:
-            question.read(f"{question.redirect_uri}?{urlsplit(target).query}")
+            question.parse(f"{question.redirect_uri}?{urlsplit(target).query}")
         except ValueError:
             is_answer = False
     page = (_DONE if is_answer else _WRONG).encode()
@@ -312,7 +312,7 @@ async def _hear(
 
 
 def _is_refused(response: httpx2.Response) -> bool:
-    """Whether signing in, or for more, may help."""
+    """Whether signing in, or with a larger scope, may help."""
     wants = response.headers.get("WWW-Authenticate", "")
     return response.status_code == 401 or (
         response.status_code == 403 and "insufficient_scope" in wants

@@ -1,4 +1,4 @@
-"""The tokens of a server that a person has signed in to: in one private file, for later processes too."""
+"""The tokens of a server after a sign-in: in one private file, also for later processes."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from nbagent.core.base.private import write_private
 from .address import McpSignIn
 
 EXPIRED = 1.0
-"""A time of expiry that has passed: the library takes 0 for none."""
+"""A time of expiry in the past; the library treats 0 as none."""
 
 
 class Kept(BaseModel):
-    """What the file has."""
+    """The contents of the file."""
 
     tokens: OAuthToken | None = None
     expires_at: float | None = None
     client: OAuthClientInformationFull | None = None
     server: OAuthMetadata | None = None
-    """The authorization server, so that a later process refreshes without asking where that is."""
+    """The authorization server, so that a later process can refresh without discovering it."""
     resource: ProtectedResourceMetadata | None = None
     redirect_uri: str = ""
 
 
 class Tokens(TokenStorage):
-    """The file of one server, as the library's provider wants it.
+    """The file of one server, as storage for the library's provider.
 
     Args:
-        url: of the MCP server.
-        given: what a person said of signing in there.
+        url: the MCP server's URL.
+        given: the sign-in settings.
     """
 
     def __init__(self, url: str, given: McpSignIn) -> None:
@@ -59,39 +59,37 @@ class Tokens(TokenStorage):
         folder = data_folder() / "mcp" if given.folder is None else Path(given.folder).expanduser()
         self.path = folder / f"{host}-{digest}.json"
         self._seen: tuple[int, int] | None = None
-        """The file's time and size when it was read or written last."""
+        """The file's time and size after the last read or write."""
         self.kept = Kept()
         self.code = ""
-        """What was pasted last."""
+        """The last pasted code."""
         self.context: OAuthContext | None = None
-        """The provider's, which lets itself be told more than the library asks for."""
+        """The provider's context, which can be set directly."""
         self._own_redirect = given.redirect_uri or f"http://127.0.0.1:{_free_port()}/callback"
-        self._take()
-        self.read()
+        self._choose_redirect()
+        self.reload()
 
-    def read(self) -> bool:
-        """Read the file where another process has changed it; whether it has."""
+    def reload(self) -> bool:
+        """Read the file if another process has changed it; return whether it has."""
         now = self._stamp()
         if now == self._seen:
             return False
         self._seen = now
         self.kept = Kept()
-        with suppress(
-            FileNotFoundError, ValueError
-        ):  # none, or none that can be read: a person signs in
+        with suppress(FileNotFoundError, ValueError):  # missing or unreadable: a person signs in
             self.kept = read_by(Kept.model_validate_json, counted(self.path.read_bytes()))
-        self._take()
+        self._choose_redirect()
         return True
 
-    def _take(self) -> None:
-        """Have an address to come back to, which a client is registered for."""
+    def _choose_redirect(self) -> None:
+        """Choose a redirect address, with which the client is registered."""
         kept, given = self.kept, self._given.redirect_uri
         if given is not None and kept.redirect_uri != given:
             kept.client = None
         kept.redirect_uri = given or kept.redirect_uri or self._own_redirect
 
     def load(self) -> None:
-        """Give the provider what is kept, as far as it knows no better."""
+        """Load the stored values into the provider, except where it has newer ones."""
         context, kept = self.context, self.kept
         assert context is not None
         context.client_metadata.redirect_uris = [AnyUrl(kept.redirect_uri)]
@@ -103,21 +101,21 @@ class Tokens(TokenStorage):
 
     @property
     def secrets(self) -> list[str]:
-        """What no text may tell."""
+        """The secrets that no text may contain."""
         tokens, client = self.kept.tokens, self.kept.client
         found = [tokens.access_token, tokens.refresh_token] if tokens else []
         found += [client.client_secret] if client else []
         return [one for one in (*found, self._given.secret, self.code) if one]
 
-    # --- as the library has it
+    # --- the library's interface
 
     async def get_tokens(self) -> OAuthToken | None:
-        """The tokens; the provider is told when they expire, and where they are renewed."""
+        """Return the tokens, and set their expiry and refresh address in the provider."""
         self.load()
         return self.kept.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep them."""
+        """Store them."""
         context = self.context
         assert context is not None
         self.kept.tokens, self.kept.expires_at = tokens, context.token_expiry_time
@@ -128,11 +126,11 @@ class Tokens(TokenStorage):
         self._write()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """What this client is called there: as it was given, or registered earlier."""
+        """The client's registration: from the settings, or from an earlier registration."""
         return self._client()
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep it, with the address that it was registered for."""
+        """Store it, with its redirect address."""
         self.kept.client = client_info
         self._write()
 
@@ -161,7 +159,7 @@ class Tokens(TokenStorage):
 
 
 def data_folder() -> Path:
-    """Where programs keep what is the person's own: ``NBAGENT_DATA``, else as the system has it."""
+    """The folder for a user's private data: ``NBAGENT_DATA``, else the system's default."""
     if chosen := os.environ.get("NBAGENT_DATA"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":
@@ -178,5 +176,5 @@ def _free_port() -> int:
 
 
 def has_expired(context: OAuthContext) -> None:
-    """Have the provider renew its token with the next request, or sign in where it cannot."""
+    """Make the provider renew its token with the next request, or sign in if it cannot."""
     context.token_expiry_time = min(EXPIRED, time.time())

@@ -1,4 +1,4 @@
-"""A server's tool as a tool of ours: its name, its schema, what is said of it, and the body that calls it."""
+"""A server's tool as an nbagent tool: its name, schema, description, and the body that calls it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nbagent.core.tools.tool import Origin, Tool, ToolOptions
 MAX_SCHEMA = 100_000
 """Characters of the schema of one tool's input."""
 MAX_PATTERNS = 5
-"""Patterns of one schema that are told because they are not checked."""
+"""Unchecked patterns of one schema that a note lists."""
 MAX_DESCRIPTION = 8_000
 """Characters of one tool's description."""
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -33,7 +33,7 @@ _WORDS = {
 }
 
 Call = Callable[[types.Tool, dict[str, Any], ToolContext], Awaitable[Any]]
-"""Calls a tool of the server."""
+"""A function that calls a tool of the server."""
 
 
 def tool_of(
@@ -46,22 +46,22 @@ def tool_of(
     place: str,
     options: ToolOptions,
 ) -> Tool[..., Any]:
-    """A tool that the server has listed.
+    """The tool for an entry of the server's list.
 
     Args:
-        listed: as the server says.
-        call: what its body does.
-        renewed: asks the server for the tool as it is now.
-        name: what the model calls it.
-        server: what the server is called.
-        place: what tells this server from others of the same name, without its credentials.
-        options: how it is run.
+        listed: the server's entry.
+        call: the function of its body.
+        renewed: returns the current version of the tool from the server.
+        name: its name for the model.
+        server: the server's name.
+        place: an identifier of the server without its credentials.
+        options: its options.
 
     Raises:
         ToolError: its name or its schema cannot be used.
     """
     if listed.execution is not None and listed.execution.task_support == "required":
-        raise ToolError("it can only run as a task of the protocol, which nbagent does not support")
+        raise ToolError("it runs only as an MCP task, which nbagent does not support")
     schema = _schema(listed)
     said = _annotations(listed)
     description = listed.description or listed.title or ""
@@ -72,7 +72,7 @@ def tool_of(
         return await call(listed, arguments, ctx)
 
     origin = Origin(
-        told=_told(server, said),
+        told=_description(server, said),
         annotations=said,
         identity=[place, description, said, listed.output_schema],
         said=[description, said],
@@ -110,7 +110,7 @@ def _schema(listed: types.Tool) -> dict[str, Any]:
 
 
 def unsearched(listed: types.Tool) -> list[str]:
-    """What of its schemas is not checked here, and why."""
+    """The parts of its schemas that are not checked, with the reasons."""
     schemas = {"input": listed.input_schema, "result": listed.output_schema or {}}
     return [
         f"the pattern {pattern!r:.100} of its {name} is not checked: it has look-arounds or back references, is "
@@ -121,7 +121,7 @@ def unsearched(listed: types.Tool) -> list[str]:
 
 
 def _annotations(listed: types.Tool) -> dict[str, Any]:
-    """What the server says of a tool, by the protocol's words: no more than those it has."""
+    """The server's annotations of a tool, limited to those of the protocol."""
     if listed.annotations is None:
         return {}
     given = listed.annotations.model_dump(by_alias=True, exclude_none=True)
@@ -131,7 +131,7 @@ def _annotations(listed: types.Tool) -> dict[str, Any]:
     return said
 
 
-def _told(server: str, said: dict[str, Any]) -> str:
+def _description(server: str, said: dict[str, Any]) -> str:
     words = [_WORDS[word, said[word]] for word in _HINTS if (word, said.get(word)) in _WORDS]
     if not words:
         return f"A tool of the MCP server {server}. The server does not say what it changes."

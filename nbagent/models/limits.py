@@ -1,8 +1,8 @@
-"""How many requests go to a server at a time and in a minute, and who waits for how long.
+"""Limits on the requests to a server at a time and per minute, and the line of waiting requests.
 
     model = nb.OpenAIModel("gpt-5", rpm=500, tpm=200_000, concurrency=8)
 
-or, where several models share a key, ``limits=nb.RateLimit(…)``, given to each of them.
+or, if several models share a key, pass ``limits=nb.RateLimit(…)`` to each of them.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from nbagent.core.base.travel import Made, Travels, made_anew
 
 MINUTE = 60.0
 BYTES = 4
-"""Of a request that are taken for a token."""
+"""Bytes of a request that count as one token."""
 SPACING = 0.05
-"""Seconds between the requests that go on after a server had refused one, on average."""
+"""Average seconds between requests after a server rejected one."""
 LATE = 0.25
-"""Of the spacing, how much later the first goes than the server said; so that two processes differ."""
+"""The fraction of the spacing by which the first request is late, so that two processes differ."""
 
 
 class Wait(NamedTuple):
-    """Why a request does not go yet."""
+    """The reason why a request is not sent yet."""
 
     seconds: float
-    """How long it will be at least; 0 where nobody can say."""
+    """The minimum wait; 0 if it is unknown."""
     reason: str
 
 
 class Ticket:
-    """One request's place in the line, and then its share of the limits; made by ``RateLimit.ticket``."""
+    """One request's place in the line, and then its share of the limits; from ``RateLimit.ticket``."""
 
     def __init__(self, line: Line, number: int) -> None:
         self._line = line
         self.number = number
         self.tokens = 1
-        """What it is counted as, until it is known."""
+        """Its estimated tokens, until the real number is known."""
         self.loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         self.stamp: _Stamp | None = None
@@ -55,37 +55,37 @@ class Ticket:
         return self.number < other.number
 
     def guess(self, size: int) -> None:
-        """Count a request of so many bytes."""
+        """Estimate the tokens of a request from its bytes."""
         self.tokens = max(1, size // BYTES)
 
     def why_not(self) -> Wait | None:
-        """Why it cannot go now; None where it goes, and is counted from here on."""
+        """The reason why it cannot be sent now; None if it can, and then it counts from now on."""
         return self._line.ask(self)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until something changes, or so long; 0 is for any change."""
+        """Wait for a change, at most ``seconds``; 0 means no limit."""
         try:
             async with asyncio.timeout(seconds or None):
                 await self.changed.wait()
         except TimeoutError:
-            pass  # its time has come: who waits asks again
+            pass  # the time has passed: the waiter checks again
         self.changed.clear()
 
     def used(self, tokens: int) -> None:
-        """How many tokens it really took; 0 where that is not known, and the guess stands."""
+        """Set its real tokens; with 0 (unknown), the estimate still counts."""
         self._line.correct(self, tokens)
 
     def refused(self, seconds: float, reason: str) -> None:
-        """The server had no room for it: nobody goes for so long, and it has its old place in the line."""
+        """Record that the server rejected it: no request is sent for ``seconds``, and it keeps its place in the line."""
         self._line.hold(self, seconds, reason)
 
     def leave(self) -> None:
-        """It is over, or waits no more, or not yet again: its place is free."""
+        """Free its place, because it has ended or no longer waits."""
         self._line.leave(self)
 
 
 class _Stamp:
-    """A request that went: when, and its tokens."""
+    """A sent request: its time, and its tokens."""
 
     __slots__ = ("at", "tokens")
 
@@ -95,7 +95,7 @@ class _Stamp:
 
 
 class Window:
-    """What went within the last ``length`` seconds, against limits of requests and tokens; no clock of its own."""
+    """The requests of the last ``length`` seconds, against limits of requests and tokens; has no clock."""
 
     def __init__(self, requests: int | None, tokens: int | None, length: float = MINUTE) -> None:
         self.requests = requests
@@ -105,7 +105,7 @@ class Window:
         self._sum = 0
 
     def delay(self, now: float, tokens: int) -> tuple[float, str]:
-        """Seconds until a request with so many tokens may go, and which limit it waits for."""
+        """Seconds until a request with so many tokens can be sent, and the limit that it waits for."""
         while self._went and self._went[0].at <= now - self.length:
             self._sum -= self._went.popleft().tokens
         at, why, left, room = now, "", len(self._went), self._sum
@@ -113,7 +113,7 @@ class Window:
             over = (
                 f"at most {self.requests:,} requests per minute (rpm)"
                 if self.requests is not None and left >= self.requests
-                # more than a minute's tokens at once: it goes alone
+                # more than a minute's tokens at once: it is sent alone
                 else f"at most {self.tokens:,} tokens per minute (tpm)"
                 if self.tokens is not None and room + tokens > self.tokens
                 else ""
@@ -125,7 +125,7 @@ class Window:
         return max(0.0, at - now), why
 
     def went(self, now: float, tokens: int) -> _Stamp | None:
-        """Count a request that goes now; None where nothing is counted."""
+        """Count a request that is sent now; None if nothing is counted."""
         if self.requests is None and self.tokens is None:
             return None
         stamp = _Stamp(now, tokens)
@@ -134,20 +134,20 @@ class Window:
         return stamp
 
     def correct(self, stamp: _Stamp, tokens: int) -> None:
-        """The tokens of a request are known now."""
-        if self._went and self._went[0].at <= stamp.at:  # else it is not counted any more
+        """Set the real tokens of a request."""
+        if self._went and self._went[0].at <= stamp.at:  # else it no longer counts
             self._sum += tokens - stamp.tokens
         stamp.tokens = tokens
 
     def take_back(self, stamp: _Stamp) -> None:
-        """A request that was counted did not go."""
+        """Remove a counted request that was not sent."""
         if stamp in self._went:
             self._went.remove(stamp)
             self._sum -= stamp.tokens
 
 
 class Line:
-    """Who waits and who is under way, in every thread and event loop."""
+    """The waiting and the running requests, of all threads and event loops."""
 
     def __init__(self, concurrency: int | None, window: Window) -> None:
         self._concurrency = concurrency
@@ -157,31 +157,31 @@ class Line:
         self._line: list[Ticket] = []
         self._under_way = 0
         self._held: tuple[float, str] = (0.0, "")
-        """Until when nobody goes, by the monotonic clock, and why."""
+        """The monotonic time until which no request is sent, and the reason."""
         self._one_by_one = False
-        """Whether those in line go with some time between them."""
+        """Whether waiting requests are sent with time between them."""
 
     def ticket(self) -> Ticket:
-        """A place at the end, for one request."""
+        """Return a place at the end of the line, for one request."""
         return Ticket(self, next(self._numbers))
 
     def ask(self, ticket: Ticket) -> Wait | None:
-        """Why this one does not go yet; whoever asks lets all go that can, so that no loop waits for another."""
+        """The reason why this request is not sent yet; also releases all that can be sent, so that no loop waits for another."""
         with self._lock:
             if ticket.place == "outside":
                 ticket.place = "in line"
                 insort(self._line, ticket)
             now = time.monotonic()
-            self._let_go(now, asking=ticket)
+            self._release_ready(now, asking=ticket)
             if ticket.place == "granted":
                 ticket.place = "under way"
             return None if ticket.place == "under way" else self._wait(ticket, now)
 
-    def _let_go(self, now: float, *, asking: Ticket | None = None) -> None:
-        """Let go who can, in order; with the lock. Who asks is awake, and waking is a write to its loop."""
+    def _release_ready(self, now: float, *, asking: Ticket | None = None) -> None:
+        """Release the requests that can be sent, in order; holds the lock. ``asking`` is awake and need not be woken."""
         while self._line:
             first = self._line[0]
-            is_gone = first.loop.is_closed()  # nobody waits there any more
+            is_gone = first.loop.is_closed()  # its waiter has ended
             if not is_gone and self._in_the_way(first, now) is not None:
                 return
             del self._line[0]
@@ -198,7 +198,7 @@ class Line:
                 _wake(first)
 
     def _in_the_way(self, ticket: Ticket, now: float) -> Wait | None:
-        """Why it could not go if it were the first in line; with the lock."""
+        """The reason why it could not be sent if it were first in line; holds the lock."""
         until, why = self._held
         if until > now:
             return Wait(until - now, why)
@@ -210,37 +210,37 @@ class Line:
         return None
 
     def _wait(self, ticket: Ticket, now: float) -> Wait:
-        """What one in line waits for; with the lock."""
+        """The wait of a request in line; holds the lock."""
         wait = self._in_the_way(ticket, now)
         if wait is None:
-            return Wait(0.0, "other requests are first")
+            return Wait(0.0, "other requests are ahead")
         ahead = self._line.index(ticket) if self._one_by_one else 0
         return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
 
     def hold(self, ticket: Ticket, seconds: float, reason: str) -> None:
-        """Let nobody go for so long, and then one after the other."""
+        """Send no request for ``seconds``, and then one after the other."""
         with self._lock:
             self._give_back(ticket)
             until = time.monotonic() + seconds + SPACING * random.uniform(0, LATE)
             if until > self._held[0]:
                 self._held = (until, reason)
             self._one_by_one = True
-            for each in self._line:  # to tell how long it is now
+            for each in self._line:  # to show the new wait
                 _wake(each)
 
     def correct(self, ticket: Ticket, tokens: int) -> None:
-        """The tokens of a request are known, where they are more than 0."""
+        """Set the real tokens of a request, if they are more than 0."""
         with self._lock:
             if ticket.stamp is not None and tokens > 0:
                 self._window.correct(ticket.stamp, tokens)
 
     def leave(self, ticket: Ticket) -> None:
-        """Its place is free, and so is its share of the limits where it never went."""
+        """Free its place, and its share of the limits if it was never sent."""
         with self._lock:
             self._give_back(ticket)
             if self._line:
-                self._let_go(time.monotonic())
-                for first in self._line[:1]:  # it waits for something else from here on
+                self._release_ready(time.monotonic())
+                for first in self._line[:1]:  # its reason to wait has changed
                     _wake(first)
 
     def _give_back(self, ticket: Ticket) -> None:
@@ -249,24 +249,24 @@ class Line:
         elif ticket.place != "outside":
             self._under_way -= 1
             if ticket.place == "granted" and ticket.stamp is not None:
-                self._window.take_back(ticket.stamp)  # it never went
+                self._window.take_back(ticket.stamp)  # it was never sent
         ticket.place = "outside"
 
 
 class RateLimit(Travels):
-    """Limits that all requests of one model, or of several, share: in every run, thread and event loop here.
+    """Limits for all requests of one model, or of several, in all runs, threads and event loops of this process.
 
-    Requests go in the order in which they came. When a server says that there were too many, all wait until
-    the time it told, and then go one after the other.
+    Requests are sent in order of arrival. If a server reports too many requests, all wait until
+    the time in its answer, and are then sent one after the other.
 
     Args:
-        concurrency: how many requests may be under way at a time.
-        rpm: how many may begin within any minute.
-        tpm: how many tokens they may take within any minute; a request is counted by its size until its
-            response tells.
+        concurrency: the maximum number of running requests.
+        rpm: the maximum number of requests per minute.
+        tpm: the maximum number of tokens per minute; a request counts by its size until its
+            response reports its tokens.
 
     Raises:
-        UsageError: a limit is no whole number of at least 1.
+        UsageError: a limit is not an integer of at least 1.
     """
 
     def __init__(
@@ -289,21 +289,21 @@ class RateLimit(Travels):
         return f"RateLimit({given})"
 
     def __reduce__(self) -> Made:
-        """Another process has the same limits, and counts its own requests alone."""
+        """Pickle the limits; another process counts only its own requests."""
         return made_anew(RateLimit, concurrency=self.concurrency, rpm=self.rpm, tpm=self.tpm)
 
     def ticket(self) -> Ticket:
-        """A place at the end of the line, for one request."""
+        """Return a place at the end of the line, for one request."""
         return self._line.ticket()
 
 
 def limits_of(
     limits: RateLimit | None, *, concurrency: int | None, rpm: int | None, tpm: int | None
 ) -> RateLimit:
-    """The limits of one model, from what it was given.
+    """The limits of one model, from its arguments.
 
     Raises:
-        UsageError: they are no limits, or are told twice.
+        UsageError: they are invalid, or given in both forms.
     """
     if limits is None:
         return RateLimit(concurrency=concurrency, rpm=rpm, tpm=tpm)
@@ -319,6 +319,6 @@ def limits_of(
 
 
 def _wake(ticket: Ticket) -> None:
-    """Have whoever waits look again, on its own loop."""
-    with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
+    """Wake the waiting request on its own loop."""
+    with suppress(RuntimeError):  # the loop was closed, and its waiters have ended
         ticket.loop.call_soon_threadsafe(ticket.changed.set)

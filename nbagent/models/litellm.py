@@ -1,7 +1,7 @@
-"""``nb.LiteLLMModel``: any model that LiteLLM finds, in this process, without its proxy.
+"""``nb.LiteLLMModel``: any model that LiteLLM supports, in this process, without its proxy.
 
-LiteLLM stands in the place of a client: requests are encoded, answers parsed, broken streams repeated and
-credentials cut as for every other server. What it says beside its answers stays out of the notebook.
+LiteLLM replaces the openai client: requests are encoded, answers parsed, broken streams repeated and
+credentials removed as for every other server. LiteLLM's own output stays out of the notebook.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.travel import Made, made_anew
 
 from .limits import RateLimit
-from .openai.errors import is_transport, refused, unanswered, words_in
+from .openai.errors import error_message, is_transport, refused, unanswered
 from .openai.exchange import DEFAULT_RETRIES
 from .openai.model import RESERVED, OpenAIModel
 from .openai.providers import PROVIDERS, OutputMode
 from .openai.stream import BrokenStream
 
 TIMEOUT = 600.0
-"""Seconds to wait for more of an answer where no ``timeout`` is given; the openai client's."""
+"""The default of ``timeout``: seconds to wait for more of an answer, as in the openai client."""
 _PREFIXES = re.compile(r"(?:litellm\.)?\b[A-Z]\w*(?:Error|Exception)(?: - |: ?)")
-"""The names of classes that LiteLLM puts before what was said."""
+"""The class names that LiteLLM puts before a message."""
 _NOISE = re.compile(
     r"\s*(?:Traceback \(most recent call last\):| Original exception:|Handle with `litellm\.).*",
     re.DOTALL,
 )
-"""What it puts behind that."""
+"""The text that it appends to a message."""
 _BYTES = re.compile(r"b(['\"])(\{.*\})\1", re.DOTALL)
-"""The JSON of an error as Python writes bytes."""
+"""The JSON of an error in Python's notation of bytes."""
 _NO_KEY = re.compile(r"missing\b.*\bapi[ _]key|api[ _]key\b.*must be set", re.IGNORECASE)
 _SECRET = re.compile(r"(?:key|token|secret|password|key_id|credentials)$", re.IGNORECASE)
-"""How options and environment variables end that hold what LiteLLM signs in with."""
+"""The endings of options and environment variables with credentials for LiteLLM."""
 
 
 class LiteLLMModel(OpenAIModel):
-    """A model that LiteLLM finds: ``nb.LiteLLMModel("bedrock/anthropic.claude-…")``.
+    """A model through LiteLLM: ``nb.LiteLLMModel("bedrock/anthropic.claude-…")``.
 
-    It needs ``pip install "jupyter-nbagent[litellm]"``, and what the provider needs.
+    It needs ``pip install "jupyter-nbagent[litellm]"``, and the provider's own requirements.
 
     Args:
-        name: ``provider/model``, as LiteLLM writes it: https://docs.litellm.ai/docs/providers.
-        max_retries: how often a failed request or a broken stream is repeated.
+        name: ``provider/model`` in LiteLLM's form: https://docs.litellm.ai/docs/providers.
+        max_retries: the maximum number of repetitions of a failed request or a broken stream.
         vision: as in ``OpenAIModel``, like the next three.
-        output: how it is told the shape of a typed answer.
-        tool_choice: which tool its first answer calls.
+        output: the way to send the schema of a typed answer.
+        tool_choice: the tool that its first answer calls.
         limits: an ``nb.RateLimit``.
-        **options: whatever ``litellm.acompletion`` takes, such as ``api_key``, ``api_base``,
+        **options: arguments of ``litellm.acompletion``, such as ``api_key``, ``api_base``,
             ``temperature``, ``timeout`` or ``aws_region_name``.
 
     Raises:
-        ModelConfigError: an option is one that nbagent sets itself, or the name is none of LiteLLM's.
+        ModelConfigError: nbagent sets an option itself, or LiteLLM does not know the name.
     """
 
     def __init__(
@@ -99,48 +99,48 @@ class LiteLLMModel(OpenAIModel):
         return made_anew(LiteLLMModel, self.name, limits=self._limits, **given)
 
     @property
-    def tells_cost(self) -> bool:
-        """Whether each response will say what it cost: LiteLLM knows the price, or ``nb.set_prices`` said one."""
+    def reports_cost(self) -> bool:
+        """Whether each response reports its cost: LiteLLM knows the price, or ``nb.set_prices`` set one."""
         try:
             info = loaded().get_model_info(self.name)
-        except Exception:  # its own, of many kinds: no such model in its table
+        except Exception:  # LiteLLM's errors of many types: the model is not in its table
             info = {}
-        return info.get("input_cost_per_token") is not None or super().tells_cost
+        return info.get("input_cost_per_token") is not None or super().reports_cost
 
 
 class _Client:
-    """LiteLLM as a client that has the ordinary typed call alone."""
+    """LiteLLM as a client with only the typed call."""
 
     def __init__(self, name: str, max_retries: int, options: dict[str, Any]) -> None:
         self._name = name
         self._options = options
         self.max_retries = max_retries
         self.timeout = options.get("timeout", TIMEOUT)
-        """Seconds, for whoever reads the answer."""
+        """The timeout of reading an answer, in seconds."""
         self.base_url = f"litellm:{name.partition('/')[0]}"
-        """What errors call it; and whose data in a history are whose."""
+        """Its name in errors, and the owner of its provider data in a history."""
         self.chat = SimpleNamespace(completions=SimpleNamespace(create=self._create))
 
     @property
     def secrets(self) -> list[str]:
-        """What it signs in with, as far as names tell."""
+        """Its credentials, recognized by the names of options."""
         named = {**os.environ, **self._options}
         return [str(value) for name, value in named.items() if value and _SECRET.search(name)]
 
     async def _create(self, *, extra_body: dict[str, Any] | None = None, **fields: Any) -> Any:
         litellm = await asyncio.to_thread(loaded)
-        told = {**fields, **(extra_body or {}), **self._options, "max_retries": 0}
+        arguments = {**fields, **(extra_body or {}), **self._options, "max_retries": 0}
         try:
             with _quiet():
-                answer = await litellm.acompletion(**told)
+                answer = await litellm.acompletion(**arguments)
             whole = not hasattr(answer, "__aiter__")
             return _Priced(answer, self._name) if whole else _Stream(answer, self._name)
         except Exception as error:
-            said = self._said(litellm, error)
-        raise said  # here, with what it was made of only where that tells more
+            said = self._error(litellm, error)
+        raise said  # raised here, with its cause only if that has more information
 
-    def _said(self, litellm: Any, error: Exception) -> Exception:
-        """The error in plain words: one of ours where it takes more than LiteLLM's, else its own."""
+    def _error(self, litellm: Any, error: Exception) -> Exception:
+        """The error to raise: nbagent's with a clearer message, or LiteLLM's own."""
         text = _plain(str(getattr(error, "message", None) or error))
         made_of = list(_chain(error))
         broken = next((each for each in made_of if is_transport(each)), None)
@@ -155,11 +155,13 @@ class _Client:
             )
         if getattr(error, "status_code", None) == 401 or _NO_KEY.search(text):
             return self._key_missing(litellm, text)
-        if broken is not None:  # LiteLLM has it as a 500 of the server
+        if broken is not None:  # LiteLLM reports it as a 500 of the server
             return unanswered(text, broken)
         openai = import_module("openai")
         timed_out = isinstance(error, openai.APITimeoutError)
-        if isinstance(error, openai.APIConnectionError) and not timed_out:  # or as no connection
+        if (
+            isinstance(error, openai.APIConnectionError) and not timed_out
+        ):  # or as a failed connection
             codes = (getattr(each, "status_code", None) for each in made_of[1:])
             code = next((code for code in codes if isinstance(code, int) and code >= 400), None)
             if code is None:
@@ -183,7 +185,7 @@ class _Client:
 
 
 class _Priced:
-    """An answer in one piece, or its last piece, with what LiteLLM says that it costs."""
+    """An answer in one piece, or its last piece, with its cost according to LiteLLM."""
 
     def __init__(self, answer: Any, name: str) -> None:
         self._answer = answer
@@ -197,7 +199,7 @@ class _Priced:
         return value
 
     def _cost(self) -> float | None:
-        """In US dollars; 0 of what is free, and None where nobody knows."""
+        """The cost in US dollars; 0 if it is free, None if it is unknown."""
         cost: float | None = (getattr(self._answer, "_hidden_params", None) or {}).get(
             "response_cost"
         )
@@ -206,13 +208,13 @@ class _Priced:
         try:
             with _quiet():
                 cost = loaded().completion_cost(completion_response=self._answer, model=self._name)
-        except Exception:  # its own, of many kinds: no such model in its table
+        except Exception:  # LiteLLM's errors of many types: the model is not in its table
             return None
         return cost
 
 
 class _Stream:
-    """An answer in pieces; whatever breaks it, it is a broken stream."""
+    """An answer in pieces; any error in it is a broken stream."""
 
     def __init__(self, chunks: Any, name: str) -> None:
         self._chunks = chunks
@@ -240,15 +242,13 @@ class _Stream:
 
 @cache
 def loaded() -> Any:
-    """LiteLLM, with its banners and its logs out of the way, and no download while it loads.
+    """Import LiteLLM without banners, logs and downloads.
 
     Raises:
         ModelConfigError: it isn't installed.
     """
-    prices = (
-        "LITELLM_LOCAL_MODEL_COST_MAP"  # or it asks the network for the newest, here, each time
-    )
-    told = os.environ.get(prices)
+    prices = "LITELLM_LOCAL_MODEL_COST_MAP"  # else it downloads the newest table each time
+    before = os.environ.get(prices)
     os.environ.setdefault(prices, "True")
     try:
         litellm: Any = import_module("litellm")
@@ -259,7 +259,7 @@ def loaded() -> Any:
             'nb.LiteLLMModel needs LiteLLM: pip install "jupyter-nbagent[litellm]"'
         ) from None
     finally:
-        if told is None:
+        if before is None:
             os.environ.pop(prices, None)
     litellm.suppress_debug_info = True
     silence()
@@ -269,7 +269,7 @@ def loaded() -> Any:
 
 
 def silence() -> None:
-    """Ignore the warnings of what only LiteLLM can mend."""
+    """Ignore warnings that only LiteLLM can fix."""
     warnings.filterwarnings("ignore", module=r"litellm(\.|$)")
     types = r"Items? .* on TypedDict class '\w+' (is|are) using the `ReadOnly` qualifier"
     warnings.filterwarnings("ignore", message=types, module=r"pydantic\.")
@@ -280,7 +280,7 @@ _asked: ContextVar[bool] = ContextVar("nbagent_litellm_asked", default=False)
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What LiteLLM logs in here, or in what it starts in here, is not for the cell."""
+    """Keep LiteLLM's log out of the cell, also of tasks that it starts here."""
     token = _asked.set(True)
     try:
         yield
@@ -289,7 +289,7 @@ def _quiet() -> Iterator[None]:
 
 
 class _Aside(logging.Filter):
-    """Keeps what is logged of our own requests from LiteLLM's handler, which writes into the cell."""
+    """Keeps the log of nbagent's requests from LiteLLM's handler, which writes into the cell."""
 
     def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002  as any filter has it
         return not _asked.get() or bool(os.environ.get("LITELLM_LOG"))
@@ -299,13 +299,13 @@ _aside = _Aside()
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it may go well the next time, as the openai client sees it."""
+    """Whether a retry may help, by the openai client's rules."""
     status = getattr(error, "status_code", None)
     return isinstance(status, int) and (status in {408, 409, 429} or status >= 500)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it was made of."""
+    """The error and its causes."""
     each: BaseException | None = error
     for _ in range(_DEEPEST):
         if each is None:
@@ -315,9 +315,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 _DEEPEST = 20
-"""Of so many errors one may be made."""
+"""The maximum length of a chain of errors."""
 
 
 def _plain(text: str) -> str:
     bare = _PREFIXES.sub("", _NOISE.sub("", text)).strip()
-    return words_in(_BYTES.sub(r"\2", bare)) or bare or text
+    return error_message(_BYTES.sub(r"\2", bare)) or bare or text

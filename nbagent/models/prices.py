@@ -1,4 +1,4 @@
-"""What models cost: a table with its date, what a person says instead, and nothing where neither knows."""
+"""Prices of models: a table with its date, and prices from ``set_prices``; None if both lack a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbagent.core.base.model import Usage
 
 _KINDS = ("input", "cached", "written", "output")
 _SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
-"""What a provider adds to the name of a model that it froze on a day."""
+"""The date that providers append to the name of a model snapshot."""
 _MILLION = 1_000_000
 
 
@@ -28,15 +28,15 @@ class Price:
     input: float
     output: float
     cached: float | None = None
-    """Of input that the server had in its cache; the input's where not given."""
+    """The price of input in the server's cache; by default that of input."""
     written: float | None = None
-    """Of input that the server put into its cache; the input's where not given."""
+    """The price of input that the server stores in its cache; by default that of input."""
     from_tokens: int | None = None
-    """Input tokens above which ``long`` holds for all of a response."""
+    """Input tokens above which ``long`` applies to the whole response."""
     long: Price | None = None
 
     def of(self, usage: Usage) -> float:
-        """What a response with these tokens cost."""
+        """The cost of a response with these tokens."""
         if self.long is not None and usage.input_tokens > (self.from_tokens or 0):
             return self.long.of(usage)
         cached = min(usage.cached, usage.input_tokens)
@@ -51,25 +51,28 @@ class Price:
 
 
 _own: dict[str, Price] = {}
-"""By a model's name, or ``provider:name``: what a person said."""
+"""The prices from ``set_prices``, by a model's name or ``provider:name``."""
 
 
 def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
-    """Say what models cost, in US dollars per million tokens; it counts for responses from now on.
+    """Set prices of models, in US dollars per million tokens, for responses from now on.
 
     Args:
-        prices: by the model's name, or ``"provider:name"`` for that provider alone: ``input`` and
-            ``output``, and where they differ ``cached`` (input that the server had already) and
-            ``written`` (input that it put into its cache). 0 is a known price; None takes back what was said.
+        prices: by the model's name, or ``"provider:name"`` for only that provider: ``input`` and
+            ``output``, and if they differ ``cached`` (input in the server's cache) and
+            ``written`` (input that it stores in its cache). 0 is a known price; None removes a price.
 
     Raises:
-        UsageError: a price is missing, or is no finite number of at least 0; nothing was changed.
+        UsageError: a price is missing, or is not a finite number of at least 0; nothing was changed.
     """
     if not isinstance(prices, Mapping):
         raise UsageError(
             f'nb.set_prices takes prices by model: {{"my-model": {{"input": 0.5, "output": 2.0}}}}. Got {prices!r:.80}'
         )
-    said = {name: None if price is None else _said(name, price) for name, price in prices.items()}
+    said = {
+        name: None if price is None else _checked_price(name, price)
+        for name, price in prices.items()
+    }
     for name, price in said.items():
         if price is None:
             _own.pop(name, None)
@@ -78,11 +81,11 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
 
 
 def price_of(provider: str, *names: str | None) -> Price | None:
-    """What is known of the first of a model's names that is known at all, or None.
+    """The price of the first known name of a model, or None.
 
     Args:
-        provider: the host that is asked, such as ``api.openai.com``, or the provider's name.
-        names: how the model is called, as its server says first.
+        provider: the server's host, such as ``api.openai.com``, or the provider's name.
+        names: the model's names, the server's first.
     """
     table = _table()
     provider = table["hosts"].get(provider, provider)
@@ -93,20 +96,20 @@ def price_of(provider: str, *names: str | None) -> Price | None:
     return Price(0, 0) if provider in table["free"] else None
 
 
-def says_cost(provider: str) -> bool:
-    """Whether this provider's server tells with each response what it cost."""
+def reports_cost(provider: str) -> bool:
+    """Whether this provider's server reports the cost of each response."""
     table = _table()
-    return table["hosts"].get(provider, provider) in table["tells_cost"]
+    return table["hosts"].get(provider, provider) in table["reports_cost"]
 
 
 def price_date() -> str:
-    """The day of which the table is, as ``YYYY-MM-DD``."""
+    """The date of the table, as ``YYYY-MM-DD``."""
     date: str = _table()["date"]
     return date
 
 
 def _named(provider: str, name: str) -> Price | None:
-    """By its name, or else by that of the model of which it is the state of one day."""
+    """The price by the model's name, or else by its name without the snapshot's date."""
     known = _table()["models"].get(provider, {})
     for each in (name, _SNAPSHOT.sub("", name)):
         own = _own.get(f"{provider}:{each}", _own.get(each))
@@ -119,7 +122,7 @@ def _named(provider: str, name: str) -> Price | None:
 
 def _listed(told: Mapping[str, Any]) -> Price | None:
     if told.get("until", "9999") < datetime.now(UTC).date().isoformat():
-        return None  # its provider has said that it costs something else since
+        return None  # its provider has announced another price since then
     price = Price(**{kind: told[kind] for kind in _KINDS if kind in told})
     above = told.get("above")
     if above is None:
@@ -128,7 +131,7 @@ def _listed(told: Mapping[str, Any]) -> Price | None:
     return replace(price, from_tokens=above["tokens"], long=long)
 
 
-def _said(name: Any, price: Any) -> Price:
+def _checked_price(name: Any, price: Any) -> Price:
     example = f'{{{name!r:.80}: {{"input": 0.5, "output": 2.0}}}}'
     if not isinstance(name, str) or not isinstance(price, Mapping):
         raise UsageError(f"A price must be given as {example}, got {price!r:.80}")
@@ -150,7 +153,7 @@ def _said(name: Any, price: Any) -> Price:
 
 @cache
 def _table() -> dict[str, Any]:
-    """Read late, and once."""
+    """The table of prices, read on first use."""
     text = files("nbagent.models").joinpath("prices.json").read_text(encoding="utf-8")
     table: dict[str, Any] = json.loads(text)
     return table

@@ -1,4 +1,4 @@
-"""From a model's name to the model."""
+"""Find the model for a name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ DEMO = "demo"
 
 
 def resolve(model: str | Model) -> Model:
-    """The model that a name stands for; a model stands for itself.
+    """The model for a name; a model is returned unchanged.
 
-    ``"demo"`` is the built-in scripted model, ``"litellm:…"`` one that LiteLLM finds, ``"provider:…"``
-    one of a provider, any other name one of OpenAI's. Nothing is loaded and no key is looked for
+    ``"demo"`` is the built-in scripted model, ``"litellm:…"`` a model through LiteLLM, ``"provider:…"``
+    a model of a provider, any other name a model of OpenAI. Nothing is loaded and no key is checked
     before the model is first used.
 
     Raises:
-        ModelConfigError: the name is nobody's; with what to write.
+        ModelConfigError: the name is unknown; the message suggests a name.
     """
     if not isinstance(model, str):
         return model

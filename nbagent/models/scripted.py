@@ -2,8 +2,8 @@
 
     model = nb.ScriptedModel([nb.ScriptedModel.call("get_balance", account="A1"), "You have $5."])
 
-It is as strict as a real server: it refuses a history with a dangling call, and ``check()`` complains
-about steps that were never used.
+It is as strict as a real server: it rejects a history with an unanswered call, and ``check()`` raises
+if steps were not used.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from nbagent.core.base.model import (
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """A tool call in a script; ``raw`` stands in for arguments that are no JSON object."""
+    """A tool call in a script; ``raw`` is for arguments that are not a JSON object."""
 
     name: str
     input: dict[str, Any] = field(default_factory=dict)
     id: str | None = None
-    """The call's id, ``""`` for a server that gives none, or None to have one made up."""
+    """The call's id, ``""`` for a server without ids, or None for a generated one."""
     raw: str | None = None
 
 
@@ -69,7 +69,7 @@ Step: TypeAlias = (
     | Sequence[Item]
     | Callable[[Sequence[Message]], "Item | Sequence[Item] | Awaitable[Item | Sequence[Item]]"]
 )
-"""One response: a text, a call, several of them, an exception to raise, deltas to send as they are,
+"""One response: a text, a call, several of them, an exception to raise, deltas to send unchanged,
 or a function of the messages that returns any of these (or an awaitable of it)."""
 
 
@@ -77,12 +77,12 @@ class ScriptedModel:
     """A model that answers its n-th request with the n-th of ``steps``.
 
     Args:
-        steps: what to answer, see ``Step``; one function instead of a list answers every request.
-        name: what the person reads.
-        usage: the tokens that each response claims to have used; none, which cost nothing, where not given.
-            ``Usage()`` is that of a server that does not tell.
+        steps: the responses, see ``Step``; one function instead of a list answers every request.
+        name: its name for people.
+        usage: the reported tokens of each response; by default none, at no cost.
+            ``Usage()`` is that of a server that does not report usage.
 
-    ``requests`` holds the requests seen. As a context manager it calls ``check()`` at the end.
+    ``requests`` has the received requests. As a context manager, it calls ``check()`` at the end.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class ScriptedModel:
                 f"ScriptedModel takes a list with one step for each request: ScriptedModel([{steps!r:.80}])"
             )
         self.name = name
-        self.tells_cost = usage.cost is not None
-        """Whether a run with ``Budget(cost=…)`` may ask it."""
+        self.reports_cost = usage.cost is not None
+        """Whether a run with ``Budget(cost=…)`` can use it."""
         self.requests: list[Request] = []
         self._every = steps if callable(steps) else None
         self._steps: deque[Step] = deque(() if callable(steps) else steps)
@@ -116,10 +116,10 @@ class ScriptedModel:
         return Slow(text, delay, pieces)
 
     def check(self) -> None:
-        """Complain about steps that were never used.
+        """Raise if steps were not used.
 
         Raises:
-            UsageError: naming how many, and the first of them.
+            UsageError: steps were not used; the message has their number and the first one.
         """
         if self._steps:
             raise UsageError(
@@ -131,8 +131,8 @@ class ScriptedModel:
         """Answer with the next step.
 
         Raises:
-            ModelError: the script is over, or the history is one that a server would refuse.
-            BaseException: whatever the step says to raise.
+            ModelError: the script has no more steps, or a server would reject the history.
+            BaseException: the step's exception.
         """
         self.requests.append(request)
         _check(self.name, request)
@@ -201,7 +201,7 @@ class ScriptedModel:
         )
 
     async def aclose(self) -> None:
-        """Nothing to close; here so that it can stand for any model."""
+        """Do nothing, because there is nothing to close; for the protocol of models."""
 
     def __enter__(self) -> Self:
         return self

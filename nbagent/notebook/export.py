@@ -1,6 +1,6 @@
 """A run, or a chat, as one document to send: HTML, Markdown, or a notebook; also of one that waits.
 
-What a model or a tool said is sanitized as in the card, so that no document runs anything or loads anything.
+The output of models and tools is sanitized as in the card, so that no document runs or loads anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from nbagent.core.base.messages import Message, text_of
 from nbagent.core.call.body import Raised
 from nbagent.core.chat import Chat, thread_of
-from nbagent.core.journal.default import is_default, told_in
+from nbagent.core.journal.default import is_default, reported_place
 from nbagent.core.run.run import Run, session_of
 
 from .render import as_markdown, static
@@ -51,52 +51,52 @@ _TAG = re.compile(r"<[^>]*+>")
 
 
 def reopening(run: Run) -> str:
-    """The name of the sentence that tells how the run is taken up again; empty where it is kept nowhere."""
+    """The key of the text about reopening the run; empty if it is not stored."""
     session = session_of(run)
     if not session.is_stored:
         return ""
     return "reopen_default" if is_default(session.journal.store) else "reopen"
 
 
-def say_where_kept(view: RunView, run: Run) -> None:
-    """In the card of the first run that is kept by default: where runs are kept, and what of them."""
-    place = told_in(run.id, session_of(run).journal.store)
+def add_store_notice(view: RunView, run: Run) -> None:
+    """Note in the card of the first run that is stored by default where runs are stored, and what of them."""
+    place = reported_place(run.id, session_of(run).journal.store)
     if place is not None:
-        text = TEXTS["kept_in"].format(place=reveal(place))
+        text = TEXTS["stored_in"].format(place=reveal(place))
         view.notice("kept", NoticeItem(key="kept", text=text))
 
 
 def view_of(run: Run, *, shown: bool = False) -> View:
-    """The run as it stands; ``shown`` where it was made, and not sent to anybody."""
+    """The view of the run; ``shown`` if it was drawn here, and not sent to anybody."""
     view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
     if shown:
-        say_where_kept(view, run)
+        add_store_notice(view, run)
     for event in run.journal:
         view.apply(event)
     return view.snapshot()
 
 
 def view_of_chat(chat: Chat, *, shown: bool = False) -> View:
-    """The thread as it stands; ``shown`` as in ``view_of``."""
+    """The view of the thread; ``shown`` as in ``view_of``."""
     thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
     for run in chat.runs:
         view = RunView(run.id, in_thread=True)
         if shown:
-            say_where_kept(view, run)
+            add_store_notice(view, run)
         for event in run.journal:
             view.apply(event)
-        thread.begin(view)
+        thread.add_run(view)
     return thread.snapshot()
 
 
 def traceback_of_call(run: Run, call_id: str) -> str:
-    """Where the tool of this call raised; empty where this process does not know it."""
+    """The traceback of this call's tool; empty if this process does not know it."""
     value = session_of(run).values.get(call_id)
     return value.traceback if isinstance(value, Raised) else ""
 
 
 def exported(shown: Run | Chat, form: Format) -> str:
-    """The run or chat as it stands, as one whole document."""
+    """The run or chat as one whole document."""
     if isinstance(shown, Chat):
         view, reopen = view_of_chat(shown), ""
     else:
@@ -157,13 +157,13 @@ def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", 
 
 
 def _code(block: str) -> str | None:
-    """The text of a block that is nothing but code."""
+    """The text of a block that is only code."""
     found = _CODE.fullmatch(block.strip())
     return html.unescape(_TAG.sub("", found[1])).strip() if found else None
 
 
 def _notebook(pieces: list[tuple[Literal["markdown", "code"], str]]) -> dict[str, Any]:
-    """Pieces as cells; what is not code stands together."""
+    """Pieces as cells; pieces that are not code are joined."""
     cells: list[dict[str, Any]] = []
     for kind, text in pieces:
         if kind == "markdown" and cells and cells[-1]["cell_type"] == kind:

@@ -10,7 +10,7 @@ from IPython.display import display
 
 from nbagent.core.base.awaited import Awaited
 from nbagent.core.base.errors import HumanInputRequired, InvalidAnswer, UsageError
-from nbagent.core.base.keywords import caller, tells
+from nbagent.core.base.keywords import caller, checks_keywords
 from nbagent.forms.form import Form, Submission
 
 from . import kernel
@@ -33,7 +33,7 @@ class _Unset:
 
 
 UNSET: Final[Any] = _Unset()
-"""An argument that was not given; None is an answer like any other."""
+"""An argument that was not passed; None is an answer like any other."""
 
 
 @overload
@@ -54,7 +54,7 @@ def form(
     submit_label: str | None = None,
     unattended: Any = UNSET,
 ) -> Awaitable[Any]: ...
-@tells("nb.form")
+@checks_keywords("nb.form")
 def form(
     target: Any,
     *,
@@ -63,7 +63,7 @@ def form(
     submit_label: str | None = None,
     unattended: Any = UNSET,
 ) -> Awaitable[Any]:
-    """Show a form in the calling cell, and give the answer once a person has sent a valid one.
+    """Show a form in the calling cell, and return the answer once a person has sent a valid one.
 
     Example:
             late = await nb.form(int, title="Late from which hour?", value=10)
@@ -71,15 +71,15 @@ def form(
     Args:
         target: a pydantic model or any type pydantic knows, a function (its parameters), or a JSON
             Schema. The answer is typed accordingly; for a JSON Schema it is the document.
-        value: what the form shows to begin with: an instance, or a JSON document that need not fit.
+        value: the prefill: an instance, or a JSON document that need not fit.
         title: the question; the model's title by default.
-        submit_label: what the main button says.
-        unattended: the answer where nobody is attached (nbclient, nbval, papermill, scripts): an
+        submit_label: the label of the main button.
+        unattended: the answer if nobody is attached (nbclient, nbval, papermill, scripts): an
             instance or a JSON document, validated as a person's answer is. Not used beside a form.
 
     Raises:
         Rejected: the person pressed Cancel.
-        HumanInputRequired: nobody is attached and ``unattended`` is not given.
+        HumanInputRequired: nobody is attached and ``unattended`` is not passed.
         InvalidAnswer: ``unattended`` does not fit.
         TypeError: at once, for a dict of names and Python types.
         UsageError: called inside a tool, whose questions are asked with ``ctx.ask``; or this
@@ -115,7 +115,7 @@ async def _show_and_wait(
 
 
 async def ask_outside(target: Any, message: str, *, link: str) -> Any:
-    """What a person answers to what no call asks, beside a page that is to be opened first.
+    """The answer to a question outside a call, beside a page that the person opens first.
 
     Raises:
         Rejected: the person pressed Cancel.
@@ -128,7 +128,7 @@ async def ask_outside(target: Any, message: str, *, link: str) -> Any:
 
 
 async def _shown(question: Question, unanswered: str = TEXTS["unanswered"]) -> Any:
-    """Show the form and wait; where it is not answered, it says so in these words."""
+    """Show the form and wait; if it is not answered, it shows this text."""
     card = FormCard(question)
     live = Live(card, lambda _live: card.bundle())
     live.show()
@@ -140,7 +140,7 @@ async def _shown(question: Question, unanswered: str = TEXTS["unanswered"]) -> A
 
 
 def _unattended(target: Any, question: Question, given: Any) -> Any:
-    """The answer that code gave for when nobody is there, shown as if a person had."""
+    """The answer that code gave for the unattended case, shown like a person's."""
     if given is UNSET:
         raise HumanInputRequired(
             f"nb.form({_named(target)}) needs a person, and no front end that can answer is attached. Pass "

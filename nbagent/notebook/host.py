@@ -1,4 +1,4 @@
-"""The kernel as surroundings of runs: which loop they live on, where their cards stand."""
+"""The kernel as the host of runs: their event loop, and the places of their cards."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from . import kernel
 from .capture import capture
 from .render.reveal import reveal
 from .texts import TEXTS
-from .tracebacks import tell
+from .tracebacks import show_line
 
 
 class NotebookHost:
-    """Runs in a kernel: live cards where a front end is attached, static ones where none is."""
+    """Runs in a kernel: live cards if a front end is attached, static ones otherwise."""
 
     def __init__(self) -> None:
         self._started: dict[str, _Started] = {}
-        """By cell: the runs it started."""
+        """The runs that each cell started, by cell."""
         self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        """By run id: where and how it is shown, while it is shown live; its run listens, and keeps it."""
+        """The display of each run while it is live, by run id; its run listens, and keeps it."""
         self._batches: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-        """How each batch is shown."""
+        """The display of each batch."""
         self._chats: dict[Chat, Any] = {}
-        """How each chat is shown."""
+        """The display of each chat."""
         self._before: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
-        """The runs of the same cell that still went on when a run was started."""
+        """The runs of the same cell that were unfinished when a run was started."""
 
     def attended(self) -> bool:
         """Whether a front end can answer."""
         return kernel.attended()
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
-        """The kernel's own with a person there; else the private one, so that cells may block."""
+        """The kernel's own if a person is there; otherwise the private one, so that cells may block."""
         return kernel.kernel_loop() if attended else kernel.loop_apart()
 
     def cell(self) -> tuple[str, str] | None:
-        """By its id, where the front end tells it."""
+        """The cell's id, if the front end sends it."""
         cell, key = kernel.cell_id(), kernel.execution_key()
         return None if cell is None or key is None else (cell, key)
 
     def started(self, run: Run, *, on_rerun: str) -> None:
-        """Cancel what an earlier execution of this cell left waiting."""
+        """Cancel the waiting runs of an earlier execution of this cell."""
         capture.install()
         cell, key = kernel.cell_id(), kernel.execution_key()
         if cell is None:
             return
-        if not run.journal:  # one that is taken up from its store was begun elsewhere
+        if not run.journal:  # a run that is opened from its store was started elsewhere
             kernel.begun_in.add(cell)
         earlier = self._left_of(cell, key)
         if on_rerun == "cancel":
@@ -66,22 +66,22 @@ class NotebookHost:
         self._belongs(cell, key, run)
 
     def _belongs(self, cell: str | None, key: str | None, run: Run) -> None:
-        """The run is of this execution of the cell: its code began it, or somebody who asked on in its card."""
+        """Note that the run belongs to this execution of the cell: its code started it, or a follow-up in its card."""
         if cell is not None:
             self._started.setdefault(cell, _Started()).add(run, key)
 
     def _left_of(self, cell: str, key: str | None) -> list[Run]:
-        """The runs that earlier executions of the cell have left, and that go on."""
+        """The unfinished runs of earlier executions of the cell."""
         return self._started[cell].before(key) if cell in self._started else []
 
     def _asked_in(self, chat: Chat | None) -> Callable[[Run], None]:
-        """Told of each run that is begun in a card which the cell that runs now shows."""
+        """A listener for each run that is started in a card which the cell that runs now shows."""
         if chat is not None and thread_of(chat).is_named:
             return lambda _run: None  # the same thread is shown when the cell is run again
         return partial(self._belongs, kernel.cell_id(), kernel.execution_key())
 
     def earlier(self, run: Run) -> list[Run]:
-        """The runs of the same cell that still went on when this one was started."""
+        """The runs of the same cell that were unfinished when this one was started."""
         return self._before.get(run, [])
 
     def show(self, run: Run) -> None:
@@ -95,7 +95,7 @@ class NotebookHost:
         shown.show(kernel.execution_key())
 
     def display(self, run: Run) -> None:
-        """Display a run that is a cell's last line: live, or once it has settled where nobody is."""
+        """Display a run that is a cell's last line: live, or, if nobody is there, once it has settled."""
         if not session_of(run).attended:
             self._wait_settled(run)
             self._publish(run)
@@ -103,23 +103,23 @@ class NotebookHost:
                 self._fail(run)
             return
         shown = self._displays.get(run.id)
-        if shown is None or not shown.stands_in(kernel.execution_key()):
+        if shown is None or not shown.is_shown_in(kernel.execution_key()):
             self.show(run)
 
     def value(self, run: Run) -> Any:
-        """A kernel draws no values of Python's."""
+        """Return nothing, as a kernel draws no Python values."""
         return repr(run)
 
     def _fail(self, run: Run) -> None:
-        """Raise what the run came to, so that the cell fails; its card tells all but the error's own line."""
+        """Raise the run's error, so that the cell fails; its card shows all but the error's own line."""
         try:
             run.wait()
         except RunError as error:
-            tell(error, f"{type(error).__name__}: {error}")
+            show_line(error, f"{type(error).__name__}: {error}")
             raise
 
     def show_chat(self, chat: Chat) -> None:
-        """Show a chat live; where nobody is there as it stands, once its run has settled."""
+        """Show a chat live; if nobody is there, its current form once its run has settled."""
         from .cards.display import ShownChat, publish_chat  # noqa: PLC0415 - as above
 
         if not kernel.attended():
@@ -159,12 +159,10 @@ class NotebookHost:
         shown.show(kernel.execution_key())
 
     def display_batch(self, batch: Any) -> None:
-        """Display a batch that is a cell's last line: live, or once it has come to a stand where nobody is."""
+        """Display a batch that is a cell's last line: live, or, if nobody is there, once it has paused or ended."""
         if kernel.attended():
             shown, key = self._batches.get(batch), kernel.execution_key()
-            if (
-                shown is None or key is None or shown.key != key
-            ):  # else it stands in this cell already
+            if shown is None or key is None or shown.key != key:  # else this cell shows it already
                 self.show_batch(batch)
             return
         from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
@@ -176,14 +174,14 @@ class NotebookHost:
         kernel.pump(work_of(batch).when(batch.is_over))
         display(bundle(batch), raw=True)  # type: ignore[no-untyped-call]
         if batch.status != "completed":
-            batch.wait()  # raises what it came to, so that the cell fails
+            batch.wait()  # raises its error, so that the cell fails
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""
         try:
             await kernel.wait(future, on_kernel_interrupt=partial(self._stop, run))
         except asyncio.CancelledError as error:
-            tell(error, TEXTS["kernel_stopped"])
+            show_line(error, TEXTS["kernel_stopped"])
             raise
 
     def wait_sync(self, run: Run, future: Future[Any]) -> None:
@@ -191,7 +189,7 @@ class NotebookHost:
         try:
             kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))
         except KeyboardInterrupt as error:
-            tell(error, TEXTS["kernel_stopped"])
+            show_line(error, TEXTS["kernel_stopped"])
             raise
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
@@ -201,11 +199,11 @@ class NotebookHost:
         return await asyncio.wrap_future(kernel.on_main(partial(copy_context().run, work)))
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
-        """A mime bundle of a value that shows richer than its JSON, or None."""
+        """A mime bundle of a value that has a richer form than its JSON, or None."""
         return capture.present(value)
 
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:
-        """Ask in a form below what the cell shows.
+        """Ask in a form below the cell's output.
 
         Raises:
             Rejected: the person cancels it.
@@ -233,16 +231,16 @@ class NotebookHost:
 
 
 class _Started:
-    """The runs that one cell started and that go on, by the execution that did."""
+    """The unfinished runs that one cell started, by the execution that started them."""
 
     def __init__(self) -> None:
         self._by_execution: dict[str | None, dict[Run, None]] = {}
         self._tidy_at = 8
-        """How many there are when those that have ended are let go again, at the cost of a look at each."""
+        """The number of runs at which ended ones are removed again, at the cost of checking each."""
         self._count = 0
 
     def add(self, run: Run, key: str | None) -> None:
-        """The run is of this execution, and of no other."""
+        """Note that the run belongs to this execution, and to no other."""
         for runs in self._by_execution.values():
             if run in runs:
                 del runs[run]
@@ -253,27 +251,29 @@ class _Started:
             self._tidy()
 
     def before(self, key: str | None) -> list[Run]:
-        """Those that go on of other executions than this one."""
+        """The unfinished runs of other executions than this one."""
         if set(self._by_execution) - {key}:
             self._tidy()
         return [run for k, runs in self._by_execution.items() if k != key for run in runs]
 
     def _tidy(self) -> None:
-        going_on = {k: dict.fromkeys(filter(_goes_on, r)) for k, r in self._by_execution.items()}
-        self._by_execution = {k: runs for k, runs in going_on.items() if runs}
+        unfinished = {
+            k: dict.fromkeys(filter(_is_unfinished, r)) for k, r in self._by_execution.items()
+        }
+        self._by_execution = {k: runs for k, runs in unfinished.items() if runs}
         self._count = sum(map(len, self._by_execution.values()))
         self._tidy_at = max(8, 2 * self._count)
 
 
 def _stopped(runs: list[Run]) -> list[Run]:
-    """Stop those that execute nothing, as their cell was run again; the others are left."""
+    """Stop the runs that execute nothing, as their cell was run again; return the others."""
     for run in runs:
         if not session_of(run).executing:
             session_of(run).stop(by=TEXTS["cell_rerun"])
     return [run for run in runs if session_of(run).executing]
 
 
-def _goes_on(run: Run) -> bool:
+def _is_unfinished(run: Run) -> bool:
     return run.status in ("queued", "running", "interrupted")
 
 

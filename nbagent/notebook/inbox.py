@@ -1,4 +1,4 @@
-"""``nb.inbox``: everything that waits for an answer in a store, shown with its forms, or as a list."""
+"""``nb.inbox``: all open questions in a store, shown with their forms, or as a list."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nbagent.core.arguments import checked_store
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import InvalidAnswer, UsageError
 from nbagent.core.base.interrupts import PendingInterrupt, Reject
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, kept_in, place_of
+from nbagent.core.journal.default import Kept, current_store, place_of
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.describe import asks
@@ -33,7 +33,7 @@ from .render.reveal import reveal
 from .texts import TEXTS
 
 EVERY = 1.0
-"""Seconds between looks of who waits for a change."""
+"""Seconds between reads while waiting for a change."""
 _LONGEST = 500
 """Characters of a rule, as an answer's record has it."""
 _WORDED = 80
@@ -43,7 +43,7 @@ MAX_LINES = 30
 
 
 class Inbox:
-    """What waits for an answer in a store: a cell's last line shows it with its forms, live."""
+    """The open questions of a store. As a cell's last line it shows them with their forms, live."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class Inbox:
     ) -> None:
         self._waiting = waiting
         self._of = of
-        self._told = answered
+        self._report = answered
         self._rule = rule
-        """What it was chosen by, in words."""
+        """The rule that chose its questions, in words."""
         self._shown: Any = None
         self._seen: tuple[tuple[str, str], ...] | None = None
         self._preview: list[Asked] | None = None
-        """What it had when somebody last looked at it."""
+        """The questions that it had when somebody last looked at it."""
 
     @property
     def count(self) -> int:
-        """How many questions wait; the store is read only where somebody has written since."""
+        """The number of open questions; the store is read only if somebody has written since."""
         return len(self._looked())
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class Inbox:
         older_than: float | dt.timedelta | None = None,
         **inputs: Any,
     ) -> Inbox:
-        """The questions of it that fit, as an inbox of its own: ``inbox.where(tool="pay", amount=lambda it: it < 100)``.
+        """An inbox with only the matching questions: ``inbox.where(tool="pay", amount=lambda it: it < 100)``.
 
         Args:
             tests: functions of an ``Asked``; all must be true.
@@ -98,20 +98,20 @@ class Inbox:
         given = [partial(_has_input, name, wanted) for name, wanted in inputs.items()]
         waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
         named = _named(waiting.catalog.store, waiting.agent, waiting.tool, waiting.older_than)
-        some = f" · {TEXTS['inbox_some']}" if waiting.tests else ""
+        some = f" · {TEXTS['inbox_filtered']}" if waiting.tests else ""
         words = {"agent": agent, "tool": tool, "older_than": older_than}
         said = [f"{name}={value!r}" for name, value in words.items() if value is not None]
         said += [_worded(test) for test in tests]
         said += [f"{name}={_worded(wanted)}" for name, wanted in inputs.items()]
         of = reveal(named + some) if not self._waiting.catalog.prefix else self._of
-        return Inbox(waiting, of, self._told, (*self._rule, *said))
+        return Inbox(waiting, of, self._report, (*self._rule, *said))
 
     def like(self, one: Asked) -> Inbox:
-        """The questions of it that are like this one, as an inbox of its own.
+        """An inbox with only the questions that are like this one.
 
-        They are of the same tool, and have the same values where values come back: an input counts where there are at
-        least twice as many questions of the tool as different values of it. What differs from row to row, such as
-        ids, amounts and free text, does not count. ``repr`` says which inputs count.
+        They are of the same tool, and have equal values in the inputs whose values repeat: an input counts if the tool
+        has at least twice as many questions as the input has values. An input that differs from row to row, such as
+        ids, amounts and free text, does not count. ``repr`` names the inputs that count.
 
         Args:
             one: a question of this inbox.
@@ -123,14 +123,14 @@ class Inbox:
 
     @awaited("inbox.approve")
     async def approve(self, *, standing: bool = False) -> Answered:
-        """Let each of its questions run, or go on: those that it had when it was last looked at (shown, counted, listed).
+        """Approve each question that the inbox had when you last showed, counted or listed it.
 
-        Each is answered singly, as by a form; ``nb.decisions()`` has the rule that it was chosen by. What came since
-        is left as it is, and told of.
+        Each gets its own answer, as in a form; ``nb.decisions()`` has the rule that chose it. Newer questions are not
+        answered, and are reported.
 
         Args:
-            standing: whether questions that come later and fit are approved too, as long as this process lives or
-                until ``.end()`` of what this gives.
+            standing: whether later matching questions are approved too, as long as this process lives or
+                until ``.end()`` of the returned object.
 
         Raises:
             InvalidAnswer: none of them asks for approval; nothing was changed.
@@ -140,12 +140,12 @@ class Inbox:
 
     @awaited("inbox.reject")
     async def reject(self, reason: str | None = None, *, standing: bool = False) -> Answered:
-        """Refuse each of its questions, as ``approve`` lets them; the model is told the reason."""
+        """Reject each of its questions, chosen as in ``approve``; the model receives the reason."""
         return await self._answer(lambda _: Reject(reason=reason), standing=standing)
 
     @awaited("inbox.answer")
     async def answer(self, value: Any, *, standing: bool = False) -> Answered:
-        """Give each of its questions this answer, as ``approve`` lets them; it means what it means in ``answers=``."""
+        """Answer each of its questions, chosen as in ``approve``, with this value, which means the same as in ``answers=``."""
         return await self._answer(partial(as_resolution, value), standing=standing)
 
     async def _answer(
@@ -160,31 +160,33 @@ class Inbox:
             answered.later = len(now) - len(chosen)
         by = f"rule: {', '.join(self._rule)}"[:_LONGEST] if self._rule else "code"
         give = partial(self._waiting.answer_each, means=means, by=by, into=answered)
-        await self._given(give, chosen)
+        await self._answer_and_report(give, chosen)
         self._preview = None
         if standing:
-            answered.standing = asyncio.create_task(self._stand(give))
+            answered.standing = asyncio.create_task(self._keep_answering(give))
         return answered
 
-    async def _given(self, give: Callable[..., Awaitable[None]], chosen: list[Asked]) -> None:
+    async def _answer_and_report(
+        self, give: Callable[..., Awaitable[None]], chosen: list[Asked]
+    ) -> None:
         await give(chosen)
-        if chosen and self._told is not None:
-            await self._told()
+        if chosen and self._report is not None:
+            await self._report()
 
-    async def _stand(self, give: Callable[..., Awaitable[None]]) -> None:
-        """Answer what comes; each question once, and a look is waited for longer where the last one took long."""
+    async def _keep_answering(self, give: Callable[..., Awaitable[None]]) -> None:
+        """Answer new questions, each once; after a slow read the next one waits longer."""
         tried: set[tuple[str, str]] = set()
         while True:
             begun = time.monotonic()
             found = [one for one in await run_in_thread(self._now) if one.key not in tried]
             tried.update(one.key for one in found)
             with suppress(InvalidAnswer):
-                await self._given(give, found)
+                await self._answer_and_report(give, found)
             await asyncio.sleep(max(EVERY, 20 * (time.monotonic() - begun)))
 
     @awaited("inbox.changed")
     async def changed(self) -> int:
-        """Wait until other questions wait than when this was asked last; gives how many wait now."""
+        """Wait until the open questions change, and return their number."""
         while True:
             found = await run_in_thread(self._now)
             keys = tuple(one.key for one in found)
@@ -194,7 +196,7 @@ class Inbox:
             await asyncio.sleep(EVERY)
 
     def to_frame(self) -> Any:
-        """One row for each question that waits, as a pandas DataFrame."""
+        """One row for each open question, as a pandas DataFrame."""
         import pandas as pd  # noqa: PLC0415 - not needed by anything else here
 
         columns = [
@@ -213,7 +215,7 @@ class Inbox:
         )
 
     def _looked(self) -> list[Asked]:
-        """What waits now, which somebody looks at."""
+        """The open questions, which somebody looks at now."""
         self._preview = self._now()
         return list(self._preview)
 
@@ -256,7 +258,7 @@ class Inbox:
         return self._waiting.look() if self._waiting.has_changed else self._waiting.chosen()
 
 
-@tells("nb.inbox")
+@checks_keywords("nb.inbox")
 def inbox(
     store: Kept | None = None,
     *,
@@ -265,24 +267,24 @@ def inbox(
     older_than: float | dt.timedelta | None = None,
     agents: Owner | Sequence[Owner] = (),
 ) -> Inbox:
-    """Everything that waits for an answer in a store, from all notebooks and processes.
+    """The open questions of a store, from all notebooks and processes.
 
-    As a cell's last line it shows each question with its form, and new ones as they come. A run goes on in
-    the process that it lives in; where that is gone, here if this process has an agent of its name, else once
-    somebody opens it: each question says which. A list of them otherwise, with ``count`` and ``to_frame()``.
+    As a cell's last line it shows each question with its form, and new ones as they come. After an answer, the run
+    continues in its own process. If that process has ended, it continues here if this process has the agent, otherwise
+    when someone opens it. Each question says which. An inbox is also a list, with ``count`` and ``to_frame()``.
 
     Args:
-        store: whose runs; the default store by default.
+        store: the store of the runs; the default store by default.
         agent: only questions of runs of the agent of this name, or of one that it calls.
         tool: only questions of the tool of this name.
-        older_than: only what was asked at least so long ago, in seconds or as a timedelta.
-        agents: agents and flows that go on with runs here, before those that this process has of the same name.
+        older_than: only questions that are at least this old, in seconds or as a timedelta.
+        agents: agents and flows that continue runs here, before those that this process has of the same name.
 
     Raises:
-        UsageError: ``store`` is none.
+        UsageError: ``store`` is not a store.
         StoreError: it cannot be read.
     """
-    kept = kept_in() if store is None else checked_store(store)
+    kept = current_store() if store is None else checked_store(store)
     if agent is not None and not isinstance(agent, str):
         raise UsageError(
             "agent= must be the name of an agent. agents= takes the agents that can continue runs here"
@@ -311,7 +313,7 @@ def _worded(wanted: Any) -> str:
 
 
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
-    """What it is the inbox of, in words."""
+    """A description of the inbox's store and filters."""
     parts = [near(store)]
     parts += [f"{name} {what}" for name, what in (("agent", agent), ("tool", tool)) if what]
     parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
@@ -319,7 +321,7 @@ def _named(store: Any, agent: str | None, tool: str | None, older_than: float | 
 
 
 def near(store: Any) -> str:
-    """Where a store keeps its runs, as people in this folder call it."""
+    """The place of a store, relative to this folder."""
     if isinstance(store, MemoryStore):
         return TEXTS["in_memory"]
     place = place_of(store)
@@ -350,6 +352,5 @@ def _moment(at: float) -> dt.datetime:
 def _line(one: Asked) -> str:
     asked = one.interrupt
     waits = dt.timedelta(seconds=int(max(0.0, time.time() - one.at)))
-    return reveal(
-        f"  {one.run.id}  {one.run.agent}  {asked.tool_name or 'the limit'} {asks(asked)}, for {waits}"
-    )
+    asker = asked.tool_name or "the run's limit"
+    return reveal(f"  {one.run.id}  {one.run.agent}  {asker} {asks(asked)}, for {waits}")

@@ -5,12 +5,12 @@ imports neither IPython nor ipykernel nor zmq.
 
 How a form is answered while its cell runs: shell messages reach the main thread through one
 ``ZMQStream`` (the shell stream on ipykernel 6, the pair behind the shell channel thread on 7).
-While somebody waits, a gate stands in for that stream's callback: comm messages are handled at
-once, in the context of the cell that waits, and everything else goes where it would have gone, in
-its order. ``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
+While a cell waits, a gate takes the place of that stream's callback: comm messages are handled at
+once, in the context of the waiting cell, and all others are passed on in their order.
+``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
 
-ipykernel 7.0 to 7.3 may stop hearing a front end for good, and 7.0 refuses what threads send; whoever
-finds the kernel here mends that (``_hear_all``, ``_let_threads_send``).
+ipykernel 7.0 to 7.3 may stop receiving a front end's messages for good, and 7.0 refuses messages of threads;
+the first access to the kernel here repairs that (``_patch_lost_requests``, ``_patch_thread_sends``).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ TICK = 0.2
 
 _COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
 _NATIVE = (7, 4)
-"""From this ipykernel on, comm messages pass a cell that awaits without help, if need be.
+"""The first ipykernel version in which comm messages pass a cell that awaits without help, if necessary.
 
-The gate is used there too: what passes natively publishes no busy and idle (7.4.0), so ipywidgets
+The gate is used there too: messages that pass natively publish no busy and idle (7.4.0), so ipywidgets
 holds back every change after a person's first.
 """
 
@@ -59,7 +59,7 @@ def attended() -> bool:
 
 
 def variables() -> dict[str, Any]:
-    """What the person has defined in the notebook, by name; empty outside of kernels."""
+    """The variables of the notebook, by name; empty outside of kernels."""
     if _kernel() is None:
         return {}
     shell = sys.modules["IPython"].get_ipython()
@@ -72,17 +72,17 @@ def variables() -> dict[str, Any]:
 
 
 def cell_id() -> str | None:
-    """The id of the cell that is executing, where the front end tells it."""
+    """The id of the cell that is executing, if the front end sends it."""
     found = _request().get("metadata", {}).get("cellId")
     return found if isinstance(found, str) else None
 
 
 begun_in: set[str] = set()
-"""The ids of the cells whose code has begun a run in this kernel."""
+"""The ids of the cells whose code has started a run in this kernel."""
 
 
 def execution_key() -> str | None:
-    """What tells one execution of a cell from any other, or None where no cell started this code.
+    """The key of one execution of a cell, or None if no cell started this code.
 
     Code that runs in a task or thread gets the key of the cell that started it, as far as
     ipykernel knows.
@@ -112,7 +112,7 @@ def kernel_loop() -> asyncio.AbstractEventLoop | None:
     From any other thread (a subshell, a tool) use only its ``call_soon_threadsafe``.
 
     Raises:
-        UsageError: this ipykernel keeps its loop where nobody looked before.
+        UsageError: this ipykernel has its loop in an unknown place.
     """
     kernel = _kernel()
     if kernel is None:
@@ -122,7 +122,7 @@ def kernel_loop() -> asyncio.AbstractEventLoop | None:
 
 
 loop_apart: Callable[[], asyncio.AbstractEventLoop | None] = private_loop
-"""The loop of runs that nobody is asked about, so that cells may block."""
+"""The loop of runs that are not attended, so that cells may block."""
 
 
 async def wait(
@@ -133,8 +133,8 @@ async def wait(
     """Await a future in a cell, with widget messages handled meanwhile.
 
     The future itself is never cancelled. When the cell is (the Stop button of Jupyter),
-    ``on_kernel_interrupt`` is called, and the ``CancelledError`` goes on when the future that it may
-    give is done; None only stops waiting.
+    ``on_kernel_interrupt`` is called, and the ``CancelledError`` is raised again when the future that it may
+    return is done; None only stops waiting.
     An asyncio future must belong to the running loop; for one that doesn't, pass a concurrent one.
 
     Raises:
@@ -164,8 +164,8 @@ def pump(
     """Block until a future of another thread is done, with widget messages handled meanwhile.
 
     Off the kernel's main thread, and outside of kernels, this only blocks. On
-    ``KeyboardInterrupt``, ``on_kernel_interrupt`` is called and the exception goes on. The main
-    loop stands still meanwhile, so the future must not need it.
+    ``KeyboardInterrupt``, ``on_kernel_interrupt`` is called and the exception is raised again. The main
+    loop is blocked meanwhile, so the future must not need it.
 
     Raises:
         UsageError: this ipykernel can't be waited in; the message names what is missing.
@@ -185,7 +185,7 @@ def pump(
 
 
 def create_comm(**told: Any) -> Any:
-    """A comm of a widget of ours."""
+    """A comm of one of nbagent's widgets."""
     import comm  # noqa: PLC0415 - a kernel has it
 
     return comm.create_comm(**told)
@@ -195,7 +195,7 @@ def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
     """Do this on the thread of the kernel's loop, between cells, or while one waits there; from any thread.
 
     Raises:
-        UsageError: this is no kernel.
+        UsageError: this is not a kernel.
     """
     loop = kernel_loop()
     if loop is None:
@@ -207,7 +207,7 @@ def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
 
 
 _errands: deque[tuple[concurrent.futures.Future[Any], Callable[[], Any]]] = deque()
-"""What is to be done on the main thread, in order."""
+"""Work for the main thread, in order."""
 
 
 def _run_errands() -> None:
@@ -217,16 +217,16 @@ def _run_errands() -> None:
             continue
         try:
             result = work()
-        except BaseException as error:  # the stop button, too, ends what it finds here and no more
+        except BaseException as error:  # the stop button, too, ends only this work
             future.set_exception(raisable(error))
         else:
             future.set_result(result)
 
 
-def hear_off_main(comm: Any) -> None:
+def receive_off_main(comm: Any) -> None:
     """Take a comm's messages on the thread that the page sends them to, however busy the main thread is.
 
-    From ipykernel 7.4 on they would go where the comm last spoke, which is the main thread.
+    From ipykernel 7.4 on they would go to the thread from which the comm last sent, which is the main thread.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = lambda _data, default: default  # noqa: SLF001 - where it is decided
@@ -240,10 +240,10 @@ def comms_pass() -> Iterator[None]:
     also gets through while a cell awaits something else; without that, on ipykernel 7.0 to 7.3 with a
     front end that has no subshells, it would stay behind that cell even if the cell waits later.
     May be nested and overlap. Does nothing outside of kernels and off the kernel's main thread,
-    where nothing stands in the way.
+    where nothing blocks messages.
 
     Raises:
-        UsageError: this ipykernel keeps its messages where nobody looked before.
+        UsageError: this ipykernel has its messages in an unknown place.
     """
     kernel = _kernel()
     if kernel is None or not _on_shell_thread(kernel):
@@ -265,7 +265,7 @@ def comms_pass() -> Iterator[None]:
 
 
 class _Gate:
-    """Stands in for the callback of the stream that brings shell messages to the main thread.
+    """The gate in the place of the callback of the stream that brings shell messages to the main thread.
 
     Used on that thread only, so it needs no lock.
     """
@@ -287,7 +287,7 @@ class _Gate:
         return cls._current
 
     def open(self, context: Context) -> None:
-        """Let comm messages through, to be handled in the context of who waits."""
+        """Let comm messages through, to be handled in the context of the waiting code."""
         self._contexts.append(context)
         if self._usual is None:
             usual = _need(self.stream, "_recv_callback")
@@ -298,7 +298,7 @@ class _Gate:
         self._take_queued()
 
     def close(self, context: Context) -> None:
-        """Stop, unless somebody else still waits."""
+        """Stop, unless other code still waits."""
         self._contexts.remove(context)
         if not self._contexts and _need(self.stream, "_recv_callback") == self._receive:
             self.stream.on_recv(self._usual, copy=False)
@@ -312,7 +312,7 @@ class _Gate:
         return self._usual(frames)
 
     def _take_queued(self) -> None:
-        """Handle what ipykernel 6 had already queued behind the cell when the gate opened."""
+        """Handle the messages that ipykernel 6 had already queued behind the cell when the gate opened."""
         queue = getattr(self._kernel, "msg_queue", None)
         if queue is None:
             return
@@ -336,7 +336,7 @@ class _Gate:
         return header.get("msg_type") in _COMMS
 
     def _handle(self, frames: list[Any]) -> None:
-        """Run one comm handler; the cell stays the parent, so what the handler prints shows."""
+        """Run one comm handler; the cell stays the parent, so the handler's prints are shown."""
         kernel = self._kernel
         idents, rest = kernel.session.feed_identities(frames, copy=False)
         message = kernel.session.deserialize(rest, content=True, copy=False)
@@ -403,12 +403,12 @@ def _kernel() -> Any | None:
         return None
     kernel = getattr(ipython.get_ipython(), "kernel", None)
     if kernel is not None:
-        _hear_all(kernel)
-        _let_threads_send(kernel)
+        _patch_lost_requests(kernel)
+        _patch_thread_sends(kernel)
     return kernel
 
 
-def _hear_all(kernel: Any) -> None:
+def _patch_lost_requests(kernel: Any) -> None:
     """Keep ipykernel 7.0 to 7.3 from missing requests; done once, from any thread.
 
     They send replies on the very socket that a stream reads. Such a send uses up the wake-up of a
@@ -438,12 +438,12 @@ def _hear_all(kernel: Any) -> None:
     channel.io_loop.add_callback(replace)  # streams belong to the thread of their loop
 
 
-def _let_threads_send(kernel: Any) -> None:
+def _patch_thread_sends(kernel: Any) -> None:
     """Let threads send widget messages and displays on ipykernel 7.0; done once, from any thread.
 
-    It keeps the request that is handled in context variables alone, so that whatever a thread sends
-    that was started without the context of a cell (which writes to a store, say) raises a
-    ``LookupError``. From 7.1 on such a thread gets the request of the last one who knew it.
+    It has the current request only in context variables, so that every send of a thread
+    that was started without the context of a cell (for example one that writes to a store) raises a
+    ``LookupError``. From 7.1 on such a thread gets the request that was set last.
     """
     shell = getattr(kernel, "shell", None)
     parts = ((kernel, "_shell_parent"), (kernel, "_shell_parent_ident"))
@@ -457,18 +457,18 @@ def _let_threads_send(kernel: Any) -> None:
 
 
 class _LastKnown:
-    """A context variable that has a value where its context knows none: what was set last, by anybody."""
+    """A context variable that has a value if its context has none: the one that was set last, in any context."""
 
     def __init__(self, variable: ContextVar[Any], default: Any) -> None:
         self._variable = variable
         self._last = variable.get(default)
 
     def get(self) -> Any:
-        """This context's value, or what was set last."""
+        """This context's value, or the one that was set last."""
         return self._variable.get(self._last)
 
     def set(self, value: Any) -> Token[Any]:
-        """Set it for this context, and for those that know none."""
+        """Set it for this context, and for those without a value."""
         self._last = value
         return self._variable.set(value)
 
@@ -519,7 +519,7 @@ def _missing(name: str) -> UsageError:
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Look at the outcome, so that asyncio doesn't complain when nobody waits any more."""
+    """Retrieve the outcome, so that asyncio doesn't complain when no code waits any longer."""
     if not future.cancelled():
         future.exception()
 

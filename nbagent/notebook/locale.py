@@ -1,4 +1,4 @@
-"""``nb.set_locale``: every sentence that nbagent shows, in another language or other words."""
+"""``nb.set_locale``: every text that nbagent shows, in another language or other words."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nbagent.forms.texts import TEXTS as FORM_TEXTS
 from .texts import BATCH_TEXTS, TEXTS
 
 PREFIX = "form."
-"""What the keys of the form layer's sentences begin with."""
+"""The prefix of the keys of the form layer's texts."""
 
 ENGLISH: Final[Mapping[str, str]] = {
     **TEXTS,
     **BATCH_TEXTS,
     **{f"{PREFIX}{key}": text for key, text in FORM_TEXTS.items()},
 }
-"""Every key with its English sentence; what is in braces is filled in."""
+"""Every key with its English text. Names in braces are replaced."""
 
 
 class OpenCard(Protocol):
@@ -30,7 +30,7 @@ class OpenCard(Protocol):
     loop: asyncio.AbstractEventLoop
 
     def greet(self) -> object:
-        """Send the page all that it shows, and the sentences it shows it with."""
+        """Send the page everything that it shows, and its texts."""
 
 
 open_cards: WeakSet[OpenCard] = WeakSet()
@@ -38,16 +38,16 @@ open_cards: WeakSet[OpenCard] = WeakSet()
 
 
 def set_locale(mapping: Mapping[str, str]) -> None:
-    """Show these sentences from now on, in every card of this process, and English for the others.
+    """Show these texts from now on, in every card of this process, and English for the others.
 
-    ``nb.set_locale({})`` is English again. Cards that are open get the new sentences for what they
-    draw from then on. The keys, with their English sentences, are ``nbagent.notebook.locale.ENGLISH``.
+    ``nb.set_locale({})`` is English again. Open cards use the new texts for everything that they
+    draw from then on. The keys, with their English texts, are ``nbagent.notebook.locale.ENGLISH``.
 
     Args:
-        mapping: key to sentence; a sentence may fill in what the English one does, such as ``{n}``.
+        mapping: key to text; a text may use the names of the English one, such as ``{n}``.
 
     Raises:
-        UsageError: a key is not known, or a sentence fills in what there is not; nothing was changed.
+        UsageError: a key is not known, or a text uses an unknown name; nothing was changed.
     """
     if not isinstance(mapping, Mapping):
         raise UsageError(
@@ -62,7 +62,7 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     TEXTS.update({key: texts[key] for key in TEXTS})
     BATCH_TEXTS.update({key: texts[key] for key in BATCH_TEXTS})
     FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})
-    _tell_open_cards()
+    _greet_open_cards()
 
 
 def _problem(key: object, text: object) -> str:
@@ -81,11 +81,11 @@ def _problem(key: object, text: object) -> str:
 
 
 def _names(text: str) -> set[str]:
-    """The names that a sentence fills in."""
+    """The names that a text has in braces."""
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
-def _tell_open_cards() -> None:
+def _greet_open_cards() -> None:
     for card in list(open_cards):
         if not card.loop.is_closed():
             card.loop.call_soon_threadsafe(card.greet)

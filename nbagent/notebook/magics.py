@@ -26,7 +26,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.run.result import Result
 from nbagent.core.run.run import Run, session_of
-from nbagent.core.tools.files import File, mention
+from nbagent.core.tools.attachments import File, mention
 from nbagent.core.tools.tables import frame_of
 
 MAX_VALUE = 4_000
@@ -53,17 +53,17 @@ _BRACES = re.compile(
 
 
 class _Asked(NamedTuple):
-    """What a magic's line says."""
+    """The parsed line of a magic."""
 
     words: Sequence[str]
-    """What is no option: the agent's name, or the prompt."""
+    """The words that are not options: the agent's name, or the prompt."""
     into: str | None = None
     as_table: bool = False
     help: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
-    """Options of a line; what is wrong with them is an error of the cell."""
+    """Options of a line; an error in them is an error of the cell."""
 
     def error(self, message: str) -> NoReturn:
         raise CellError(f"%%agent: {message}. For help: %agent --help")
@@ -92,7 +92,7 @@ def _parsed(line: str) -> _Asked:
 
 
 _OPTIONS = re.compile(r"\s*(?:(?:-o\s+\S+|-\S+)(?:\s+|$))*")
-"""What a line begins with, before the prompt."""
+"""The part of a line before the prompt."""
 
 
 @magics_class
@@ -102,7 +102,7 @@ class AgentMagics(Magics):
     @no_var_expand
     @line_cell_magic
     def agent(self, line: str, cell: str | None = None) -> Any:
-        """Ask an agent of this notebook; %agent --help tells how."""
+        """Ask an agent of this notebook; see %agent --help."""
         if cell is None:
             options = _OPTIONS.match(line)
             end = 0 if options is None else options.end()
@@ -122,7 +122,7 @@ class AgentMagics(Magics):
             raise CellError("%%agent: the prompt is missing. Write it below, or after %agent")
         agent = self._agent(named)
         result = _waited(agent.run(_filled(prompt, self._names), background=True))
-        return self._given(asked, agent, result)
+        return self._store_answer(asked, agent, result)
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class AgentMagics(Magics):
         return {name: one for name, one in found.items() if first[id(one)] == name}
 
     def _named_first(self, prompt: str) -> tuple[str | None, str]:
-        """The name that a line begins with, where it is that of an agent, and the rest."""
+        """The name at the start of a line, if it is an agent's, and the rest."""
         first, _, rest = prompt.partition(" ")
         is_agent = isinstance(self._names.get(first), Agent)
         return (first, rest.strip()) if is_agent else (None, prompt)
@@ -160,19 +160,19 @@ class AgentMagics(Magics):
                 raise CellError(f"%%agent: {name!r} is {what}{suggest(name, agents)}")
             return named
         if not agents:
-            _say(
+            _print(
                 "No agent is defined here, so the demo answers. To define one: agent = nb.Agent('gpt-5.1')"
             )
             return Agent("demo", name="demo")
         last = list(agents)[-1]
         if len(agents) > 1:
             others = ", ".join(list(agents)[:-1])
-            _say(
+            _print(
                 f"{last} answers, because it was defined last. To choose another, add its name to %%agent: {others}"
             )
         return agents[last]
 
-    def _given(self, asked: _Asked, agent: Agent, result: Result) -> Any:
+    def _store_answer(self, asked: _Asked, agent: Agent, result: Result) -> Any:
         """Put the answer where it was asked for."""
         answer = result.text if agent.output_type is None else result.output
         if asked.as_table:
@@ -183,12 +183,12 @@ class AgentMagics(Magics):
         return answer if asked.as_table else None
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(escaped(text))  # noqa: T201 - for the person who ran the cell
 
 
 def _waited(run: Run) -> Result:
-    """The result; where nobody is there to see a live card, the run as it stands at the end is shown."""
+    """The result; if nobody is there to see a live card, the run's final form is shown."""
     if not session_of(run).attended:
         session_of(run).host.display(run)
     return run.wait()
@@ -198,14 +198,14 @@ def _waited(run: Run) -> Result:
 
 
 def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
-    """The prompt with the variables that it names: texts and pictures in their order, then what is told of tables.
+    """The prompt with the variables that it names: texts and pictures in their order, then descriptions of tables.
 
     Raises:
         CellError: there is no such variable, or it has no such part.
     """
     parts: list[Any] = [""]
     named: dict[str, File] = {}
-    """What is told of tables, by the names that stand for them in the text."""
+    """Descriptions of tables, by the names that are in the text in their place."""
     end = 0
     for found in _BRACES.finditer(prompt):
         parts[-1] += prompt[end : found.start()]
@@ -222,13 +222,13 @@ def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
 
 
 def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
-    """What a place in braces stands for."""
+    """The value of a place in braces."""
     code, how = found["value"], found["how"]
     try:
         value = _read_in(ast.parse(code, mode="eval").body, names)
         if how:
-            return _cut(_formatted(value, how))
-        return told(value) if frame_of(value) is None else mention(value, code)
+            return _shortened(_formatted(value, how))
+        return prompt_value(value) if frame_of(value) is None else mention(value, code)
     except Exception as error:
         raise CellError(
             f"%%agent: {{{code}{how}}} in the prompt: {type(error).__name__}: {error}. To keep it as text, write "
@@ -269,10 +269,10 @@ _AS: dict[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
 
 
 def _formatted(value: Any, how: str) -> str:
-    """A value as a conversion and a format spec say.
+    """A value with a conversion and a format spec applied.
 
     Raises:
-        ValueError: the spec is none of the value's, or asks for more than fits.
+        ValueError: the spec is not valid for the value, or asks for more than fits.
     """
     if how.startswith("!"):
         value, how = _AS[how[1]](value), how[2:]
@@ -283,19 +283,19 @@ def _formatted(value: Any, how: str) -> str:
     return format(value, spec)
 
 
-def told(value: Any) -> str | File:
-    """A value as a prompt tells it: bounded text, or a picture."""
+def prompt_value(value: Any) -> str | File:
+    """A value as it is in a prompt: bounded text, or a picture."""
     if isinstance(value, str):
-        return _cut(value)
+        return _shortened(value)
     picture = _picture(value)
-    return picture if picture is not None else _cut(_short.repr(value))
+    return picture if picture is not None else _shortened(_short.repr(value))
 
 
 class _Short(reprlib.Repr):
     """Bounded reprs; dicts keep their order."""
 
     def repr_dict(self, x: Mapping[Any, Any], level: int) -> str:
-        """As many items as lists may have."""
+        """A dict with as many items as lists may have."""
         if level <= 0:
             return "{...}" if x else "{}"
         shown = [
@@ -311,7 +311,7 @@ _short.maxlist = _short.maxtuple = _short.maxset = _short.maxfrozenset = _short.
 _short.maxstring = _short.maxother = _short.maxlong = MAX_VALUE // 2
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     if len(text) <= MAX_VALUE:
         return text
     half = MAX_VALUE // 2
@@ -333,16 +333,16 @@ def _picture(value: Any) -> File | None:
 
 
 def table_of(answer: Any) -> Any:
-    """An answer that is rows, as a DataFrame.
+    """An answer that consists of rows, as a DataFrame.
 
     Raises:
-        CellError: it is no rows, or pandas is missing.
+        CellError: it does not consist of rows, or pandas is missing.
     """
     try:
         import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
     except ImportError as error:
         raise CellError("%%agent --df needs pandas: pip install pandas") from error
-    rows = _rows(_read(answer) if isinstance(answer, str) else _plain(answer))
+    rows = _rows(_json_in(answer) if isinstance(answer, str) else _plain(answer))
     if rows is None:
         raise CellError(
             "%%agent --df: the answer has no rows. Use an agent with output_type=list[Row], where Row is a pydantic "
@@ -351,8 +351,8 @@ def table_of(answer: Any) -> Any:
     return pd.DataFrame(rows)
 
 
-def _read(text: str) -> Any:
-    """The JSON that a text is, or that stands in its one block of code; None where there is none."""
+def _json_in(text: str) -> Any:
+    """The JSON of a text, or of its one block of code; None if there is none."""
     blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
     try:
         return json.loads(blocks[0] if len(blocks) == 1 else text)
@@ -361,7 +361,7 @@ def _read(text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Models and dataclasses as what they hold."""
+    """Models and dataclasses as their fields."""
     if isinstance(value, BaseModel):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -372,7 +372,7 @@ def _plain(value: Any) -> Any:
 
 
 def _rows(value: Any) -> list[Any] | None:
-    """The rows that a value is, or that its one list is."""
+    """The rows of a value, or of its one list."""
     if isinstance(value, Mapping):
         lists = [each for each in value.values() if isinstance(each, list)]
         value = lists[0] if len(lists) == 1 else None
@@ -387,7 +387,7 @@ _QUESTION = re.compile(r"(\s*)%agent[ \t]+(\S.*\?)\s*")
 
 
 def _asked_with_a_question_mark(lines: list[str]) -> list[str]:
-    """The cell's lines, with what IPython would take for a request of help as the prompt that it is."""
+    """The cell's lines, with a line that IPython would take for a request of help as the prompt that it is."""
 
     def line_magic(found: re.Match[str]) -> str:
         return f"{found[1]}get_ipython().run_line_magic('agent', {found[2]!r})\n"

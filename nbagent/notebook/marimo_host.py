@@ -1,4 +1,4 @@
-"""marimo as surroundings of runs: a run that is a cell's value stands there as its card."""
+"""marimo as the host of runs: a run that is a cell's value is shown as its card."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nbagent.core.run.run import Run, session_of
 class MarimoHost(ScriptHost):
     """Runs in a marimo notebook that a person has open.
 
-    Cells, and what a page sends, take turns on one loop: no answer comes while a cell runs.
+    Cells, and a page's messages, take turns on one loop: no answer comes while a cell runs.
     """
 
     def __init__(self) -> None:
         self._cards: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        """By run id; its run listens, and keeps it."""
+        """The cards by run id; the run listens, and keeps its card."""
 
     def attended(self) -> bool:
         """A person has the notebook open."""
         return True
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:  # noqa: ARG002 - Host
-        """The one that cells run on."""
+        """The loop that cells run on."""
         return asyncio.get_running_loop()
 
     def value(self, run: Run) -> Any:

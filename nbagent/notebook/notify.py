@@ -1,4 +1,4 @@
-"""``nb.notify``: a button that has the browser tell the person when a question waits."""
+"""``nb.notify``: a button for the browser's notifications about open questions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _BUTTONS: dict[NoticeActionName, tuple[str, str]] = {
     "quiet": ("notify_ask", "notify_turn_on"),
     "blocked": ("notify_blocked", "notify_again"),
 }
-"""What the card says, and what its button, after each that a page has told."""
+"""The texts of the card and of its button, for each message of a page."""
 
 
 class NotifyCard(Card):
-    """One notice with a button: the page asks the browser, and tells what came of it."""
+    """One notice with a button: the page asks the browser, and sends the outcome."""
 
     def __init__(self) -> None:
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._told: NoticeActionName = "quiet"
         self._unsent: list[Op] = []
         self.moved: Callable[[], None] = lambda: None
-        """Told that the card says something else."""
+        """Called when the card shows something else."""
         super().__init__()
         self.add_class("nba-alone")
 
@@ -46,7 +46,7 @@ class NotifyCard(Card):
         return self._loop
 
     def bundle(self) -> dict[str, str]:
-        """The card as it stands, as HTML and text that need no kernel."""
+        """The card as HTML and text that need no kernel."""
         return _bundle(self._item())
 
     def _item(self) -> NoticeItem:
@@ -68,7 +68,7 @@ class NotifyCard(Card):
         return TEXTS | {"card": TEXTS["notify_card"]}
 
     def _stop(self) -> None:
-        """Nothing is stopped from here."""
+        """Do nothing, as nothing can be stopped here."""
 
     def _pressed(self, message: Press) -> None:
         if message.notice != _KEY or message.action not in _BUTTONS:
@@ -81,14 +81,14 @@ class NotifyCard(Card):
 
 
 def notify() -> None:
-    """Show a button that turns on the browser's notifications: it then tells when a question waits.
+    """Show a button that turns on the browser's notifications about open questions.
 
-    The browser asks the person once, and tells only while the notebook's tab is in the background. What is
-    turned on holds for this browser, in all notebooks of this server, until it is turned off by the same
-    button. Nothing leaves the machine. Where nobody is attached the sentence is shown without the button.
+    The browser asks the person once, and notifies only while the notebook's tab is in the background. The choice
+    holds for this browser, in all notebooks of this server, until it is turned off by the same
+    button. Nothing leaves the machine. If nobody is attached, the text is shown without the button.
 
     Raises:
-        UsageError: this is no notebook.
+        UsageError: this is not a notebook.
     """
     if not kernel.in_kernel():
         raise UsageError(

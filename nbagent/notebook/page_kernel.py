@@ -1,8 +1,8 @@
-"""The kernel of a web page (JupyterLite's, in Pyodide): what ``kernel`` has of it in the place of ipykernel's.
+"""The kernel of a web page (JupyterLite's, in Pyodide): its functions in the place of ipykernel's.
 
 It has one thread, whose loop cells await on. The page holds widget messages back while a cell runs, and
-Pyodide makes ``undefined`` of None and an object of its own of ``null``. So a card's comm sends JSON, and hears
-its page by a ``BroadcastChannel`` of its own too, whose name nobody can guess.
+Pyodide makes ``undefined`` of None and an object of its own of ``null``. So a card's comm sends JSON, and receives
+its page's messages by a ``BroadcastChannel`` of its own too, whose name nobody can guess.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def pump(
     *,
     on_kernel_interrupt: Callable[[], object] | None = None,  # noqa: ARG001 - as above
 ) -> T:
-    """What a future has come to.
+    """The result of a future.
 
     Raises:
         UsageError: it is not done, and the one thread would wait for itself.
@@ -77,15 +77,14 @@ def pump(
     """
     if not future.done():
         raise UsageError(
-            "a cell cannot wait here for a run that nobody is asked about: Python in a web page has no threads; "
-            "use `await run`"
+            "A cell cannot block until a run ends here, because Python in a web page has no threads. Use `await run`"
         )
     return future.result()
 
 
 @contextlib.contextmanager
 def comms_pass() -> Iterator[None]:
-    """Nothing to do: each card has its channel."""
+    """Do nothing: each card has its channel."""
     yield
 
 
@@ -101,30 +100,30 @@ def show(parent: Mapping[str, Any], bundle: dict[str, Any]) -> None:
         kernel._parent_header = now  # noqa: SLF001
 
 
-def create_comm(**told: Any) -> Any:
-    """A comm of ours, which is heard beside those of others."""
+def create_comm(**options: Any) -> Any:
+    """A comm that also receives nbagent's own messages."""
     import comm  # noqa: PLC0415 - a kernel has it
 
     usual: Any = comm.create_comm
     if found() is None:
-        return usual(**told)
-    return _made(usual)(**told)
+        return usual(**options)
+    return _page_comm_class(usual)(**options)
 
 
 _classes: dict[type, type] = {}
 
 
-def _made(usual: type[Any]) -> type[Any]:
+def _page_comm_class(usual: type[Any]) -> type[Any]:
     if usual not in _classes:
         _classes[usual] = type("PageComm", (_PageComm, usual), {})
     return _classes[usual]
 
 
 class _PageComm:
-    """What a comm of ours has before those of the kernel."""
+    """The methods of nbagent's comm that come before the kernel's."""
 
     _channel: Any = None
-    _hears: Any = None
+    _receiver: Any = None
 
     def publish_msg(
         self: Any,
@@ -152,24 +151,24 @@ class _PageComm:
         super().handle_msg(_with_none(msg))  # type: ignore[misc]
 
     def _opened(self: Any) -> str:
-        """The name of its channel, which is open from now on."""
+        """The name of its channel, which this opens if necessary."""
         if self._channel is None:
             from js import BroadcastChannel  # noqa: PLC0415 - Pyodide's
             from pyodide.ffi import create_proxy  # noqa: PLC0415
 
             self._channel = BroadcastChannel.new(f"nbagent-{secrets.token_hex(16)}")
-            self._hears = create_proxy(self._heard)
-            self._channel.onmessage = self._hears
+            self._receiver = create_proxy(self._on_channel_message)
+            self._channel.onmessage = self._receiver
         name: str = self._channel.name
         return name
 
     def _close_channel(self: Any) -> None:
         if self._channel is not None:
             self._channel.close()
-            self._hears.destroy()
-            self._channel = self._hears = None
+            self._receiver.destroy()
+            self._channel = self._receiver = None
 
-    def _heard(self: Any, event: Any) -> None:
+    def _on_channel_message(self: Any, event: Any) -> None:
         """Take a message of the channel as one of the page's, which it is."""
         text = event.data
         if not isinstance(text, str) or len(text) > MAX_TEXT:  # no page of ours

@@ -1,4 +1,4 @@
-"""What IPython shows of an error of ours: the person's own lines, without those of nbagent and of Python."""
+"""IPython's display of an nbagent error: the person's own lines, without those of nbagent and of Python."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 from nbagent.core.base.controls import escaped
 
 _OURS = ("nbagent", "IPython", "ipykernel")
-"""Packages whose lines tell a person nothing of an error of ours."""
+"""Packages whose lines in an nbagent error do not help a person."""
 _COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
-"""What IPython colors a traceback with: the one control that it needs."""
+"""The colors of IPython's tracebacks: the only control sequence that they need."""
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 
 
 def rendered(error: BaseException) -> list[str]:
-    """The error as IPython shows it, in lines; all of it where ``%xmode Verbose`` says so.
+    """The error as IPython shows it, in lines; all of it with ``%xmode Verbose``.
 
-    What a tool's own error says, as the cause of one of ours, has no control in it but for colors.
+    The message of a tool's own error, as the cause of an nbagent error, has no control sequences but colors.
     """
     from IPython.core.getipython import get_ipython  # noqa: PLC0415  not where nothing is shown
 
@@ -35,7 +35,7 @@ def rendered(error: BaseException) -> list[str]:
     if show.mode == "Verbose":
         return _plain(show.structured_traceback(type(error), error, error.__traceback__))
     with _shortened(error):
-        # 0 is no frame that is left out: the shell's own are gone already
+        # 0 as no frame is left out here: the shell's own are already removed
         lines = show.structured_traceback(type(error), error, error.__traceback__, tb_offset=0)
         return _plain(lines)
 
@@ -45,8 +45,8 @@ def _plain(lines: Iterable[str]) -> list[str]:
     return ["".join(p if n % 2 else escaped(p) for n, p in enumerate(each)) for each in parts]
 
 
-def tell(error: BaseException, line: str) -> None:
-    """Have the shell show this line in the place of the error, whose type and way up stay as they are."""
+def show_line(error: BaseException, line: str) -> None:
+    """Have the shell show this line in the place of the error; its type and its stack stay the same."""
     shown = [line]
     error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]
 
@@ -81,7 +81,7 @@ def _is_library(path: str) -> bool:
 
 @contextmanager
 def _shortened(error: BaseException) -> Iterator[None]:
-    """Meanwhile the error, and what led to it, have the person's frames alone; what has none is left out."""
+    """Show only the person's frames of the error and of its causes; an error without any is left out."""
     chain: list[tuple[BaseException, Any]] = []
     one: BaseException | None = error
     while one is not None and all(one is not seen for seen, _ in chain):

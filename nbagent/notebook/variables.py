@@ -1,6 +1,6 @@
-"""The notebook's variables as a chat offers and tells them: names at first, a bounded summary once one is chosen.
+"""The notebook's variables in a chat: names at first, a bounded summary once one is chosen.
 
-Of a table it is the summary that any prompt has of one. numpy is never imported: an array is one only where somebody did.
+A table has the same summary as in any prompt. numpy is never imported: there are arrays only if other code imported it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.tools import tables
-from nbagent.core.tools.files import File, mention
+from nbagent.core.tools.attachments import File, mention
 
 from . import kernel
 from .wire import Name
@@ -22,16 +22,16 @@ MENTIONED = re.compile(r"(?<![\w@])@([^\W\d]\w*)")
 MAX_NAMES = 50
 """Names that are offered at a time."""
 MAX_MENTIONS = 10
-"""Variables of one message that are told."""
+"""Variables of one message that are described."""
 MAX_SUMMARY = 8_000
 """Characters of a summary."""
 _PICTURES = ("matplotlib", "PIL", "plotly", "altair")
-"""Packages whose values are told as pictures."""
+"""Packages whose values are sent as pictures."""
 _NOT_OFFERED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 def offered(prefix: str) -> list[Name]:
-    """The variables whose names begin so, with their types; the newest last defined, as they stand."""
+    """The variables whose names start so, with their types, the newest first."""
     found = [
         Name(name=name, about=type(value).__name__[:60])
         for name, value in kernel.variables().items()
@@ -53,8 +53,8 @@ def mentioned(text: str) -> list[File]:
 
 
 def summary(value: Any) -> str:
-    """What a value is, in bounded words."""
-    told = tables.told(value)
+    """A description of a value, of bounded length."""
+    told = tables.table_summary(value)
     if told is None:
         told = f"{_kind(value)}{_size(value)}\n{_inside(value)}"
     return told if len(told) <= MAX_SUMMARY else f"{told[: MAX_SUMMARY - 1]}…"
@@ -69,12 +69,12 @@ def _file(name: str, value: Any) -> File:
         try:
             return File(value, name=f"@{name}")
         except UsageError:
-            pass  # such as axes: they are told in words
+            pass  # such as axes: they are described in words
     return mention(value, name, summary)
 
 
 def _kind(value: Any) -> str:
-    """What a person calls it, and its type, where that tells more."""
+    """The usual name of its kind, and its type if that says more."""
     name = f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
     word = _WORDS.get(name)
     return name.removeprefix("builtins.") if word is None else f"{word} ({name})"

@@ -6,7 +6,7 @@ The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over 
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
-What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
+The drawing is a list of items, each with a key that stays; an operation names the item it changes.
 HTML fields hold sanitized blocks made by ``render.markdown``, ``render.rich`` or ``render.arguments``;
 every other string is data and reaches the page by ``textContent``.
 """
@@ -40,7 +40,7 @@ class Fact(_Wire):
     parts: list[str] = Field(default_factory=list)
     """The value in pieces, where something in it is marked: every second one is."""
     remark: str = ""
-    """What is marked, or what else to know of the value, in words."""
+    """A note on the marks, or on the value, in words."""
     html: str = ""
     """The value as code or as a tree: sanitized HTML, drawn in its place."""
     whole: Any = Field(default=None, exclude=True)
@@ -50,7 +50,7 @@ class Fact(_Wire):
 class Rich(_Wire):
     """A piece of rich output. ``html``: sanitized HTML. ``image``: a data: URL. ``text``: preformatted.
 
-    ``links``: sanitized HTML too, of what was read. It opens no row, as a table or a picture does.
+    ``links``: sanitized HTML too, of the read sources. Unlike a table or a picture it does not open its row.
     """
 
     kind: Literal["html", "image", "text", "links"]
@@ -59,7 +59,7 @@ class Rich(_Wire):
 
 
 class Progress(_Wire):
-    """How far a tool is; ``fraction`` None draws an indeterminate bar."""
+    """The progress of a tool; ``fraction`` None draws an indeterminate bar."""
 
     fraction: float | None = None
     text: str = ""
@@ -92,7 +92,7 @@ class CallItem(_Wire):
     path: str = ""
     """``planner ▸ banker`` for a nested call, else empty."""
     brief: str = ""
-    """One line that tells the input."""
+    """One line with a summary of the input."""
     state: CallState
     input: list[Fact] = Field(default_factory=list)
     started_at: float | None = None
@@ -102,17 +102,17 @@ class CallItem(_Wire):
     progress: Progress | None = None
     printed: str = ""
     outputs: list[Rich] = Field(default_factory=list)
-    """What the tool displayed, then its result where that is rich."""
+    """The tool's displays, then its result if that is rich."""
     result: str | None = None
-    """The result as text, where no rich output shows it; the error's text if it failed."""
+    """The result as text, if no rich output shows it; the error's text if it failed."""
     traceback: str = ""
-    """Where its tool raised, as far as this process knows it."""
+    """The traceback of its tool, as far as this process knows it."""
     decisions: list[RecordItem] = Field(default_factory=list)
-    """How its own questions were settled, oldest first: the row tells the last one."""
+    """The decisions on its own questions, oldest first: the row shows the last one."""
 
 
 ActionName = Literal["submit", "approve", "reject", "answer"]
-"""``submit`` sends the fields as the answer. ``approve`` lets the tool run, with the fields where they are of
+"""``submit`` sends the fields as the answer. ``approve`` lets the tool run, with the fields if they are of
 its input. ``answer`` sends the fields of ``Instead`` as the result of a call that does not run. ``reject``
 refuses."""
 
@@ -123,14 +123,14 @@ class Action(_Wire):
     name: ActionName
     label: str
     menu: bool = False
-    """Whether it stands in the ⋯ menu, and not beside the main button."""
+    """Whether it is in the ⋯ menu, and not beside the main button."""
     changed_label: str | None = None
     """The label once a field differs from what was proposed."""
     primary: bool = False
     danger: bool = False
     reason: bool = False
     help: str = ""
-    """What it does, in a sentence; shown in the menu."""
+    """Its effect, in a sentence; shown in the menu."""
 
 
 class Remember(_Wire):
@@ -139,18 +139,18 @@ class Remember(_Wire):
     id: str
     label: str
     help: str = ""
-    """What it lets run from then on, in a sentence."""
+    """The calls that it allows from then on, in a sentence."""
 
 
 class Instead(_Wire):
-    """The form of a call's result, given in its place; it opens on its ``answer`` action."""
+    """The form of a call's result, given by a person; it opens on its ``answer`` action."""
 
     spec: dict[str, Any]
     drafts: Any = None
 
 
 class FormItem(_Wire):
-    """A question that waits. ``spec`` is what ``forms.Form.spec()`` gave, or None without fields."""
+    """A question that waits. ``spec`` is the value of ``forms.Form.spec()``, or None without fields."""
 
     type: Literal["form"] = "form"
     key: str
@@ -158,40 +158,40 @@ class FormItem(_Wire):
     call: str
     """The key of the call it belongs to, or empty."""
     tool: str
-    """Who asks; empty where the header says it."""
+    """The tool or flow that asks; empty if the header names it."""
     path: str = ""
     title: str
     """The metadata's message, or a sentence that names the tool."""
     note: str | None = None
     facts: list[Fact] = Field(default_factory=list)
-    """The metadata's other fields, and the exact input where it is approved and cannot be edited."""
+    """The metadata's other fields, and the exact input if it is approved and cannot be edited."""
     preview: list[Rich] = Field(default_factory=list)
-    """What approving would do, as the tool's ``preview`` shows it, above the buttons."""
+    """The effect of approving, as the tool's ``preview`` shows it, above the buttons."""
     preview_note: str | None = None
-    """What the preview waits for."""
+    """The missing input that the preview waits for."""
     preview_error: str | None = None
-    """Why making the preview failed, in one line; approving still works."""
+    """The error of making the preview, in one line; approving still works."""
     spec: dict[str, Any] | None = None
     drafts: Any = None
-    """What was typed before a reload, or None for an untouched form."""
+    """The unsent input before a reload, or None for an untouched form."""
     named: str = ""
-    """What the fields are, where the title does not say it."""
+    """A description of the fields, if the title has none."""
     instead: Instead | None = None
     actions: list[Action]
-    """Empty where an outside system answers: it is told, and there is nothing to press."""
+    """Empty if an outside system answers: the page then only shows it."""
     remember: list[Remember] = Field(default_factory=list)
     """Rules that an approval may add, offered in a menu as long as no field is changed."""
     approval: bool = False
     """Whether Enter never submits and digits pick nothing."""
     expires_at: float | None = None
     group: str = ""
-    """Equal for questions that are alike, which the page draws as one table; empty stands alone."""
+    """Equal for similar questions, which the page draws as one table; an empty one is shown by itself."""
     input: list[Fact] = Field(default_factory=list)
     """The exact input of the call, for the table; empty without a group."""
 
 
 class RecordItem(_Wire):
-    """An answered question, in one line: ``title`` · ``decision``, details below where there are any."""
+    """An answered question, in one line: ``title`` · ``decision``, details below if there are any."""
 
     type: Literal["record"] = "record"
     key: str
@@ -204,9 +204,9 @@ class RecordItem(_Wire):
 
 
 NoticeActionName = Literal["stop", "show", "go_on", "take", "leave", "notify", "quiet", "blocked"]
-"""``take`` drives the run here: pressed once it is asked whether to, pressed again it is done; ``leave`` doesn't.
-``notify`` and ``quiet`` turn the browser's notifications on and off, which the page does and then tells; ``blocked``
-tells that the browser allows none."""
+"""``take`` takes the run over: the first press asks for confirmation, the second does it; ``leave`` cancels.
+``notify`` and ``quiet`` turn the browser's notifications on and off, which the page does and then reports; ``blocked``
+reports that the browser allows none."""
 
 
 class NoticeAction(_Wire):
@@ -225,21 +225,21 @@ class NoticeItem(_Wire):
     text: str
     actions: list[NoticeAction] = Field(default_factory=list)
     until: float | None = None
-    """In Unix seconds, where it says that something waits until then: the page counts down to it."""
+    """The end of a wait in Unix seconds: the page counts down to it."""
 
 
 class MessageItem(_Wire):
-    """What the person wrote while the run went on, or the files of its prompt."""
+    """A message that the person wrote while the run was running, or the files of its prompt."""
 
     type: Literal["message"] = "message"
     key: str
     text: str
     note: str = ""
-    """What keeps the model from having it yet."""
+    """The reason why the model does not have it yet."""
     files: list[Rich] = Field(default_factory=list)
-    """What came with it: pictures, and the names of other files; each says in words what it is."""
+    """Its files: pictures, and the names of other files, each with a description in words."""
     editable: bool = False
-    """Whether it is a prompt in whose place another may be said."""
+    """Whether it is a prompt that may be edited."""
 
 
 Item: TypeAlias = Annotated[
@@ -249,7 +249,7 @@ Item: TypeAlias = Annotated[
 
 
 class Span(_Wire):
-    """A stretch of the time strip, in seconds from the start; ``end`` None is still going on."""
+    """A span of the time strip, in seconds from the start; ``end`` None has not ended yet."""
 
     lane: Literal["model", "tool", "wait"]
     start: float
@@ -257,14 +257,14 @@ class Span(_Wire):
 
 
 class Count(_Wire):
-    """Something that was counted, as the footer says it; ``about`` tells more where somebody points at it."""
+    """A counted value, as in the footer; ``about`` is its explanation under the pointer."""
 
     text: str
     about: str = ""
 
 
 class Head(_Wire):
-    """What the card's frame shows: header, pill and footer."""
+    """The card's frame: header, pill and footer."""
 
     run: str
     agent: str
@@ -274,42 +274,42 @@ class Head(_Wire):
     started_at: float
     turns: int = Field(default=0, exclude=True)
     max_turns: int = Field(default=20, exclude=True)
-    """0 where no model answers, as in a flow."""
+    """0 if no model answers, as in a flow."""
     tokens: int = Field(default=0, exclude=True)
     cost: float | None = Field(default=None, exclude=True)
-    """In US dollars, where it is known of all responses."""
+    """US dollars, if the cost of all responses is known."""
     known_cost: float = Field(default=0, exclude=True)
-    """What of it is known."""
+    """The known part of the cost."""
     cached: int = Field(default=0, exclude=True)
-    """Of the tokens, those that the server had already."""
+    """The number of tokens that the server had already."""
     reasoning: int = Field(default=0, exclude=True)
-    """Of the tokens, those that nobody reads."""
+    """The number of tokens of hidden reasoning."""
     counts: list[Count] = Field(default_factory=list)
-    """These in words: what a page gets of them."""
+    """The counts in words, as a page gets them."""
     questions: int = 0
-    """What a person is asked; what an outside system answers is none of it."""
+    """The number of questions for a person; not those that another system answers."""
     decisions: int = Field(default=0, exclude=True)
-    """What people have decided, whichever way."""
+    """The number of people's decisions of any kind."""
     decisions_by_you: int = Field(default=0, exclude=True)
-    """Those of them at this card, or at one like it."""
+    """The number of them at this card, or at one like it."""
     stopping: bool = False
-    """Whether somebody pressed Stop and what still runs has not ended yet."""
+    """Whether somebody pressed Stop and unfinished calls have not ended yet."""
     chat: bool = False
-    """Whether it is a thread of runs, with a box to write in; of what is counted it has the sums."""
+    """Whether it is a thread of runs, with a message box; its counts are sums."""
     asks: bool = False
-    """Whether it is a run that has ended, and the page offers to ask on below it; live alone."""
+    """Whether it is a run that has ended, and the page offers a follow-up below it; only in live cards."""
     spans: list[Span] = Field(default_factory=list)
 
 
 class View(_Wire):
-    """All of a run that is drawn."""
+    """The whole drawing of a run."""
 
     head: Head
     items: list[Item] = Field(default_factory=list)
 
 
 class Put(_Wire):
-    """Insert ``item`` at ``index``, or replace the item of that key where it stands."""
+    """Insert ``item`` at ``index``, or replace the item of that key in its place."""
 
     op: Literal["put"] = "put"
     item: Item
@@ -317,7 +317,7 @@ class Put(_Wire):
 
 
 class Remove(_Wire):
-    """Take the item of this key away."""
+    """Remove the item of this key."""
 
     op: Literal["remove"] = "remove"
     key: str
@@ -332,9 +332,9 @@ class Raw(_Wire):
 
 
 class Block(_Wire):
-    """Draw the open end of a text item anew: ``start`` and ``end`` characters of it stay, ``html`` is between.
+    """Draw the open end of a text item again: ``start`` and ``end`` characters of it stay, ``html`` is between.
 
-    What was open counts as one piece of HTML, its raw text in the place where it goes on. The first
+    The previous open end is one piece of HTML, its raw text in the place where it continues. The first
     characters up to each of ``ends`` are finished blocks now, the rest is the tail; ``raw`` follows.
     Characters are UTF-16 units; ``html`` is written as ``view.shorthand`` has it.
     """
@@ -375,7 +375,7 @@ class Attached(_Wire):
 
 
 class Snapshot(_Wire):
-    """Everything; patches go on from ``seq`` + 1."""
+    """Everything; the next patch has the number ``seq`` + 1."""
 
     type: Literal["snapshot"] = "snapshot"
     seq: int
@@ -383,11 +383,11 @@ class Snapshot(_Wire):
     now: float
     """The kernel's Unix time, so that the front end's clock need not be right."""
     texts: dict[str, str] = Field(default_factory=dict)
-    """The strings that the front end shows by itself, as far as the page has not got them otherwise."""
+    """The texts that the front end itself shows, unless the page has them already."""
     written: str = ""
-    """What stands unsent in the box of a chat, for a reload; sent to pages alone, never in the trait."""
+    """The unsent text in a chat's box, for a reload; sent only to pages, never in the trait."""
     attached: list[Attached] = Field(default_factory=list)
-    """The files there, likewise: what they are, and not what is in them."""
+    """The files in the box, for a reload too: their names and types, without their content."""
 
 
 class Patch(_Wire):
@@ -399,14 +399,14 @@ class Patch(_Wire):
 
 
 class FieldError(_Wire):
-    """What is wrong, at the field with this id, or at the form as a whole where it is None."""
+    """An error at the field with this id, or at the form as a whole if it is None."""
 
     field: str | None
     message: str
 
 
 class Receipt(_Wire):
-    """What became of a submission; to every view, which picks it by ``submission``."""
+    """The outcome of a submission; sent to every view, which finds it by ``submission``."""
 
     type: Literal["receipt"] = "receipt"
     submission: str
@@ -416,42 +416,42 @@ class Receipt(_Wire):
 
 
 class Drawn(_Wire):
-    """The text of an item as the page draws it: its HTML, or what that says where the piece is of plain text."""
+    """The text of an item as the page draws it: its HTML, or its plain text if the piece is plain text."""
 
     key: str
 
 
 Piece: TypeAlias = str | tuple[int, int] | Drawn
-"""Text, or from where to where it stands in the style sheet that a page has of all cards, or an item's text."""
+"""Text, or a range of the style sheet that a page has of all cards, or an item's text."""
 
 
 class Keep(_Wire):
-    """What a notebook that is saved now keeps of a card, as its kernel alone can draw a widget."""
+    """The form of a card for a notebook that is saved now, as only its kernel can draw a widget."""
 
     type: Literal["keep"] = "keep"
     view: str
     """The model id of the widget that is displayed, by which the page finds its outputs."""
     number: int = 0
-    """Of the bundle; it is left out where it is the one of that number, which a page that missed it asks for."""
+    """The number of the bundle; it is left out if it is that number's, which a page that missed it asks for."""
     bundle: dict[str, list[Piece]] = Field(default_factory=dict)
-    """By mime type: HTML and text that need no kernel."""
+    """HTML and text that need no kernel, by mime type."""
     seq: int | None = None
-    """The number of the patch after which a page draws the items that are meant; one with another asks for it anew."""
+    """The number of the patch after which a page draws these items; a page at another number asks for it again."""
     ended: bool = False
-    """Whether this is the last: the page shows it in the widget's place, and says so."""
+    """Whether this is the last: the page shows it in the widget's place, and sends a confirmation."""
     over: bool = False
-    """Whether nothing in the card goes on: the page shows it in the widget's place once the kernel is gone."""
+    """Whether the card has nothing unfinished: the page shows it in the widget's place once the kernel has stopped."""
 
 
 class Name(_Wire):
-    """What may stand behind ``@`` or ``/``, and what it is in a few words: never a value."""
+    """A name after ``@`` or ``/``, and a short description: never a value."""
 
     name: str
     about: str = ""
 
 
 class Names(_Wire):
-    """What ``Complete`` asked for, with its text."""
+    """The reply to ``Complete``, with its text."""
 
     type: Literal["names"] = "names"
     text: str
@@ -464,11 +464,11 @@ FromKernel: TypeAlias = Annotated[
 
 
 class Hello(_Wire):
-    """A page is there and wants a snapshot: nobody is in the card yet, and nothing stands open."""
+    """A page that wants a snapshot: nobody is in the card yet, and nothing is open."""
 
     type: Literal["hello"] = "hello"
     keeps: bool = False
-    """Whether it writes what ``Keep`` says into its notebook."""
+    """Whether it writes the content of ``Keep`` into its notebook."""
     again: bool = False
     """Whether it was there before, and missed something."""
 
@@ -487,7 +487,7 @@ class Answer(_Wire):
 
 
 class Drafts(_Wire):
-    """What is typed so far, for a reload; never secrets."""
+    """Unsent input, for a reload; never secrets."""
 
     type: Literal["drafts"] = "drafts"
     interrupt: str
@@ -519,7 +519,7 @@ class Retry(_Wire):
 
 
 class Focus(_Wire):
-    """Whether anything in the card has focus or is selected, and the keys of what is open."""
+    """Whether anything in the card has focus or is selected, and the keys of the open items."""
 
     type: Literal["focus"] = "focus"
     busy: bool
@@ -527,7 +527,7 @@ class Focus(_Wire):
 
 
 class Keeps(_Wire):
-    """This page has written the end into its notebook; or (not ``ended``) has missed what to write."""
+    """This page has written the end into its notebook; or (not ``ended``) has missed the content to write."""
 
     type: Literal["keeps"] = "keeps"
     ended: bool = False
@@ -542,7 +542,7 @@ class SaidFile(_Wire):
 
 
 class Attach(_Wire):
-    """A file for the next message, which the kernel has from now on; None takes it away again."""
+    """A file for the next message, which the kernel has from now on; None removes it."""
 
     type: Literal["attach"] = "attach"
     id: str
@@ -551,7 +551,7 @@ class Attach(_Wire):
 
 
 class Say(_Wire):
-    """A message of the box of a chat. ``submission`` is random; a ``Receipt`` without interrupt answers it."""
+    """A message from a chat's box. ``submission`` is random; a ``Receipt`` without interrupt answers it."""
 
     type: Literal["say"] = "say"
     submission: str
@@ -559,13 +559,13 @@ class Say(_Wire):
     files: list[str] = Field(default_factory=list)
     """The ids of those that were attached."""
     instead: str | None = None
-    """The key of the message whose place it takes."""
+    """The key of the message that it replaces."""
     keep: list[int] = Field(default_factory=list)
-    """Which files of that one it has too, counted from 0."""
+    """The files of the replaced message that it has too, counted from 0."""
 
 
 class Complete(_Wire):
-    """Ask for names that begin so: ``@`` variables of the notebook, ``/`` tools of the agent."""
+    """Ask for names with this start: ``@`` variables of the notebook, ``/`` tools of the agent."""
 
     type: Literal["complete"] = "complete"
     text: str
@@ -582,7 +582,7 @@ _from_front_end: TypeAdapter[FromFrontEnd] = TypeAdapter(FromFrontEnd)
 
 
 def check_size(content: Any) -> None:
-    """Refuse a page's message that is too large to be looked at, before anything is done with it.
+    """Refuse a page's message that is too large to parse, before anything is done with it.
 
     Raises:
         TooManyParts: it is.
@@ -590,10 +590,10 @@ def check_size(content: Any) -> None:
     counted_value(content, characters=MAX_TEXT)
 
 
-def heard(content: Any) -> FromFrontEnd:
-    """A page's message, of what the kernel has made of its JSON and ``check_size`` has let pass.
+def parse_message(content: Any) -> FromFrontEnd:
+    """Return a page's message, from JSON that the kernel has parsed and ``check_size`` has accepted.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a valid message.
     """
     return _from_front_end.validate_python(content, strict=False)

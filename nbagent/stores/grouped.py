@@ -1,4 +1,4 @@
-"""Writes of several threads as one: whoever comes while a group is being written is in the next one."""
+"""Joins writes of several threads into groups: a write that arrives during a group is in the next one."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Waiting(Generic[T]):
         self.write = write
         self.is_done = False
         self.error: BaseException | None = None
-        """Why it may or may not be written, where the group failed at its end."""
+        """The error if the group failed at its end; the write may or may not have taken effect."""
         self.woken = threading.Event()
 
 
 class Groups(Generic[T]):
-    """Writes in groups, each by the thread of its first write; nobody waits for a group to fill.
+    """Writes in groups, each by the thread of its first write; no thread waits for a group to fill.
 
     Args:
-        write_all: writes a group, and sets ``is_done`` or ``error`` of what it has taken.
+        write_all: writes a group, and sets ``is_done`` or ``error`` of its writes.
         fits: whether a write can be in one group with these.
     """
 
@@ -42,13 +42,13 @@ class Groups(Generic[T]):
         self._lock = threading.Lock()
         self._waiting: list[Waiting[T]] = []
         self._leader: Waiting[T] | None = None
-        """Whose thread writes a group, or was woken to write the next one."""
+        """The write whose thread writes a group, or was woken to write the next one."""
 
     def write(self, write: T) -> bool:
-        """Write it with what waits; False where no group took it and nothing was done.
+        """Write it with the waiting writes; False if no group included it and nothing was written.
 
         Raises:
-            Exception: the group failed at its end, and nobody knows whether it is written.
+            Exception: the group failed at its end; the write may or may not have taken effect.
         """
         mine = Waiting(write)
         try:
@@ -60,7 +60,7 @@ class Groups(Generic[T]):
                 mine.woken.wait()
             if self._leader is mine:
                 self._lead(mine)
-        except BaseException:  # Ctrl+C, too: the others are not left waiting for this thread
+        except BaseException:  # Ctrl+C, too: other threads must not wait for this one
             with self._lock:
                 self._waiting = [one for one in self._waiting if one is not mine]
                 if self._leader is mine:
@@ -71,7 +71,7 @@ class Groups(Generic[T]):
         return mine.is_done
 
     def _lead(self, mine: Waiting[T]) -> None:
-        """Write the group of this one, and let the next one be led."""
+        """Write the group of this write, and wake the leader of the next group."""
         group = [mine]
         try:
             with self._lock:

@@ -1,4 +1,4 @@
-"""One connection that hears by PostgreSQL's LISTEN what others write, and tells who watches."""
+"""One connection that receives other processes' writes by PostgreSQL's LISTEN, and calls the watchers."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from nbagent.core.journal.journal import Watcher
 
 CHANNEL = "nbagent"
 QUIET = 30.0
-"""Seconds without a notice after which it sends itself one: a connection may be dead and not tell."""
+"""Seconds without a notice after which it sends itself one, because a dead connection may raise no error."""
 PATIENCE = 5.0
-"""Seconds until it must have heard that one."""
+"""Seconds until that notice must arrive."""
 AGAIN = 1.0
-"""Seconds until it connects anew; whoever watches looks by itself meanwhile, as often."""
+"""Seconds until it connects again; meanwhile watchers poll at this interval."""
 logger = logging.getLogger("nbagent")
 
 
 class Listener:
     """Listens in a thread, until ``end``.
 
-    A connection that breaks is made anew. Whenever one begins to listen, or cannot, all are told, since
-    nobody knows what they have missed.
+    A broken connection is replaced. When a connection starts to listen, or cannot, all watchers are called,
+    because they may have missed writes.
 
     Args:
-        engine: of SQLAlchemy, with psycopg 3; it lends nothing: the connection is the listener's own.
-        token: which notices are those of its own store, which tells of them itself.
-        name: of the store, for people.
+        engine: the SQLAlchemy engine, with psycopg 3; the listener takes a connection of its own.
+        token: marks the notices of its own store, which calls the watchers itself.
+        name: the store's name in log lines.
     """
 
     def __init__(self, engine: Any, token: str, name: str) -> None:
         self._engine, self._token, self._name = engine, token, name
         self._watchers: dict[str, weakref.WeakSet[Watcher]] = {}
-        """By the key of what they watch."""
+        """Watchers by the key of their run."""
         self._swept = 0
-        """How many keys were watched when those that nobody watches were last taken out."""
+        """The number of keys when unused ones were last removed."""
         self._lock = threading.Lock()
         self._count = 0
         self._is_listening = False
@@ -54,20 +54,20 @@ class Listener:
         _listening.add(self)
 
     @property
-    def heard(self) -> object:
-        """Another value after each write to the database; None while it cannot hear."""
+    def change_count(self) -> object:
+        """A new value after each write to the database; None while it does not listen."""
         return self._count if self._is_listening else None
 
     def add(self, key: str, watcher: Watcher) -> None:
-        """Tell this one of notices with this key, for as long as anybody else holds it."""
+        """Call this watcher on notices with this key, as long as other code references the watcher."""
         with self._lock:
             self._watchers.setdefault(key, weakref.WeakSet()).add(watcher)
             if len(self._watchers) > 2 * self._swept + 100:
                 self._watchers = {key: there for key, there in self._watchers.items() if there}
                 self._swept = len(self._watchers)
 
-    def tell(self, key: str | None) -> None:
-        """Tell those who watch it; all of them where nobody knows what was written."""
+    def notify(self, key: str | None) -> None:
+        """Call the watchers of this key; all of them if the key is unknown."""
         with self._lock:
             self._count += 1
             keys = [*self._watchers] if key is None else [key]
@@ -86,51 +86,51 @@ class Listener:
                 self._bell.send(b"!")
 
     def join(self) -> None:
-        """Wait until it has let go of the driver, for a moment at most: an interpreter that ends must not cut it off."""
+        """Wait briefly until it has left the driver, because the end of the interpreter must not interrupt it there."""
         self._thread.join(AGAIN)
 
     def _work(self) -> None:
-        is_told = False
+        is_logged = False
         while not self._ended:
             try:
                 self._listen()
-            except Exception as error:  # whatever it was: all look by themselves meanwhile
-                is_new = self._is_listening or not is_told  # else it has not heard since
+            except Exception as error:  # any error: watchers poll meanwhile
+                is_new = self._is_listening or not is_logged  # else it has not listened since
                 if is_new and not bool(self._ended):
-                    is_told = True
+                    is_logged = True
                     logger.warning(
-                        "%s does not report what others write (%s); until it does, runs are checked every second",
+                        "%s does not report changes by other processes (%s), so runs are checked every second",
                         *(self._name, str(error).strip().partition("\n")[0]),
                     )
             self._is_listening = False
             if not self._ended:
-                self.tell(None)
+                self.notify(None)
                 time.sleep(AGAIN)
         self._bell.close()
         self._rung.close()
 
     def _listen(self) -> None:
-        """Connect, and hear until the store ends.
+        """Connect and listen until the store ends.
 
         Raises:
-            Exception: the connection cannot be made, has broken, or tells nothing.
+            Exception: the connection cannot be made, has broken, or delivers no notices.
         """
         connection = self._connected()
         try:
             connection.execute(f"listen {CHANNEL}")
             self._probe(connection)
             self._is_listening = True
-            self.tell(None)
+            self.notify(None)
             while not self._ended:
                 if self._wait(connection, QUIET):
-                    self._take(connection)
+                    self._process_notices(connection)
                 elif not self._ended:
                     self._probe(connection)
         finally:
             connection.close()
 
     def _connected(self) -> Any:
-        """A connection of psycopg's, which no pool gives out again, resets, or tells of as it breaks."""
+        """A psycopg connection that is detached from the pool."""
         pooled = self._engine.connect()
         try:
             connection: Any = pooled.connection.driver_connection
@@ -143,37 +143,37 @@ class Listener:
         return connection
 
     def _probe(self, connection: Any) -> None:
-        """Send itself a notice, and hear it: behind some proxies nobody ever would.
+        """Send itself a notice and wait for it, because some proxies deliver none.
 
         Raises:
-            ConnectionError: it did not come.
+            ConnectionError: it did not arrive.
         """
         connection.execute("select pg_notify(%s, %s)", (CHANNEL, f"{self._token}:"))
         until = time.monotonic() + PATIENCE
-        while not self._take(connection) and not self._ended:
+        while not self._process_notices(connection) and not self._ended:
             left = until - time.monotonic()
             if left <= 0:
                 raise ConnectionError(
-                    "its own notifications do not arrive; is there a proxy in front of it?"
+                    "its notifications do not arrive. Is there a proxy in front of it?"
                 )
             self._wait(connection, left)
 
     def _wait(self, connection: Any, seconds: float) -> bool:
-        """Until there is something to read, or the store ends."""
+        """Wait until there is something to read, or the store ends; return whether there is."""
         with selectors.DefaultSelector() as selector:
             selector.register(connection.fileno(), selectors.EVENT_READ)
             selector.register(self._rung, selectors.EVENT_READ)
             return any(key.fileobj is not self._rung for key, _ in selector.select(seconds))
 
-    def _take(self, connection: Any) -> bool:
-        """Tell of what has come; whether a notice of its own was among it."""
+    def _process_notices(self, connection: Any) -> bool:
+        """Process the notices that have arrived; return whether its own notice was among them."""
         is_own = False
         for notice in connection.notifies(timeout=0):
             token, _, key = notice.payload.partition(":")
             if token == self._token:
                 is_own = True
             else:
-                self.tell(key)
+                self.notify(key)
         return is_own
 
 

@@ -1,7 +1,7 @@
-"""Journals in an SQL database that processes of several machines share: PostgreSQL above all.
+"""Journals in an SQL database that processes of several machines share, mainly PostgreSQL.
 
-One row for each run, with its length and last seal, and one for each event. Whoever appends first moves
-the run's length on, from the one that it expects: that row is the lock, and an append is one transaction.
+One row for each run, with its length and last seal, and one for each event. The first append moves
+the run's length forward from the expected one: that row is the lock, and an append is one transaction.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ except ImportError as missing:
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
-"""Of the tables; the format of each event stands beside it."""
+"""The version of the tables; the format of each event is stored with it."""
 UPGRADES: dict[int, tuple[str, ...]] = {}
-"""By the version that a database has: what makes it the next one."""
+"""The statements that upgrade a database, by its version."""
 POOL = {"pool_size": 4, "max_overflow": 4}
-"""Connections of a store, those that listen apart; a worker of a batch has fewer."""
+"""The connections of a store, except those that listen; a worker of a batch has fewer."""
 PAUSE = 0.02
-"""Seconds between tries of what another process was faster in."""
+"""Seconds between attempts after another process was faster."""
 STATEMENT = 60
-"""Seconds that one statement may take."""
+"""The time limit of one statement, in seconds."""
 LAST = 5.0
-"""Seconds that the end of the process waits for transactions under way."""
+"""Seconds that the end of the process waits for open transactions."""
 FORGOTTEN = 7 * 86400.0
-"""Seconds after which the beats of a process that is silent are deleted; one that lives begins again."""
+"""Seconds after which the beats of a silent process are deleted; a running process starts again."""
 
 _TEXT = sa.Text().with_variant(mysql.VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
 _JSON = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
-"""As bytes: no database reads them, and so none refuses what JSON can say."""
+"""JSON as bytes, because databases do not parse bytes and so accept any JSON."""
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 _tables = sa.MetaData()
@@ -119,7 +119,7 @@ _MOVE = (
     .where((_runs.c.number == sa.bindparam("run")) & (_runs.c.length == sa.bindparam("expected")))
     .values(length=sa.bindparam("after"), seal=sa.bindparam("last"))
 )
-_NOTIFY = sa.text("select pg_notify(:channel, :told)")
+_NOTIFY = sa.text("select pg_notify(:channel, :notice)")
 _LOCK_EACH = sa.text(
     "select id, number, length, seal from nbagent_runs where id = any(cast(:ids as text[])) for update skip locked"
 )
@@ -141,7 +141,7 @@ _ADD_EVENTS = sa.text(
         cast(:run as bigint[]), cast(:position as integer[]), cast(:version as integer[]), cast(:data as bytea[]),
         cast(:seal as text[]))
     )
-    select pg_notify(:channel, told) from unnest(cast(:told as text[])) as told
+    select pg_notify(:channel, notice) from unnest(cast(:notices as text[])) as notice
     """
 )
 _LIMIT = sa.text(
@@ -162,13 +162,13 @@ _HEADS = (
     .order_by(_runs.c.number)
 )
 _STAMP = sa.select(sa.func.count(), sa.func.sum(_runs.c.length), sa.func.max(_runs.c.number))
-"""No two states have the same one: lengths only grow, and a number is given once."""
+"""A value that differs between any two states: lengths only grow, and numbers are used once."""
 _BUSY = ("55P03", "57014", "40001", "40P01", "53300", 1205, 1213)
-"""Codes of PostgreSQL and MySQL: locked, too slow, begin again, deadlock, too many connections."""
+"""Codes of PostgreSQL and MySQL: locked, too slow, retry, deadlock, too many connections."""
 
 
 class _Append(NamedTuple):
-    """What ``append`` was called with, encoded."""
+    """The encoded arguments of ``append``."""
 
     run_id: str
     texts: list[str]
@@ -176,22 +176,22 @@ class _Append(NamedTuple):
 
 
 class SQLStore(Travels):
-    """Journals in the tables ``nbagent_…`` of an SQL database, which are made when a run begins in it.
+    """Journals in the tables ``nbagent_…`` of an SQL database; the first run creates the tables.
 
-    ``nb.SQLStore("postgresql://user@host/database")``. PostgreSQL 13 or newer is what is tested, with psycopg 3;
-    other databases with transactions that SQLAlchemy knows should do. It needs
+    ``nb.SQLStore("postgresql://user@host/database")``. Tested with PostgreSQL 13 or newer and psycopg 3;
+    other databases with transactions that SQLAlchemy supports should work. It needs
     ``pip install "jupyter-nbagent[sql]"``.
 
-    Usable from any thread, from processes forked from this one, and from any machine. Followers of a run
-    are told by PostgreSQL when others write to it; elsewhere they look again and again. The tables are those
-    of the connection's ``search_path``. Who may read them reads prompts and results in plain text.
+    Usable from any thread, from processes forked from this one, and from any machine. PostgreSQL notifies
+    other processes of writes; other databases are polled. The tables are those
+    of the connection's ``search_path``. Anyone who can read the tables can read prompts and results.
 
     Args:
-        database: its URL, or a ``sqlalchemy.Engine``, which stays yours to dispose of.
+        database: its URL, or a ``sqlalchemy.Engine``, which you dispose of yourself.
         timeout: seconds to wait for another process that writes to the same run, and for a connection.
 
     Raises:
-        UsageError: that is no URL of a database, or its driver is not installed.
+        UsageError: the URL is invalid, or its driver is not installed.
     """
 
     def __init__(self, database: str | sa.URL | sa.Engine, *, timeout: float = 5.0) -> None:
@@ -200,45 +200,49 @@ class SQLStore(Travels):
         self._engine = (
             database if isinstance(database, sa.Engine) else _engine_of(database, timeout)
         )
-        self._told = _told(self._engine.url)
+        self._public_url = _public_url(self._engine.url)
         self._pid = os.getpid()
         self._token = uuid.uuid4().hex[:12]
-        """Says which notices are this store's own."""
+        """Marks the notices of this store."""
         self._numbers: dict[str, int] = {}
-        """Which run an id was, when it was read or begun from its first event here."""
+        """The number of a run by its id, from when it was read or started here."""
         self._is_ready = False
         self._closed = False
         self._asked = False
         self._listener: Listener | None = None
         self._lock = threading.RLock()
         self._groups = self._new_groups()
-        """Appends of this process that go into one transaction, on PostgreSQL."""
+        """Appends of this process that share one transaction, on PostgreSQL."""
         if self._is_own:
             weakref.finalize(self, _dispose, self._engine, self._pid)
 
     def __reduce__(self) -> Made:
-        """Another process finds the password where its driver looks for it, such as in ``PGPASSWORD``."""
+        """Pickle the URL without its password; in another process the driver finds it, such as in ``PGPASSWORD``."""
         if not self._is_own:
-            cannot_travel(repr(self), "it was given an engine, which has connections; give its URL")
-        told = [name for name in self._engine.url.query if "passw" in name.lower()]
-        url = self._engine.url._replace(password=None).difference_update_query(told)
+            cannot_travel(
+                repr(self), "it has an engine with open connections. Pass the URL instead"
+            )
+        passwords = [name for name in self._engine.url.query if "passw" in name.lower()]
+        url = self._engine.url._replace(password=None).difference_update_query(passwords)
         return made_once(type(self), url.render_as_string(), timeout=self._timeout)
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, in one transaction.
 
         Raises:
-            Conflict: the journal has moved on, and the message says with what; nothing was added.
-            StoreError: it could not be written; unless the connection broke as it was, nothing was added.
-            ValueError: an event holds what is no JSON; nothing was added.
+            Conflict: the journal has new events, which the message names; nothing was added.
+            StoreError: it could not be written; nothing was added, unless the connection broke during the commit.
+            ValueError: an event contains a value that is not JSON; nothing was added.
         """
         texts, before = [dump(event) for event in events], referred_by(run_id, events)
         self._check_process()
         is_plain = texts and not before and self._is_ready and _is_storable(run_id)
-        if not (is_plain and self._tells and self._groups.write(_Append(run_id, texts, expected))):
+        if not (
+            is_plain and self._has_notices and self._groups.write(_Append(run_id, texts, expected))
+        ):
             self._patiently(lambda: self._append(run_id, texts, expected, before))
         if texts:
-            self._tell(run_id)
+            self._notify_here(run_id)
 
     def _new_groups(self) -> Groups[_Append]:
         me = weakref.ref(self)
@@ -251,9 +255,9 @@ class SQLStore(Travels):
         return Groups(append_each, _is_of_another_run)
 
     def _append_each(self, group: Sequence[Waiting[_Append]]) -> None:
-        """Append what nothing stands against, in one transaction; the rest is refused, and each says why by itself.
+        """Append each write that has no conflict, in one transaction; each of the others gets its own error.
 
-        A run that another process holds, or has moved on, holds up none of the others.
+        A run that another process has locked or changed does not block the others.
         """
         stored: list[tuple[Waiting[_Append], int]] = []
         is_whole = False
@@ -275,7 +279,7 @@ class SQLStore(Travels):
     def _append_in(
         self, connection: sa.Connection, group: Sequence[Waiting[_Append]]
     ) -> list[tuple[Waiting[_Append], int]]:
-        """Append in this transaction; gives what was, with the runs' numbers."""
+        """Append in this transaction; return the appended writes with the numbers of their runs."""
         ids = sorted(one.write.run_id for one in group if one.write.expected)
         begun = sorted(one.write.run_id for one in group if not one.write.expected)
         there = {
@@ -305,14 +309,14 @@ class SQLStore(Travels):
                 ("runs", "lengths", "last"), map(list, zip(*runs, strict=True)), strict=True
             )
             columns = ("run", "position", "version", "data", "seal")
-            told = [f"{self._token}:{_key(one.write.run_id)}" for one, _ in stored]
+            notices = [f"{self._token}:{_key(one.write.run_id)}" for one, _ in stored]
             connection.execute(
                 _ADD_EVENTS,
                 {
                     **dict(values),
                     **dict(zip(columns, map(list, zip(*events, strict=True)), strict=True)),
                     "channel": CHANNEL,
-                    "told": told,
+                    "notices": notices,
                 },
             )
         return stored
@@ -336,13 +340,13 @@ class SQLStore(Travels):
                 moved = connection.execute(_MOVE, {"run": number, "expected": expected, **values})
                 if moved.rowcount != 1:
                     raise _Faster
-            self._keep(connection, run_id, before)
+            self._lock_references(connection, run_id, before)
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id)
         self._numbers[run_id] = number
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """The events from number ``start`` on.
+        """The events, starting at number ``start``.
 
         Raises:
             UsageError: there is no such run.
@@ -351,7 +355,7 @@ class SQLStore(Travels):
         return self._parsed(run_id, start, (row[:3] for row in self._rows(run_id, start)))
 
     def read_each(self, run_ids: Sequence[str]) -> dict[str, list[StoredEvent] | StoreError]:
-        """All events of each run that is there, or why it cannot be read.
+        """All events of each existing run, or the error if it cannot be read.
 
         Raises:
             StoreError: the database cannot be read.
@@ -384,18 +388,18 @@ class SQLStore(Travels):
         )
 
     def run_ids(self) -> list[str]:
-        """The runs it holds, oldest first."""
+        """The ids of its runs, oldest first."""
         return [run_id for (run_id,) in self._all(_IDS)]
 
     def heads(self, prefix: str = "") -> list[Head]:
-        """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others."""
+        """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
         return [
             Head(run_id, length, None if data is None else last_of(data))
             for run_id, length, data in self._lasts(prefix)
         ]
 
     def ends(self, prefix: str) -> list[End]:
-        """The last event of each run whose id begins so, oldest run first."""
+        """The last event of each run whose id starts with the prefix, oldest first."""
         return [
             End(run_id, length, None if data is None else data.decode(errors="replace"))
             for run_id, length, data in self._lasts(prefix)
@@ -409,7 +413,7 @@ class SQLStore(Travels):
             yield run_id, length, None if data is None else bytes(data)
 
     def search(self, text: str) -> list[str]:
-        """The runs in which an event's JSON has this text, oldest first."""
+        """The runs with an event whose JSON contains this text, oldest first."""
         find = (
             sa.func.pg_catalog.position
             if self._engine.dialect.name == "postgresql"
@@ -421,24 +425,24 @@ class SQLStore(Travels):
         return [run_id for (run_id,) in self._all(_IDS.where(inside), values)]
 
     def stamp(self) -> object:
-        """A value that is equal as long as nobody writes to any journal, other processes included.
+        """A value that changes with each write to any journal, also by other processes.
 
-        Who asks again is told by PostgreSQL from then on, which asks the database nothing.
+        From the second call on, PostgreSQL's notices provide it, without a query.
         """
         listener = self._listening() if self._asked else None
         self._asked = True
-        heard = None if listener is None else listener.heard
-        return heard if heard is not None else [tuple(row) for row in self._all(_STAMP)]
+        count = None if listener is None else listener.change_count
+        return count if count is not None else [tuple(row) for row in self._all(_STAMP)]
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
-        """Tell ``watcher`` of appends to this run; False where the database tells nobody of them."""
+        """Call ``watcher`` on appends to this run; False if the database has no notices."""
         listener = self._listening()
         if listener is not None:
             listener.add(_key(run_id), watcher)
         return listener is not None
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal as it is kept.
+        """A whole journal in its stored form.
 
         Raises:
             UsageError: there is no such run.
@@ -450,23 +454,23 @@ class SQLStore(Travels):
         ]
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
-        """Bring in a journal as it was kept elsewhere, seals included, in one transaction.
+        """Import a journal with its seals, in one transaction.
 
         Raises:
-            Conflict: there is a run of this id; nothing was added.
-            LostReference: a run that it refers to is not there; nothing was added.
+            Conflict: a run with this id exists; nothing was added.
+            LostReference: a run that it refers to does not exist; nothing was added.
             StoreError: the database could not be written; nothing was added.
         """
         before = referred_by_rows(run_id, rows)
         self._patiently(lambda: self._put(run_id, rows, before))
-        self._tell(run_id)
+        self._notify_here(run_id)
 
     def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
         with self._writing() as connection:
             if connection.execute(_FIND, {"run_id": run_id}).one_or_none() is not None:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             number = self._new_run(connection, run_id, rows)
-            self._keep(connection, run_id, before)
+            self._lock_references(connection, run_id, before)
             self._insert(connection, number, 0, rows)
             self._notify(connection, run_id)
         self._numbers[run_id] = number
@@ -475,17 +479,17 @@ class SQLStore(Travels):
         """Delete journals, all or none.
 
         Raises:
-            UsageError: one of them is not there.
+            UsageError: one of them does not exist.
             Conflict: there is a run that is not among the known ones.
             StoreError: the database could not be written.
         """
         self._patiently(lambda: self._delete(run_ids, known))
         for run_id in run_ids:
-            self._tell(run_id)
+            self._notify_here(run_id)
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
         with self._writing() as connection:
-            for run_id in sorted(run_ids):  # who goes on with one now is waited for
+            for run_id in sorted(run_ids):  # waits for a transaction that continues one of them now
                 number = connection.execute(_LOCK, {"run_id": run_id}).scalar()
                 if number is None:
                     raise UsageError(f"{self!r} has no run {run_id!r}")
@@ -498,7 +502,7 @@ class SQLStore(Travels):
                 check_known(connection.scalars(_IDS), known)
 
     def beat(self, process: str) -> None:
-        """Count one more beat of this process."""
+        """Add one beat of this process."""
         self._patiently(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
@@ -511,7 +515,7 @@ class SQLStore(Travels):
             connection.execute(sa.insert(_beats).values(process=process, count=1, at=now))
 
     def beats(self, process: str) -> int:
-        """How many beats this process has left."""
+        """The number of beats of this process."""
         found = self._all(sa.select(_beats.c.count).where(_beats.c.process == process))
         return int(found[0][0]) if found else 0
 
@@ -527,7 +531,7 @@ class SQLStore(Travels):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, and takes nothing any more."""
+        """Whether it was closed."""
         return self._closed
 
     def __enter__(self) -> Self:
@@ -543,11 +547,11 @@ class SQLStore(Travels):
 
     @property
     def url(self) -> str | None:
-        """Which database, without a password; None for one in memory, which is its own place."""
-        return self._told if self._engine.url.database not in (None, "", ":memory:") else None
+        """Its URL without a password; None for a database in memory."""
+        return self._public_url if self._engine.url.database not in (None, "", ":memory:") else None
 
     def __repr__(self) -> str:
-        return f"SQLStore({self._told!r})"
+        return f"SQLStore({self._public_url!r})"
 
     # --- reading and writing the tables
 
@@ -563,7 +567,7 @@ class SQLStore(Travels):
         return [row[:4] for row in rows if row[0] is not None]
 
     def _all(self, select: Any, values: dict[str, Any] | None = None) -> list[Any]:
-        """What a statement finds; nothing where nobody has written to the database yet."""
+        """The rows of a statement; none if the database has no tables yet."""
 
         def act() -> list[Any]:
             with self._connected() as connection:
@@ -607,38 +611,40 @@ class SQLStore(Travels):
         if values:
             connection.execute(sa.insert(_events), values)
 
-    def _keep(self, connection: sa.Connection, run_id: str, before: Collection[str]) -> None:
-        """Hold the runs that are referred to until this transaction is done: nobody deletes them.
+    def _lock_references(
+        self, connection: sa.Connection, run_id: str, before: Collection[str]
+    ) -> None:
+        """Lock the runs that are referred to until this transaction ends, so that no process deletes them.
 
         Raises:
-            LostReference: one is gone.
+            LostReference: one no longer exists.
         """
         for each in before:
             kept = connection.execute(_KEEP, {"run_id": each}).scalar()
             if kept is None or self._numbers.get(each, kept) != kept:
                 raise LostReference(run_id, each)
 
-    # --- telling
+    # --- notices
 
     def _notify(self, connection: sa.Connection, run_id: str) -> None:
-        """Have PostgreSQL tell others, once the transaction is done; ids stay out of it."""
-        if self._tells:
-            told = f"{self._token}:{_key(run_id)}"
-            connection.execute(_NOTIFY, {"channel": CHANNEL, "told": told})
+        """Have PostgreSQL notify other processes after the commit; the notice contains no id."""
+        if self._has_notices:
+            notice = f"{self._token}:{_key(run_id)}"
+            connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": notice})
 
-    def _tell(self, run_id: str) -> None:
-        """Tell the watchers of this process, on the thread that wrote."""
+    def _notify_here(self, run_id: str) -> None:
+        """Call the watchers in this process, on the thread that wrote."""
         listener = self._listener
         if listener is not None:
-            listener.tell(_key(run_id))
+            listener.notify(_key(run_id))
 
     @property
-    def _tells(self) -> bool:
+    def _has_notices(self) -> bool:
         return (self._engine.dialect.name, self._engine.driver) == ("postgresql", "psycopg")
 
     def _listening(self) -> Listener | None:
-        """Who hears of what others write, begun when it is first needed; waits for nothing."""
-        if not self._tells:
+        """The listener for other processes' writes, started when it is first needed; does not block."""
+        if not self._has_notices:
             return None
         self._check_process()
         with self._lock:
@@ -650,7 +656,7 @@ class SQLStore(Travels):
     # --- the connection
 
     def _patiently(self, act: Callable[[], T]) -> T:
-        """Act, again while others are faster or hold what it needs."""
+        """Call ``act``, and again while other processes are faster or hold a lock."""
         until = time.monotonic() + self._timeout
         while True:
             try:
@@ -661,7 +667,7 @@ class SQLStore(Travels):
                 elif isinstance(error, Busy):
                     raise
                 else:
-                    raise Busy(f"{self!r} is busy: other processes kept writing first") from error
+                    raise Busy(f"{self!r} is busy: other processes are writing") from error
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -676,7 +682,7 @@ class SQLStore(Travels):
 
     @contextmanager
     def _connected(self) -> Iterator[sa.Connection]:
-        """A transaction: done when this is left, undone where it raises."""
+        """A transaction: committed at the end of the block, rolled back if it raises."""
         if self._closed:
             raise StoreError(f"{self!r} is closed")
         self._check_process()
@@ -685,29 +691,27 @@ class SQLStore(Travels):
             with _in_driver(), self._engine.begin() as connection:
                 self._limit(connection)
                 yield connection
-        except (
-            sa.exc.IntegrityError
-        ) as error:  # what is there already, another process has put there
+        except sa.exc.IntegrityError as error:  # existing rows come from another process
             raise _Faster from error
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
         finally:
-            if self._was_closed() and self._is_own:  # nobody else closes what went back to it since
+            if self._was_closed() and self._is_own:  # connections that were returned since
                 pool.dispose()
-                self._engine.pool.dispose()  # where it was closed before this one began
+                self._engine.pool.dispose()  # if it was closed before this one started
 
     def _was_closed(self) -> bool:
-        """Whether somebody closed the store meanwhile."""
+        """Whether the store was closed meanwhile."""
         return self._closed
 
     def _limit(self, connection: sa.Connection) -> None:
-        """For this transaction alone: how long it waits for a lock, and how long a statement takes."""
+        """Limit the wait for a lock and the time of a statement, for this transaction only."""
         if connection.dialect.name == "postgresql":
             wait = f"{max(1, int(self._timeout * 1000))}ms"
             connection.execute(_LIMIT, {"wait": wait, "most": f"{STATEMENT}s"})
 
     def _check_process(self) -> None:
-        """A forked process gets connections of its own; the parent's stay untouched."""
+        """Use new connections in a forked process; the parent's are not touched."""
         if self._pid != os.getpid():
             self._pid, self._token, self._lock = (
                 os.getpid(),
@@ -719,27 +723,25 @@ class SQLStore(Travels):
             self._groups = self._new_groups()
 
     def _failure(self, error: sa.exc.SQLAlchemyError) -> StoreError:
-        """The same in our words; what was to be written, and the password, stay out of it."""
+        """The error as a ``StoreError``, without the written values and the password."""
         cause = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig else None
-        told = str(cause if cause is not None else error).strip().partition("\n")[0]
+        text = str(cause if cause is not None else error).strip().partition("\n")[0]
         if password := self._engine.url.password:
-            told = told.replace(str(password), "***")
+            text = text.replace(str(password), "***")
         code = getattr(cause, "sqlstate", None) or next(iter(getattr(cause, "args", ())), None)
         if isinstance(error, sa.exc.TimeoutError):
-            return Busy(f"{self!r} is busy: all of its connections are in use ({told})")
+            return Busy(f"{self!r} is busy: all of its connections are in use ({text})")
         if code in _BUSY or getattr(cause, "sqlite_errorcode", 0) & 0xFF in (5, 6):
-            return Busy(
-                f"{self!r} is busy: another process has locked what this one needs ({told})"
-            )
-        return StoreError(f"{self!r} cannot be used: {_reason(code)}{told}")
+            return Busy(f"{self!r} is busy: another process holds a lock ({text})")
+        return StoreError(f"{self!r} cannot be used: {_reason(code)}{text}")
 
     # --- the tables
 
     def _tables_there(self, connection: sa.Connection) -> int:
-        """The version of those that are there; 0 where there are none.
+        """The version of the tables; 0 if there are none.
 
         Raises:
-            StoreError: a newer nbagent made them.
+            StoreError: a newer nbagent created them.
         """
         if not sa.inspect(connection).has_table(_meta.name):
             return 0
@@ -754,7 +756,7 @@ class SQLStore(Travels):
         return int(version)
 
     def _make_tables(self, connection: sa.Connection) -> None:
-        """Make them, or make older ones of this version: one process at a time, where that can be had."""
+        """Create or upgrade the tables, one process at a time if the database supports it."""
         if connection.dialect.name == "postgresql":
             if self._tables_there(connection) == SCHEMA_VERSION:
                 return
@@ -770,20 +772,20 @@ class SQLStore(Travels):
 
 
 class _Transactions:
-    """How many are under way in this process, on any thread."""
+    """The number of open transactions of this process, on all threads."""
 
     def __init__(self) -> None:
         self.count = 0
         self.changed = threading.Condition()
         self.is_over = False
-        """Whether the interpreter ends: threads that it will cut off begin none."""
+        """Whether the interpreter is ending; daemon threads then start no transaction."""
 
-    def begin_anew(self) -> None:
-        """In a forked process there is none."""
+    def reset(self) -> None:
+        """Reset the count in a forked process."""
         self.count, self.changed = 0, threading.Condition()
 
     def end(self) -> None:
-        """Wait for those under way: an interpreter that ends cuts threads off, and in a driver's C code that ends the process."""
+        """Wait for open transactions, because the interpreter's end would crash a thread in a driver's C code."""
         with self.changed:
             self.is_over = True
             self.changed.wait_for(lambda: not self.count, timeout=LAST)
@@ -792,7 +794,7 @@ class _Transactions:
 _transactions = _Transactions()
 atexit.register(_transactions.end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_transactions.begin_anew)
+    os.register_at_fork(after_in_child=_transactions.reset)
 
 
 @contextmanager
@@ -800,11 +802,11 @@ def _in_driver() -> Iterator[None]:
     """A transaction, from the connection to its end.
 
     Raises:
-        StoreError: the interpreter ends, and would cut this thread off.
+        StoreError: the interpreter is ending and would interrupt this thread.
     """
     with _transactions.changed:
         if _transactions.is_over and threading.current_thread().daemon:
-            raise StoreError("the process is ending, so the store is no longer read or written")
+            raise StoreError("The process is ending, so the store is no longer read or written")
         _transactions.count += 1
     try:
         yield
@@ -815,7 +817,7 @@ def _in_driver() -> Iterator[None]:
 
 
 class _Faster(Exception):
-    """Another process was faster; nothing was done, and it is tried again."""
+    """Another process was faster; nothing was written, and the append is retried."""
 
 
 def _dispose(engine: sa.Engine, pid: int) -> None:
@@ -842,23 +844,23 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
         return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, **pooled)
     except ImportError as error:
         raise UsageError(
-            f"The driver of {_told(url)!r} is not installed ({error}). For PostgreSQL: pip install "
+            f"The driver of {_public_url(url)!r} is not installed ({error}). For PostgreSQL: pip install "
             '"jupyter-nbagent[sql]"'
         ) from error
     except sa.exc.ArgumentError as error:  # no such dialect
         raise UsageError(f"SQLAlchemy does not know the database {url.drivername!r}") from error
 
 
-def _told(url: sa.URL) -> str:
-    """A URL without a password, which may stand among its options, too."""
+def _public_url(url: sa.URL) -> str:
+    """A URL without passwords, also not in its options."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def _reason(code: object) -> str:
-    """What PostgreSQL's code means for a person."""
+    """The meaning of PostgreSQL's error code, in words."""
     known = {
         "42501": "its role lacks permission. Ask for rights on the tables nbagent_…, or on the schema: ",
-        "25006": "it is read-only now. Use its primary server, or end that mode: ",
+        "25006": "it is read-only. Use the primary server, or turn read-only mode off: ",
         "42P01": "its tables no longer exist: ",
         "3D000": "there is no such database: ",
         "3F000": "there is no schema for its tables. Is the search_path right? ",
@@ -868,7 +870,7 @@ def _reason(code: object) -> str:
 
 
 def _key(run_id: str) -> str:
-    """A run in a notice: whoever may connect may listen, and is not to learn ids."""
+    """A run's key in a notice: a hash, because anyone who can connect can listen and must not learn ids."""
     return hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
@@ -883,7 +885,7 @@ def _is_storable(run_id: str) -> bool:
 
 
 def _event(version: Any, data: Any) -> StoredEvent | None:
-    """An event that is only looked at; None where it is damaged, which whoever reads the run is told."""
+    """An event of a listing; None if it is damaged, which reading the run reports."""
     if version is None or data is None:
         return None
     with suppress(StoreError):

@@ -1,7 +1,7 @@
-"""Journals in one SQLite file: kept over restarts, shared by the processes of one machine.
+"""Journals in one SQLite file: they survive restarts, and the processes of one machine share them.
 
-One row for each event, in one B-tree that a run's events stand together in: the row's key is the
-run's number and the event's position. An append is one transaction and writes the new rows alone.
+One row for each event, in one B-tree in which a run's events are adjacent: the row's key is the
+run's number and the event's position. An append is one transaction and writes only the new rows.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ T = TypeVar("T")
 logger = logging.getLogger("nbagent")
 
 APPLICATION_ID = 0x6E626167
-"""Marks the file as nbagent's ("nbag"), in its header."""
+"""The mark of nbagent's files ("nbag"), in their header."""
 SCHEMA_VERSION = 2
-"""Of the tables; the format of each event stands beside it."""
+"""The version of the tables; the format of each event is stored with it."""
 SCHEMA = """
 create table runs (number integer primary key, id text not null unique);
 create table events (key integer primary key, version integer not null, data text not null, seal text)
 """
 TAKEN = "create table taken (number integer not null)"
-"""The highest number that a deleted run had: it is never given again, as other processes may remember it."""
+"""The highest number of a deleted run; it is never reused, because other processes may remember it."""
 UPGRADES = {1: ("alter table events add column seal text", TAKEN)}
-"""By the version that a file has: what makes it the next one."""
+"""The statements that upgrade a file, by its version."""
 BEATS = "create table if not exists beats (process text primary key, count integer not null)"
-"""Made when the file is opened, also in one that was made without it."""
+"""A table that is created when a file is opened, also in older files."""
 BEATING = 100
-"""Processes whose beats are kept, those that began last; one that was forgotten and lives begins again."""
+"""The number of processes with stored beats, latest first; a running process that was dropped starts again."""
 FORGET_BEATS = (
     "delete from beats where rowid not in (select rowid from beats order by rowid desc limit ?)"
 )
 CHECKPOINT = 4_000_000
-"""Bytes in the write-ahead log from which it is carried over to the file, in a thread."""
+"""Bytes in the write-ahead log from which a thread moves it into the file."""
 
 HEADS = """
 select runs.number, runs.id, events.key, events.data from runs join events on events.key = (
@@ -65,28 +65,28 @@ select id from runs where exists (
 """
 
 PAUSE = 0.01
-"""Seconds between tries while another process writes."""
+"""Seconds between attempts while another process writes."""
 _DAMAGED = "the file is damaged. Restore a copy, or save what is left with `sqlite3 FILE .recover`"
 _REASONS = {
     sqlite3.SQLITE_BUSY: "another process has locked it",
     sqlite3.SQLITE_LOCKED: "another process has locked it",
     sqlite3.SQLITE_READONLY: "it, or its folder, is read-only. Copy it to a folder where you can write",
     sqlite3.SQLITE_FULL: "the disk is full. Free some space, then continue",
-    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database. Give the store a path of its own",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database. Pass the store a path of its own",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables are not as they were made
+    sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables have changed
     sqlite3.SQLITE_IOERR: "it cannot be read or written. Is it a file, and is the disk working?",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened. SQLite also writes next to it to read it, so copy it to a folder where you can write",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
-"""What sqlite3 raises; the latter where it tells of damage in the damaged bytes themselves."""
+"""The errors of sqlite3; the latter if its message contains the damaged bytes."""
 _POSITIONS = 32
-"""Bits of a key that hold the position in the run."""
+"""Bits of a key for the position in the run."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class _Handle:
-    """One process's connection to a file, which all its stores of that file share.
+    """A process's connection to a file, shared by all its stores of that file.
 
     It must not be used, nor closed, in a process forked from it.
     """
@@ -96,23 +96,23 @@ class _Handle:
     """Its device and number."""
     pid: int
     logged: int
-    """Bytes in the write-ahead log, about."""
+    """Bytes in the write-ahead log, approximately."""
     is_private: bool = False
-    """Whether others have no rights on the file, as nothing is written before that."""
+    """Whether other users have no rights on the file; nothing is written before."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class SQLiteStore(Travels):
-    """Journals in the SQLite file at ``path``, which is made, private to you, when a run begins in it.
+    """Journals in the SQLite file at ``path``; the first run creates it, readable only by you.
 
-    One that is there is made private too. A link stands for the file it leads to. Reading makes no file:
-    where there is none, or an empty one, there are no runs.
+    An existing file is made private too. A link means its target. Reading creates no file:
+    if the file is missing or empty, there are no runs.
 
     Usable from any thread, from processes forked from this one, and by several processes at once.
     A commit survives the end of the process at any point; a power failure may undo the last ones.
 
     Args:
-        path: the file; its folder is made with it. It must be on a local disk.
+        path: the file; its folder is created with it. It must be on a local disk.
         timeout: seconds to wait for another process that writes.
 
     Raises:
@@ -126,21 +126,21 @@ class SQLiteStore(Travels):
         self.path = Path(os.path.realpath(Path(self._given).expanduser()))
         self._timeout = timeout
         self._local = threading.local()
-        """Whether this thread asks for what can be done at once."""
+        """Whether this thread is inside ``at_once``."""
         self._numbers: dict[str, int] = {}
-        """Which run an id was, when it was read or begun from its first event here."""
+        """The number of a run by its id, from when it was read or started here."""
         self._closed = False
         self._handle: _Handle | None = None
-        """None as long as there is nothing to read, and nothing was written."""
+        """The connection; None as long as there is nothing to read and nothing was written."""
         if self._nothing_there() is None:
-            self._handle = self._opened()
+            self._handle = self._open()
 
     def __reduce__(self) -> Made:
         return made_once(type(self), str(self.path), timeout=self._timeout)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Within it, on this thread, ``append`` raises ``Busy`` where it would wait for another writer."""
+        """A block in which ``append``, on this thread, raises ``Busy`` instead of waiting for another writer."""
         before, self._local.at_once = self._at_once, True
         try:
             yield
@@ -155,15 +155,15 @@ class SQLiteStore(Travels):
         """Add events after the first ``expected`` ones, in one transaction.
 
         Raises:
-            Conflict: the journal has moved on, and the message says with what; nothing was added.
+            Conflict: the journal has new events, which the message names; nothing was added.
             StoreError: the file could not be written; nothing was added.
-            ValueError: an event holds what is no JSON; nothing was added.
+            ValueError: an event contains a value that is not JSON; nothing was added.
         """
         texts, before = [dump(event) for event in events], referred_by(run_id, events)
         self._patiently(lambda: self._append(run_id, texts, expected, before))
 
     def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
-        with self._made() as handle, _transaction(handle.connection) as connection:
+        with self._writable() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
             there, seal = _end(connection, number, run_id)
             if there != expected:
@@ -180,7 +180,7 @@ class SQLiteStore(Travels):
         self._carry_over(handle, sum(map(len, texts)) + 1024 * (len(texts) + 1))
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """The events from number ``start`` on.
+        """The events, starting at number ``start``.
 
         Raises:
             UsageError: there is no such run.
@@ -208,7 +208,7 @@ class SQLiteStore(Travels):
             ).fetchall()
 
     def run_ids(self) -> list[str]:
-        """The runs it holds, oldest first."""
+        """The ids of its runs, oldest first."""
         return [run_id.decode(errors="replace") for (run_id,) in self._patiently(self._ids)]
 
     def _ids(self) -> list[tuple[bytes]]:
@@ -218,7 +218,7 @@ class SQLiteStore(Travels):
             return handle.connection.execute("select id from runs order by number").fetchall()
 
     def heads(self, prefix: str = "") -> list[Head]:
-        """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others."""
+        """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
         return [
             Head(
                 run_id.decode(errors="replace"),
@@ -229,7 +229,7 @@ class SQLiteStore(Travels):
         ]
 
     def ends(self, prefix: str) -> list[End]:
-        """The last event of each run whose id begins so, oldest run first."""
+        """The last event of each run whose id starts with the prefix, oldest first."""
         return [
             End(
                 run_id.decode(errors="replace"),
@@ -246,7 +246,7 @@ class SQLiteStore(Travels):
             return handle.connection.execute(HEADS, (prefix,)).fetchall()
 
     def search(self, text: str) -> list[str]:
-        """The runs in which an event's JSON has this text, oldest first."""
+        """The runs with an event whose JSON contains this text, oldest first."""
         found = self._patiently(lambda: self._search(text))
         return [run_id.decode(errors="replace") for (run_id,) in found]
 
@@ -255,35 +255,35 @@ class SQLiteStore(Travels):
             return [] if handle is None else handle.connection.execute(SEARCH, (text,)).fetchall()
 
     def stamp(self) -> object:
-        """A value that is equal as long as nobody writes to any journal, other processes included."""
+        """A value that changes with each write to any journal, also by other processes."""
         with self._there() as handle:
             if handle is None:
                 return None
             return _pragma(handle.connection, "data_version"), handle.connection.total_changes
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal as it is kept.
+        """A whole journal in its stored form.
 
         Raises:
             UsageError: there is no such run.
-            StoreError: the file cannot be read, or a row is no text.
+            StoreError: the file cannot be read, or a row is not text.
         """
         _, rows = self._patiently(lambda: self._rows(run_id, 0))
         return [_row(version, data, seal) for _, data, version, seal in rows]
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
-        """Bring in a journal as it was kept elsewhere, seals included, in one transaction.
+        """Import a journal with its seals, in one transaction.
 
         Raises:
-            Conflict: there is a run of this id; nothing was added.
-            LostReference: a run that it refers to is not there; nothing was added.
+            Conflict: a run with this id exists; nothing was added.
+            LostReference: a run that it refers to does not exist; nothing was added.
             StoreError: the file could not be written; nothing was added.
         """
         before = referred_by_rows(run_id, rows)
         self._patiently(lambda: self._put(run_id, rows, before))
 
     def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
-        with self._made() as handle, _transaction(handle.connection) as connection:
+        with self._writable() as handle, _transaction(handle.connection) as connection:
             if self._number(connection, run_id) is not None:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             self._check_there(connection, run_id, before)
@@ -293,17 +293,17 @@ class SQLiteStore(Travels):
         self._carry_over(handle, sum(len(row.data) for row in rows))
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
-        """Delete journals, all or none; their place in the file is used again, and overwritten at once.
+        """Delete journals, all or none; their place in the file is overwritten at once and reused.
 
         Raises:
-            UsageError: one of them is not there.
+            UsageError: one of them does not exist.
             Conflict: there is a run that is not among the known ones.
             StoreError: the file could not be written.
         """
         self._patiently(lambda: self._delete(run_ids, known))
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
-        with self._made() as handle, _transaction(handle.connection) as connection:
+        with self._writable() as handle, _transaction(handle.connection) as connection:
             there = connection.execute("select id from runs") if known is not None else ()
             check_known((run_id.decode(errors="replace") for (run_id,) in there), known)
             for run_id in run_ids:
@@ -311,11 +311,11 @@ class SQLiteStore(Travels):
                 if number is None:
                     raise UsageError(f"{self!r} has no run {run_id!r}")
                 _delete_one(connection, number)
-        with suppress(StoreError):  # somebody reads: what is left in the log goes with the next one
+        with suppress(StoreError):  # another connection reads: the next call empties the log
             self._patiently(self._empty_log)
 
     def _empty_log(self) -> None:
-        """Carry the log over to the file, and make it empty: it has what was deleted."""
+        """Move the log into the file and empty it, because it contains deleted data."""
         with self._there() as handle:
             if handle is None:
                 return
@@ -325,11 +325,11 @@ class SQLiteStore(Travels):
             handle.logged = 0
 
     def beat(self, process: str) -> None:
-        """Count one more beat of this process."""
+        """Add one beat of this process."""
         self._patiently(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
-        with self._made() as handle, _transaction(handle.connection) as connection:
+        with self._writable() as handle, _transaction(handle.connection) as connection:
             mine = "update beats set count = count + 1 where process = ?"
             if connection.execute(mine, (process,)).rowcount:
                 return
@@ -337,7 +337,7 @@ class SQLiteStore(Travels):
             connection.execute(FORGET_BEATS, (BEATING,))
 
     def beats(self, process: str) -> int:
-        """How many beats this process has left."""
+        """The number of beats of this process."""
         with self._there() as handle:
             if handle is None:
                 return 0
@@ -353,7 +353,7 @@ class SQLiteStore(Travels):
 
     @property
     def file(self) -> tuple[int, int] | None:
-        """The file that it has open, or would open, by device and number; None where there is none."""
+        """The device and number of the file that is open, or would be opened; None if there is none."""
         handle = self._handle
         if handle is not None:
             return handle.file
@@ -364,7 +364,7 @@ class SQLiteStore(Travels):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, and takes nothing any more."""
+        """Whether it was closed."""
         return self._closed
 
     def __enter__(self) -> Self:
@@ -387,17 +387,17 @@ class SQLiteStore(Travels):
         row = connection.execute("select number from runs where id = ?", (run_id,)).fetchone()
         if row is None:
             return None
-        if not isinstance(row[0], int):  # as only damage can make it
+        if not isinstance(row[0], int):  # only after damage
             raise self._damaged()
         return int(row[0])
 
     def _check_there(
         self, connection: sqlite3.Connection, run_id: str, before: Collection[str]
     ) -> None:
-        """Refuse what refers to a run that is gone, within the transaction that writes it.
+        """Check within the writing transaction that the runs that are referred to exist.
 
         Raises:
-            LostReference: naming it.
+            LostReference: one does not exist; the message names it.
         """
         for each in before:
             found = self._number(connection, each)
@@ -415,7 +415,7 @@ class SQLiteStore(Travels):
         ).fetchone()
         if row is None:
             return None
-        with suppress(StoreError):  # whoever reads the run is told
+        with suppress(StoreError):  # reading the run reports it
             return self._parsed("", 0, 0, *row)
         return None
 
@@ -444,7 +444,7 @@ class SQLiteStore(Travels):
     # --- the connection
 
     def _patiently(self, act: Callable[[], T]) -> T:
-        """Act, again while another process holds the file locked; others may act in between."""
+        """Call ``act``, and again while another process has locked the file; others may write in between."""
         until = time.monotonic() + self._timeout
         while True:
             try:
@@ -456,25 +456,25 @@ class SQLiteStore(Travels):
 
     @contextmanager
     def _there(self) -> Iterator[_Handle | None]:
-        """This process's connection, to read; None where there is nothing to read."""
+        """This process's connection for reading; None if there is nothing to read."""
         if self._handle is None and not self._closed and self._nothing_there() is not None:
             yield None
             return
-        with self._held() as handle:
+        with self._locked() as handle:
             yield handle
 
     @contextmanager
-    def _made(self) -> Iterator[_Handle]:
-        """This process's connection, to write: to a file that is made if it is missing, and private."""
-        with self._held() as handle:
+    def _writable(self) -> Iterator[_Handle]:
+        """This process's connection for writing; a missing file is created, private to its owner."""
+        with self._locked() as handle:
             if not handle.is_private:
                 _make_private(self.path)
                 handle.is_private = True
             yield handle
 
     @contextmanager
-    def _held(self) -> Iterator[_Handle]:
-        """This process's connection, for this thread alone; a file that is missing is made."""
+    def _locked(self) -> Iterator[_Handle]:
+        """This process's connection, locked for this thread; a missing file is created."""
         handle = self._handle
         if self._closed:
             raise StoreError(f"{self!r} is closed")
@@ -482,7 +482,7 @@ class SQLiteStore(Travels):
             _abandoned.append(handle)
             handle = None
         if handle is None:
-            handle = self._handle = self._opened()
+            handle = self._handle = self._open()
         with handle.lock:
             try:
                 yield handle
@@ -494,17 +494,17 @@ class SQLiteStore(Travels):
 
     def _failure(self, error: Exception) -> StoreError:
         known = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-        code = known & 0xFF  # the rest tells kinds of one error
+        code = known & 0xFF  # the rest is the kind of the error
         reason = _REASONS.get(code)
-        told = f"{reason} ({error})" if reason else str(error)
+        text = f"{reason} ({error})" if reason else str(error)
         kind = Busy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
-        return kind(f"The store at {str(self.path)!r} cannot be used: {told}")
+        return kind(f"The store at {str(self.path)!r} cannot be used: {text}")
 
     def _nothing_there(self) -> str | None:
-        """Why there is nothing to read, in words; None where there is a file with something in it.
+        """The reason why there is nothing to read; None if the file has content.
 
         Raises:
-            StoreError: it is no file, or could not be made.
+            StoreError: it is not a file, or could not be created.
         """
         try:
             _check_file(self.path)
@@ -517,11 +517,11 @@ class SQLiteStore(Travels):
 
     def _unusable(self, error: OSError) -> StoreError:
         return StoreError(
-            f"The store at {str(self.path)!r} cannot be created or used: {error.strerror}. Give a path in a folder "
+            f"The store at {str(self.path)!r} cannot be created or used: {error.strerror}. Pass a path in a folder "
             "where you can write"
         )
 
-    def _opened(self) -> _Handle:
+    def _open(self) -> _Handle:
         try:
             _make_file(self.path)
         except OSError as error:
@@ -553,8 +553,8 @@ class SQLiteStore(Travels):
         return handle
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
-        connection.text_factory = bytes  # what is no text is told of with the run it is in
-        connection.execute("pragma page_size = 1024")  # counts for a new file alone
+        connection.text_factory = bytes  # bytes that are not text are reported with their run
+        connection.execute("pragma page_size = 1024")  # affects only a new file
         connection.execute("pragma cell_size_check = on")
         connection.execute("pragma trusted_schema = off")
         patiently(lambda: self._check_kind(connection), self._timeout)
@@ -575,7 +575,7 @@ class SQLiteStore(Travels):
             tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
         if kind != APPLICATION_ID and (kind or version or tables):
             raise StoreError(
-                f"The file {str(self.path)!r} is the SQLite database of another program. Give the store a file of its own"
+                f"The file {str(self.path)!r} is the SQLite database of another program. Pass the store a file of its own"
             )
         if kind and not version:
             raise self._damaged()
@@ -595,7 +595,7 @@ class SQLiteStore(Travels):
             connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Make an older file one of this version; its rows stay as they are."""
+        """Upgrade an older file to this version; its rows do not change."""
         with _transaction(connection):
             for version in range(_pragma(connection, "user_version"), SCHEMA_VERSION):
                 for statement in UPGRADES[version]:
@@ -603,7 +603,7 @@ class SQLiteStore(Travels):
                 connection.execute(f"pragma user_version = {version + 1}")
 
     def _carry_over(self, handle: _Handle, written: int) -> None:
-        """Now and then, move the log's pages to the file: it waits for the disk, so in a thread."""
+        """Start a thread that moves the log's pages into the file, if the log is large."""
         handle.logged += written
         if handle.logged < CHECKPOINT:
             return
@@ -613,12 +613,12 @@ class SQLiteStore(Travels):
         )
         try:
             thread.start()
-        except RuntimeError:  # the system gives no thread, as in a web page
+        except RuntimeError:  # the system has no threads, as in a web page
             _checkpoint(self.path)
 
 
 _shared: weakref.WeakValueDictionary[tuple[int, int, int], _Handle] = weakref.WeakValueDictionary()
-"""By file and process: the connection that is open."""
+"""The open connections by file and process."""
 _opening = threading.Lock()
 _abandoned: list[_Handle] = []
 """Connections of a parent process: closing one here would break the parent's."""
@@ -630,10 +630,10 @@ def _close(connection: sqlite3.Connection, pid: int) -> None:
 
 
 def _check_folder(path: Path) -> None:
-    """Refuse a path at which no file could be made.
+    """Check that a file could be created at this path.
 
     Raises:
-        OSError: saying why.
+        OSError: it could not; the message says why.
     """
     folder = next(one for one in path.parents if one.exists())
     if not folder.is_dir():
@@ -644,10 +644,10 @@ def _check_folder(path: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Make the file, and folders that are missing, for their owner alone; what is there stays as it is.
+    """Create the file and missing folders, for their owner only; existing ones do not change.
 
     Raises:
-        OSError: it cannot be made, or looked at.
+        OSError: it cannot be created, or its status cannot be read.
         StoreError: as ``_check_file``.
     """
     missing = [folder for folder in path.parents if not folder.exists()]
@@ -660,20 +660,20 @@ def _make_file(path: Path) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what is no file, or what others may read and is not yours to change. Nothing is changed.
+    """Check that it is a file, and private or yours. Nothing is changed.
 
-    It is not opened: closing it would drop SQLite's locks.
+    It is not opened, because closing it would drop SQLite's locks.
 
     Raises:
-        OSError: it cannot be looked at.
-        StoreError: saying why.
+        OSError: its status cannot be read.
+        StoreError: it is not; the message says why.
     """
     try:
         status = path.lstat()
     except FileNotFoundError:
         return
     if not stat.S_ISREG(status.st_mode):
-        raise StoreError(f"The store at {str(path)!r} is not a file. Give a path of its own")
+        raise StoreError(f"The store at {str(path)!r} is not a file. Pass a path of its own")
     if _is_open_to_others(status) and os.geteuid() not in (0, status.st_uid):
         raise StoreError(
             f"The store at {str(path)!r} may be readable by others and belongs to another user. Use a file of your own"
@@ -685,11 +685,11 @@ def _is_open_to_others(status: os.stat_result) -> bool:
 
 
 def _make_private(path: Path) -> None:
-    """Take the rights of others from a store's file, and from what SQLite keeps beside it."""
+    """Remove the rights of other users from a store's file and from SQLite's files next to it."""
     changed = False
     for suffix in ("", "-wal", "-shm"):
         each = path.with_name(path.name + suffix)
-        with suppress(OSError):  # it is not there, or is on a disk that keeps no rights
+        with suppress(OSError):  # it does not exist, or its disk has no rights
             status = each.lstat()
             if _is_open_to_others(status):
                 each.chmod(status.st_mode & 0o700)
@@ -712,7 +712,7 @@ def _checkpoint(path: Path) -> None:
     try:
         connection.execute("pragma wal_checkpoint(passive)")
     except sqlite3.Error:
-        return  # the log stays as it is, complete, and is carried over the next time
+        return  # the log stays complete, and is moved the next time
     finally:
         connection.close()
 
@@ -721,7 +721,7 @@ def _checkpoint(path: Path) -> None:
 def _transaction(
     connection: sqlite3.Connection, kind: Literal["immediate", "deferred"] = "immediate"
 ) -> Iterator[sqlite3.Connection]:
-    """All or nothing, and (``immediate``) no other process writes meanwhile, or one state is read."""
+    """A transaction; with ``immediate``, no other process writes meanwhile, otherwise it reads one state."""
     connection.execute(f"begin {kind}")
     try:
         yield connection
@@ -732,7 +732,7 @@ def _transaction(
 
 
 def patiently(act: Callable[[], T], timeout: float) -> T:
-    """Act, again while the file is locked: SQLite itself does not wait where files are being made."""
+    """Call ``act``, and again while the file is locked, because SQLite does not wait while files are created."""
     until = time.monotonic() + timeout
     while True:
         try:
@@ -748,7 +748,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _end(connection: sqlite3.Connection, number: int | None, run_id: str) -> tuple[int, str]:
-    """How many events a run has, and what the next one is sealed to."""
+    """The number of events of a run, and the seal before the next one."""
     if number is None:
         return 0, run_id
     first = number << _POSITIONS
@@ -797,7 +797,7 @@ def _delete_one(connection: sqlite3.Connection, number: int) -> None:
 
 
 def _row(version: Any, data: Any, seal: Any) -> Row:
-    """A row as it stands in the file; what is no text there is broken wherever it is looked at."""
+    """A row as stored; a value that is not text makes the row damaged."""
     text = data.decode(errors="replace") if isinstance(data, bytes) else f"{data!r:.80}"
     kept = seal.decode(errors="replace") if isinstance(seal, bytes) else None
     return Row(version if isinstance(version, int) else 0, text, kept)

@@ -155,7 +155,7 @@ async def by_hand_in_responses(url: str) -> AsyncIterator[Way]:
         yield run
 
 
-def _hear(_heard: object) -> None:
+def _ignore_event(_heard: object) -> None:
     """A view that shows nothing."""
 
 
@@ -167,7 +167,7 @@ async def with_agent(url: str, api: Literal["chat", "responses"]) -> AsyncIterat
 
         async def run() -> str:
             going = agent.run("go", attended=False)
-            going.subscribe(_hear)  # somebody listens, so that it streams, as by hand
+            going.subscribe(_ignore_event)  # somebody listens, so that it streams, as by hand
             return (await going).text
 
         yield run

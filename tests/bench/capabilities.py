@@ -383,7 +383,7 @@ CAPABILITIES = [
     ),
     Capability("flows", ("core/flow.py",), with_a_flow),
     Capability("chats", ("core/chat.py",), with_a_chat),
-    Capability("files", ("core/tools/files.py", "core/base/files.py"), with_files),
+    Capability("files", ("core/tools/attachments.py", "core/base/file_parts.py"), with_files),
     Capability("pictures", ("core/tools/pictures.py",), with_a_picture),
     Capability(
         "hosted tools",
@@ -396,7 +396,7 @@ CAPABILITIES = [
     Capability(
         "queued runs",
         (
-            "core/run/queued.py:come_of",
+            "core/run/queued.py:queued_run_events",
             "core/run/session.py:Session.look_at_run_before",
             "core/run/session.py:Session.first_in_line",
             "core/run/session.py:Session._leave_line",
@@ -458,7 +458,7 @@ CAPABILITIES = [
         "tables in a prompt",
         (
             "core/tools/tables.py",
-            "core/tools/files.py:_hint_at_braces",
+            "core/tools/attachments.py:_hint_at_braces",
             "core/base/keywords.py:calling_code",
         ),
         with_a_table,
@@ -467,7 +467,7 @@ CAPABILITIES = [
 ]
 
 
-async def found() -> dict[str, dict[str, dict[str, int]]]:
+async def calls_by_capability() -> dict[str, dict[str, dict[str, int]]]:
     """For each capability the calls into its room: ``without`` it, and ``with`` it."""
     profiler, without, used = Profiler(), {}, {}
     for name, play in plain_runs().items():
@@ -485,21 +485,21 @@ async def found() -> dict[str, dict[str, dict[str, int]]]:
             await capability.used()
     return {
         one.name: {
-            "without": told(one.calls([s for name in one.without for s in without[name]])),
-            "with": told(one.calls(used[one.name])),
+            "without": sorted_calls(one.calls([s for name in one.without for s in without[name]])),
+            "with": sorted_calls(one.calls(used[one.name])),
         }
         for one in CAPABILITIES
     }
 
 
-def told(calls: Counter[Step]) -> dict[str, int]:
+def sorted_calls(calls: Counter[Step]) -> dict[str, int]:
     """Calls by file and function, most first."""
     return {f"{step.file}:{step.function}": count for step, count in calls.most_common()}
 
 
 def main() -> None:
     """Print the table."""
-    calls = asyncio.run(found())
+    calls = asyncio.run(calls_by_capability())
     if "--json" in sys.argv:
         print(json.dumps(calls))
         return

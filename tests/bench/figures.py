@@ -86,7 +86,7 @@ def passed() -> dict[str, dict[str, dict[str, int]]]:
     return found
 
 
-def kept() -> dict[str, Any]:
+def stored_figures() -> dict[str, Any]:
     """The figures that are kept."""
     figures: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
     return figures
@@ -151,7 +151,7 @@ def main() -> None:
         parser.error(
             "keep figures of Python {}.{}: newer ones count a few calls less".format(*OLDEST)
         )
-    before = kept() if KEPT.exists() else {}
+    before = stored_figures() if KEPT.exists() else {}
     figures = {**before, "counts": counts()}
     show("counts", before.get("counts", {}), figures["counts"])
     without = {name: sum(calls["without"].values()) for name, calls in passed().items()}

@@ -1,28 +1,46 @@
 """Words and sentence lengths of the documents: ``python -m tests.bench.words``.
 
+``--at REVISION`` prints those of a git revision beside today's.
+
 Words are counted as ``wc -w`` counts them. Sentences are those of paragraphs and lists: headings, tables and blocks of
 code have none.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
+import subprocess
 from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = {"behavior.md"}
 """A table of cases and their tests, which has no target."""
+LONG = 25
 BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 NOT_PROSE = re.compile(r"^\s*(#|\||!?\[[^\]]*\]: |<|!\[).*$", re.MULTILINE)
 LIST_ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ", re.MULTILINE)
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"”)*_`]*\s+")
 
 
-def pages() -> list[Path]:
-    """README, CHANGELOG and the pages of ``docs/``."""
-    docs = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in WITHOUT)
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *docs]
+def pages(revision: str | None) -> dict[str, str]:
+    """README, CHANGELOG and the pages of ``docs/`` by name: their texts, today or at a git revision."""
+    if revision is None:
+        docs = [f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")]
+    else:
+        docs = _git("ls-tree", "--name-only", revision, "docs/").splitlines()
+    paths = ["README.md", "CHANGELOG.md", *sorted(path for path in docs if path.endswith(".md"))]
+    kept = [Path(path) for path in paths if Path(path).name not in WITHOUT]
+    if revision is None:
+        return {path.name: (ROOT / path).read_text(encoding="utf-8") for path in kept}
+    return {path.name: _git("show", f"{revision}:{path}") for path in kept}
+
+
+def _git(*arguments: str) -> str:
+    """Output of a git command in the repository."""
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
 
 
 def sentence_lengths(text: str) -> list[int]:
@@ -33,19 +51,23 @@ def sentence_lengths(text: str) -> list[int]:
     return [len(each.split()) for each in sentences if each.strip()]
 
 
+def figures(texts: list[str]) -> str:
+    """Words, and the median, the longest and the number of long sentences, as columns."""
+    lengths = [length for text in texts for length in sentence_lengths(text)] or [0]
+    words = sum(len(text.split()) for text in texts)
+    return f"{words:8}{median(lengths):8.0f}{max(lengths):9}{sum(n > LONG for n in lengths):11}"
+
+
 def main() -> None:
     """Print a table, one row per page."""
-    total = 0
-    every: list[int] = []
-    print(f"{'page':24}{'words':>8}{'median sentence':>18}{'longest':>9}")
-    for page in pages():
-        text = page.read_text(encoding="utf-8")
-        lengths = sentence_lengths(text)
-        words = len(text.split())
-        print(f"{page.name:24}{words:8}{median(lengths or [0]):18.0f}{max(lengths, default=0):9}")
-        total += words
-        every += lengths
-    print(f"{'all':24}{total:8}{median(every):18.0f}{max(every):9}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--at", metavar="REVISION", help="print this git revision's figures first")
+    revision = parser.parse_args().at
+    both = [pages(each) for each in ([revision] if revision else []) + [None]]
+    print(f"{'page':18}" + f"{'words':>8}{'median':>8}{'longest':>9}{'over 25':>11}" * len(both))
+    for name in sorted({name for texts in both for name in texts}):
+        print(f"{name:18}" + "".join(figures([t[name]] if name in t else []) for t in both))
+    print(f"{'all':18}" + "".join(figures([*texts.values()]) for texts in both))
 
 
 if __name__ == "__main__":

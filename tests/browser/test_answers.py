@@ -42,15 +42,15 @@ TALLY = "print('ran', len(ran), 'status', run.status)"
 
 
 @pytest.fixture
-def asked(server, open_page):
-    """``asked(app, cell, …)`` opens a notebook and runs these cells after the set-up; 1 is the first."""
+def open_question(server, open_page):
+    """``open_question(app, cell, …)`` opens a notebook and runs these cells after the set-up; 1 is the first."""
 
     def asked(app, *cells):
         notebook = open_page(server.write(f"asked-{app}.ipynb", SETUP, *cells), app=app)
         notebook.run_all()
         return notebook
 
-    return asked
+    return open_question
 
 
 def tally(notebook, index, text):
@@ -60,9 +60,9 @@ def tally(notebook, index, text):
 
 
 @pytest.mark.parametrize("app", [App.LAB])
-def test_a_double_click_approves_once(app, asked):
+def test_a_double_click_approves_once(app, open_question):
     """P2: two clicks on one button are one answer, and the tool runs once."""
-    notebook = asked(app, TRANSFER, TALLY)
+    notebook = open_question(app, TRANSFER, TALLY)
     card = Card(notebook.output(1))
     card.wait_for_question("Send it?")
     card.press("Approve", clicks=2)
@@ -73,9 +73,9 @@ def test_a_double_click_approves_once(app, asked):
 
 
 @pytest.mark.parametrize("app", [App.LAB])
-def test_presses_in_two_views_at_once_count_once(app, asked):
+def test_presses_in_two_views_at_once_count_once(app, open_question):
     """P2: two views of one run are pressed in the same instant; one wins, both show the record."""
-    notebook = asked(app, TRANSFER, "run", TALLY)
+    notebook = open_question(app, TRANSFER, "run", TALLY)
     views = [Card(notebook.output(index)) for index in (1, 2)]
     for view in views:
         view.wait_for_question("Send it?")
@@ -90,9 +90,9 @@ def test_presses_in_two_views_at_once_count_once(app, asked):
 
 
 @pytest.mark.parametrize("app", App)
-def test_a_second_tab_answers_for_both(app, asked, open_page):
-    """A tab opened on the saved notebook shows the form; what it answers, the first tab sees."""
-    notebook = asked(app, TRANSFER, TALLY)
+def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, open_question, open_page):
+    """A tab opened on the saved notebook shows the form; the first tab sees its answer."""
+    notebook = open_question(app, TRANSFER, TALLY)
     first = Card(notebook.output(1))
     first.wait_for_question("Send it?")
     notebook.save()
@@ -106,9 +106,9 @@ def test_a_second_tab_answers_for_both(app, asked, open_page):
 
 
 @pytest.mark.parametrize("app", App)
-def test_a_reload_keeps_the_form_and_what_was_typed(app, asked):
+def test_a_reload_keeps_the_form_and_the_typed_text(app, open_question):
     """The page is reloaded with a form half filled; it is there again, and its answer counts."""
-    notebook = asked(app, MAIL, "print('ran', ran)")
+    notebook = open_question(app, MAIL, "print('ran', ran)")
     card = Card(notebook.output(1))
     card.wait_for_question("Look it over")
     with notebook.sending('"drafts"'):
@@ -124,9 +124,9 @@ def test_a_reload_keeps_the_form_and_what_was_typed(app, asked):
 
 
 @pytest.mark.parametrize("app", [App.LAB])
-def test_stop_ends_a_run_that_waits(app, asked):
+def test_stop_ends_a_waiting_run(app, open_question):
     """P1: what was not answered never runs."""
-    notebook = asked(app, TRANSFER, TALLY)
+    notebook = open_question(app, TRANSFER, TALLY)
     card = Card(notebook.output(1))
     card.wait_for_question("Send it?")
     card.press("Stop")
@@ -136,9 +136,9 @@ def test_stop_ends_a_run_that_waits(app, asked):
 
 
 @pytest.mark.parametrize("app", App)
-def test_a_kernel_restart_leaves_a_form_that_says_so(app, asked):
-    """The form cannot be sent any more, says why, and keeps what was typed."""
-    notebook = asked(app, MAIL)
+def test_after_a_kernel_restart_the_form_explains_why_it_cannot_be_sent(app, open_question):
+    """The form cannot be sent any more, says why, and keeps the typed text."""
+    notebook = open_question(app, MAIL)
     card = Card(notebook.output(1))
     card.wait_for_question("Look it over")
     card.fill("Subject", "Typed before the restart")
@@ -148,9 +148,9 @@ def test_a_kernel_restart_leaves_a_form_that_says_so(app, asked):
     expect(card.button("Approve with changes")).to_be_disabled()
 
 
-def test_typing_in_a_form_is_not_a_notebook_command(asked):
+def test_typing_in_a_form_is_not_a_notebook_command(open_question):
     """JupyterLab's command keys (dd deletes a cell) do not act on a focused field."""
-    notebook = asked(App.LAB, MAIL, TALLY)
+    notebook = open_question(App.LAB, MAIL, TALLY)
     card = Card(notebook.output(1))
     card.wait_for_question("Look it over")
     field = card.root.get_by_label("Subject", exact=True)
@@ -165,9 +165,9 @@ def test_typing_in_a_form_is_not_a_notebook_command(asked):
     tally(notebook, 2, "ran 1 status completed")
 
 
-def test_a_question_is_answered_by_keyboard_alone(asked):
+def test_a_question_is_answered_with_the_keyboard_only(open_question):
     """A digit picks a choice, Enter sends it; focus stands on the record then."""
-    notebook = asked(App.LAB, PLAN)
+    notebook = open_question(App.LAB, PLAN)
     card = Card(notebook.output(1))
     form = card.wait_for_question("What are you in the mood for?")
     form.get_by_role("radio").first.focus()

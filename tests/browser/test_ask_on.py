@@ -50,8 +50,8 @@ def ask(card, notebook, text):
     return box
 
 
-def test_a_run_that_has_ended_is_asked_on_in_its_own_card(server, open_lab):
-    """The card becomes the thread, is saved so, is there after a reload, and older cards give way."""
+def test_a_finished_run_is_followed_up_in_its_own_card(server, open_lab):
+    """The card becomes the thread, is saved as one, and is there after a reload; older cards become static."""
     notebook = open_lab(server.write("ask-on.ipynb", SETUP, SHORT, FAILED, LONG, "run"))
     keys = notebook.page.keyboard
     notebook.run_cell(0)
@@ -84,7 +84,7 @@ def test_a_run_that_has_ended_is_asked_on_in_its_own_card(server, open_lab):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_a_long_run_is_looked_through_and_older_cards_give_way(server, open_lab):
+def test_a_long_run_is_searched_and_older_cards_become_static(server, open_lab):
     """By keyboard: what matches is left and marked, what is folded opens, Escape puts all back.
 
     What stayed live is HTML once its kernel restarts, and offers nothing.

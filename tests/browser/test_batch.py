@@ -54,7 +54,7 @@ MEASURE = """() => {
 }"""
 
 
-def look(notebook, root, name):
+def check_picture(notebook, root, name):
     """Take a picture, and check that axe-core finds nothing wrong in it."""
     notebook.shot(f"batch-{name}", of=root)
     notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
@@ -86,14 +86,14 @@ def test_c464_ten_thousand_rows_are_watched_found_answered_and_opened_by_keyboar
     expect(batch.get_by_role("button", name="50 waiting")).to_be_visible(timeout=60_000)
     expect(table).to_have_attribute("aria-rowcount", "2017")
     assert rows.count() <= 100
-    look(notebook, out, f"{app}-light")
+    check_picture(notebook, out, f"{app}-light")
     if app is App.LAB:
         notebook.dark()
-        look(notebook, out, "dark")
+        check_picture(notebook, out, "dark")
         notebook.style(".jp-OutputArea-child { max-width: 400px }")
-        look(notebook, out, "dark-narrow")
+        check_picture(notebook, out, "dark-narrow")
         notebook.light()
-        look(notebook, out, "narrow")
+        check_picture(notebook, out, "narrow")
         notebook.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
 
     are_chosen(page, batch, table, rows)
@@ -111,7 +111,7 @@ def test_c464_ten_thousand_rows_are_watched_found_answered_and_opened_by_keyboar
         f"{(notebook.received - before) / seconds / 1000:.1f} kB/s while busy for {seconds:.0f} s"
     )
     print(f"the longest task {page.evaluate('globalThis.longest'):.0f} ms")
-    look(notebook, out, f"{app}-ended")
+    check_picture(notebook, out, f"{app}-ended")
     assert rows.count() <= 100
     assert notebook.errors == [], "\n".join(notebook.errors)
 
@@ -133,7 +133,7 @@ def are_answered(notebook, out, batch, app):
     batch.get_by_label("Value").fill("100")
     few = batch.get_by_text("questions match")
     expect(few).to_contain_text("23 of 50 questions match")
-    look(notebook, out, f"{app}-rule")
+    check_picture(notebook, out, f"{app}-rule")
     approve = batch.get_by_role("button", name="Approve 23")
     approve.focus()
     notebook.page.keyboard.press("Enter")
@@ -155,7 +155,7 @@ def is_opened(notebook, out, batch, app):
     page.keyboard.press("Enter")
     card = Card(out.locator(".widget-vbox > *").nth(2))
     expect(card.root).to_contain_text("#1207 Where is my order?")
-    look(notebook, out, f"{app}-open")
+    check_picture(notebook, out, f"{app}-open")
     rows.get_by_role("button", name="Close A-1207").focus()
     page.keyboard.press("Enter")
     batch.get_by_label("Find rows").fill("")
@@ -204,10 +204,10 @@ await slow
 """
 
 
-def test_c465_after_a_restart_the_same_cell_goes_on_and_the_stop_button_stops_all_rows(
+def test_c465_after_a_restart_the_same_cell_continues_and_the_stop_button_stops_all_rows(
     server, open_page
 ):
-    """What was answered is not asked again, and what waited is answered in the card."""
+    """Answered rows are not asked again, and open questions are answered in the card."""
     notebook = open_page(server.write("batch-durable.ipynb", DURABLE, AWAITED, ENDLESS))
     batch = notebook.output(0).locator(".nba-batch")
     notebook.run_cell(0)

@@ -29,8 +29,8 @@ SIZES = """() => [...document.querySelectorAll("table")].map((table) => ({
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "rejected"])
-def test_a_row_shows_that_it_opens(state: str, browser: Browser) -> None:
-    """However its call ended: what it says about that is inside."""
+def test_a_row_shows_that_it_can_be_opened(state: str, browser: Browser) -> None:
+    """However its call ended, the details are inside."""
     page = browser.new_page()
     item = CallItem(key="c", name="look", state=state, result="no such table")
     page.set_content(static.render(View(head=HEAD, items=[item]), style=True))
@@ -40,7 +40,7 @@ def test_a_row_shows_that_it_opens(state: str, browser: Browser) -> None:
     page.close()
 
 
-def test_a_table_in_a_row_wraps_only_where_the_card_ends(browser: Browser) -> None:
+def test_a_table_in_a_row_wraps_only_at_the_edge_of_the_card(browser: Browser) -> None:
     """What fits is on one line; what is too wide scrolls inside its row."""
     page = browser.new_page(viewport={"width": 820, "height": 600})
     outputs = [Rich(kind="html", data=TALL), Rich(kind="html", data=WIDE)]

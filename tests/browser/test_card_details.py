@@ -53,7 +53,7 @@ BEYOND = """root => {
 }"""
 
 
-def test_c407_what_a_stopped_tool_prints_stays_in_its_row(server, open_lab):
+def test_c407_output_of_a_stopped_tool_stays_in_its_row(server, open_lab):
     """Before and after the stop, of a task and of a thread that nothing can stop; a saved notebook keeps it."""
     notebook = open_lab(server.write("stopped.ipynb", SETUP, "run = working.run('Work'); run"))
     notebook.run_all()
@@ -78,7 +78,7 @@ def test_c407_what_a_stopped_tool_prints_stays_in_its_row(server, open_lab):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_c408_a_card_of_200_pixels_breaks_no_name_and_has_its_corners(server, open_lab):
+def test_c408_a_card_of_200_pixels_breaks_no_name_and_keeps_its_corner_button(server, open_lab):
     """Nothing reaches beyond it; in a failed card what asks on keeps the corner; the time strip has a legend."""
     cells = ("working.run('Work')", "failing.run('Say it')", "paying.run('Pay both')")
     notebook = open_lab(server.write("narrow.ipynb", SETUP, *cells))
@@ -109,7 +109,7 @@ def test_c408_a_card_of_200_pixels_breaks_no_name_and_has_its_corners(server, op
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_c409_copy_stays_on_what_it_copies_and_a_chat_counts_its_turns(server, open_lab):
+def test_c409_the_copy_button_stays_on_its_block_and_a_chat_counts_its_turns(server, open_lab):
     """While the chat scrolls under it; it is gone with what it copies, and never over the head of the card."""
     notebook = open_lab(server.write("copies.ipynb", SETUP, "chat.view()"))
     notebook.run_all()

@@ -59,8 +59,8 @@ agent(TEXT).run("How much?")
 """
 
 
-def test_a_preview_is_made_anew_when_the_input_is_edited(server, open_page):
-    """The person sees what approving would do now, or that the input cannot be read yet."""
+def test_a_preview_is_updated_when_the_input_is_edited(server, open_page):
+    """The preview shows what approving would do now, or that the input is not valid yet."""
     notebook = open_page(server.write("preview.ipynb", AGENT, PREVIEW))
     notebook.run_all()
     card = Card(notebook.output(1))
@@ -81,8 +81,8 @@ def test_a_preview_is_made_anew_when_the_input_is_edited(server, open_page):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_always_allow_stands_behind_a_button_and_is_reached_by_keyboard(server, open_page):
-    """The rule covers what it says: the same input passes without a question, another is asked."""
+def test_always_allow_is_behind_a_button_and_reachable_by_keyboard(server, open_page):
+    """The rule covers its scope: the same input passes without a question, another one asks."""
     notebook = open_page(server.write("rule.ipynb", AGENT, RULE))
     notebook.run_all()
     card = Card(notebook.output(1))

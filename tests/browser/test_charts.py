@@ -52,8 +52,8 @@ RUN = "run = agent.run('Show sales')\nrun"
 VEGA = "canvas.marks"
 
 
-def test_c236_a_chart_stands_below_the_live_card_and_stays_in_the_cell(server, open_lab):
-    """Jupyter draws it while the run goes on, and after the card gave way; the file that is saved has it."""
+def test_c236_a_chart_is_below_the_live_card_and_stays_in_the_cell(server, open_lab):
+    """Jupyter draws it while the run continues, and after the card became static; the saved file has it."""
     name = server.write("charts.ipynb", SETUP, RUN, "go.set()", "print('moved to', slider.value)")
     notebook = open_lab(name)
     notebook.run_cell(0)
@@ -107,7 +107,7 @@ def dots() -> str:
 
 
 def test_plotly_and_altair_draw_as_in_any_cell(server, open_lab):
-    """What their libraries say in a tool reaches Jupyter's renderers as data, and the model as words."""
+    """Charts displayed in a tool reach Jupyter's renderers as data, and the model as words."""
     ask = "more = charts.run('Both')\nmore"
     told = "await more\nprint([e.output for e in more.journal if e.type == 'tool_finished'])"
     notebook = open_lab(server.write("libraries.ipynb", SETUP, PLOTLY, ask, told))

@@ -55,7 +55,7 @@ def opened(server, open_lab):
     return opened
 
 
-def test_a_chat_is_written_read_and_said_anew_in_its_card(opened, server):
+def test_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, server):
     """By keyboard alone: Enter sends, the thread grows, a question is answered in it, a message is edited."""
     notebook = opened(CHAT)
     card = Card(notebook.output(1))
@@ -92,7 +92,7 @@ def test_a_chat_is_written_read_and_said_anew_in_its_card(opened, server):
     card.press("Approve")
     expect(card.root).to_contain_text("Paid, and noted.")
     notebook.shot("chat-done", card.root)
-    say_anew(notebook, card, box)
+    edit_message(notebook, card, box)
     check_saved(notebook, server)
 
 
@@ -109,7 +109,7 @@ def check_saved(notebook, server):
     assert "Paid, and noted" not in html
 
 
-def say_anew(notebook, card, box):
+def edit_message(notebook, card, box):
     """Go back to an earlier message, and say another in its place."""
     keys = notebook.page.keyboard
     box.focus()
@@ -148,8 +148,8 @@ DOT = (
 )
 
 
-def test_files_are_dropped_pasted_and_left_out_again(opened):
-    """As chips with a button each; the model gets them, and a message said anew keeps them."""
+def test_files_are_dropped_pasted_and_removed_again(opened):
+    """They are chips with a button each; the model gets them, and an edited message keeps them."""
     notebook = opened(FILES)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
@@ -334,7 +334,7 @@ thread
 
 
 def test_c401_rows_of_calls_keep_their_height_where_a_chat_scrolls(opened):
-    """They clip what they hold, and gave way to nothing in a card that is no higher than the panel."""
+    """They clip their content, and keep their height in a card as high as the panel."""
     notebook = opened(CALLING)
     card = Card(notebook.output(1))
     rows = card.root.locator(".nba-call")
@@ -344,8 +344,8 @@ def test_c401_rows_of_calls_keep_their_height_where_a_chat_scrolls(opened):
     assert min(rows.evaluate_all("all => all.map((el) => el.offsetHeight)")) > 24
 
 
-def test_c401_who_writes_in_another_cell_is_not_moved_by_a_chat(opened):
-    """A chat that code goes on with grows, and the cell that is being edited stays where it is."""
+def test_c401_a_growing_chat_does_not_move_a_person_who_writes_in_another_cell(opened):
+    """A chat continued by code grows, and the cell that is being edited stays in place."""
     cell = "import asyncio\ntask = asyncio.ensure_future(slow.send('Go on'))"
     notebook = opened(SLOW, BELOW)
     card = Card(notebook.output(1))
@@ -366,7 +366,7 @@ def test_c401_who_writes_in_another_cell_is_not_moved_by_a_chat(opened):
 RELOADED = "spoken = agent('Heard.').chat()"
 
 
-def test_what_is_not_sent_yet_is_back_after_a_reload(opened, server):
+def test_an_unsent_message_is_back_after_a_reload(opened, server):
     """Text and files in the box, until it is sent; then the box is empty in every page."""
     notebook = opened(RELOADED)
     card = Card(notebook.output(1))
@@ -400,7 +400,7 @@ kept = agent(*globals().get("steps", ["Noted."])).chat(id="notes", store=store)
 
 
 def test_a_chat_is_opened_again_after_a_restart(opened):
-    """Of a kernel that is gone the box says so, and keeps what is typed; the cell run again goes on."""
+    """After a kernel restart the box says so and keeps the typed text; the cell run again continues the chat."""
     notebook = opened(KEPT)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)

@@ -27,7 +27,7 @@ COPIED = "() => navigator.clipboard.readText()"
 RUN = "run = agent.run('How did sales grow?')\nrun"
 
 
-def test_code_is_seen_changed_run_copied_and_stopped(server, open_lab):  # noqa: PLR0915 - one journey
+def test_code_is_shown_changed_run_copied_and_stopped(server, open_lab):  # noqa: PLR0915 - one journey
     """All in one card, by pointer and by keyboard."""
     notebook = open_lab(server.write("code.ipynb", SETUP, RUN))
     page = notebook.page
@@ -97,7 +97,7 @@ run
 WHOLE = "el => el.clientHeight >= el.scrollHeight"
 
 
-def test_long_code_is_seen_whole_before_it_is_approved(server, open_lab):
+def test_long_code_is_shown_in_full_before_it_can_be_approved(server, open_lab):
     """In its colors; Approve waits until all of it was shown."""
     notebook = open_lab(server.write("long-code.ipynb", LONG))
     notebook.run_cell(0)

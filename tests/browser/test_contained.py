@@ -129,7 +129,7 @@ def page(browser):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nothing_of_a_preview_reaches_outside_its_box(page, name):
+def test_a_preview_cannot_draw_outside_its_box(page, name):
     """Neither over the facts above it nor over the buttons below, live and static."""
     shown = [Rich(kind="html", data=rich.table(case)) for case in CASES[name]]
     for piece in shown:
@@ -139,7 +139,7 @@ def test_nothing_of_a_preview_reaches_outside_its_box(page, name):
 
 
 @pytest.mark.parametrize("name", ["painting over", "pulled"])
-def test_nothing_of_a_tools_output_reaches_outside_its_box(page, name):
+def test_output_of_a_tool_cannot_draw_outside_its_box(page, name):
     """In the live card and in the one that is saved."""
     for case in CASES[name]:
         view = page.show(output([Rich(kind="html", data=rich.table(case))]), question([]))
@@ -151,7 +151,7 @@ def test_nothing_of_a_tools_output_reaches_outside_its_box(page, name):
         other.close()
 
 
-def test_no_value_paints_over_its_neighbors(page):
+def test_a_value_does_not_paint_over_its_neighbors(page):
     """A fact of stacked marks is clipped to its own lines."""
     item = question([]).model_copy(
         update={"facts": [Fact(label="a", value="1"), Fact(label=MARKS, value=MARKS), *FACTS]}

@@ -33,7 +33,7 @@ COPIED = "() => navigator.clipboard.readText()"
 HEIGHT = "el => el.getBoundingClientRect().height"
 
 
-def test_what_is_pointed_at_is_copied_and_nothing_moves(server, open_lab):
+def test_the_block_under_the_pointer_is_copied_and_nothing_moves(server, open_lab):
     """A table with tabs, code as it is; the button lies over the corner, and arrows move it."""
     notebook = open_lab(server.write("copy.ipynb", CELL, "go.set()"))
     page = notebook.page

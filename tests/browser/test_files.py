@@ -52,7 +52,7 @@ LOADED = "images => images.map(i => i.complete && i.naturalWidth > 0)"
 
 
 @pytest.mark.parametrize("app", App)
-def test_what_a_prompt_and_a_tool_show_is_seen_live_and_saved(app, server, open_page):
+def test_pictures_of_a_prompt_and_of_a_tool_are_shown_live_and_saved(app, server, open_page):
     """Pictures with their names, in light and dark, wide and narrow; a figure of a tool once, in its row."""
     notebook = open_page(server.write(f"files-{app}.ipynb", SETUP, RUN, KEPT), app=app)
     notebook.run_all()

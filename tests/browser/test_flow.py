@@ -13,8 +13,8 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_flow.ipynb"
 SETUP, RUN, OPEN, AWAIT, STEPS = (1, 3, 5), 7, 9, 10, 12
 
 
-def test_a_flow_asks_is_restarted_and_goes_on_where_it_was(server, open_lab):
-    """What is done, what runs and what waits stands in the card, live and static, at any width and theme."""
+def test_a_flow_asks_is_restarted_and_continues_from_its_last_step(server, open_lab):
+    """Finished, running and waiting steps are in the card, live and static, at any width and theme."""
     (server.root / NOTEBOOK.name).write_bytes(without_outputs(NOTEBOOK))
     notebook = open_lab(NOTEBOOK.name)
     for index in (*SETUP, RUN):

@@ -27,7 +27,7 @@ GOT = "city='Oslo' days=5 seat='aisle' code=SecretStr('**********')"
 
 
 @pytest.mark.parametrize("app", App)
-def test_a_cell_waits_for_its_form_and_goes_on_with_the_answer(app, server, open_page):
+def test_a_cell_waits_for_its_form_and_continues_with_the_answer(app, server, open_page):
     """Errors stand at their fields, a double click is one answer, a record without secrets stays."""
     name = server.write(f"form-{app}.ipynb", SETUP, ASK, "print('got', trip)")
     notebook = open_page(name, app=app)
@@ -38,7 +38,7 @@ def test_a_cell_waits_for_its_form_and_goes_on_with_the_answer(app, server, open
     card.fill("City", "Oslo")
     card.fill("Days", "99")
     card.press("Book it")
-    expect(card.form).to_contain_text("Should be at most 30")
+    expect(card.form).to_contain_text("Must be at most 30")
     expect(card.root.get_by_label("City", exact=True)).to_have_value("Oslo")
     card.fill("Days", "5")
     card.root.get_by_label("aisle").check()
@@ -78,7 +78,7 @@ def test_a_reloaded_page_answers_the_form_that_its_cell_waits_for(server, open_p
 
 
 @pytest.mark.parametrize("app", [App.LAB])
-def test_an_ipywidget_in_a_fields_place_stands_below_the_form(app, server, open_page):
+def test_an_ipywidget_used_as_a_field_is_shown_below_the_form(app, server, open_page):
     """What it shows when the form is sent is the answer, and it goes with the form."""
     setup = f"{SETUP}\nimport ipywidgets\nfrom typing import Annotated\n"
     setup += "Size = Annotated[int, nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))]\n"

@@ -87,7 +87,7 @@ def focus_by_tab(notebook: NotebookPage, cell: int, typist: Typist) -> None:
     pytest.fail("Tab does not lead from the cell into its card")
 
 
-def test_a_large_form_in_jupyterlab_is_filled_by_keyboard_and_keeps_what_was_typed(
+def test_a_large_form_in_jupyterlab_is_filled_by_keyboard_and_keeps_the_typed_text(
     server, open_page
 ):
     """No letter is a notebook command; text outlives an error, another patch and a page reload."""

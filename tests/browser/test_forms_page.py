@@ -133,7 +133,7 @@ def test_axe_finds_nothing_in_any_theme_width_or_state(open_form, dark, width, p
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_ids_are_unique_and_lead_somewhere_and_tab_order_is_document_order(open_form):
+def test_ids_are_unique_and_resolve_and_tab_order_is_document_order(open_form):
     """Labels, descriptions and controls find each other; nothing jumps the queue."""
     page = open_form(Form(All, value=PREFILL), approval=True)
     page.open_all()
@@ -213,7 +213,7 @@ KEYS: dict[str, list[str]] = {
 }
 
 
-def test_a_form_of_every_kind_is_filled_and_sent_by_keyboard_alone(open_form):
+def test_a_form_of_every_kind_is_filled_and_sent_with_the_keyboard_only(open_form):
     """Tab reaches every control in order and leaves it again; what is typed validates in Python."""
     form = Form(All)
     page = open_form(form)
@@ -269,7 +269,7 @@ def test_a_form_of_every_kind_is_filled_and_sent_by_keyboard_alone(open_form):
     assert (value.home.street, value.tree.name) == ("Elm", "root")
 
 
-def test_an_approval_that_nobody_touches_sends_no_drafts(open_form):
+def test_an_untouched_approval_sends_no_drafts(open_form):
     """What was proposed runs byte for byte: the page never echoes it."""
     page = open_form(Form(All, value=PREFILL), approval=True)
     for fold in page.page.get_by_role("button", name="Show all").all():

@@ -47,7 +47,7 @@ def styled(card):
     return card.root.evaluate("card => getComputedStyle(card).borderTopStyle") == "solid"
 
 
-def test_the_second_card_of_a_page_needs_no_code_and_all_can_be_reloaded_and_closed(
+def test_the_second_card_of_a_page_loads_no_code_and_all_cards_can_be_reloaded_and_closed(
     server, open_page
 ):
     """It takes a fraction of what the first does; reloaded, or with the first ones closed, cards still work."""

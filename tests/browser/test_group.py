@@ -72,8 +72,8 @@ class Table:
 
 
 @pytest.fixture
-def asked(server, open_page):
-    """``asked(app, cell, …)`` runs the set-up and the first of these cells, and gives its table."""
+def open_table(server, open_page):
+    """``open_table(app, cell, …)`` runs the set-up and the first of these cells, and returns its table."""
 
     def asked(app, *cells):
         notebook = open_page(server.write(f"group-{app}.ipynb", SETUP, *cells), app=app)
@@ -81,10 +81,10 @@ def asked(server, open_page):
         notebook.run_cell(1)
         return notebook, Table(Card(notebook.output(1)))
 
-    return asked
+    return open_table
 
 
-def look(notebook, card, name):
+def check_picture(notebook, card, name):
     """Take a picture of the card, and check that axe-core finds nothing wrong in it."""
     notebook.shot(f"group-{name}", of=card.root)
     notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
@@ -92,31 +92,31 @@ def look(notebook, card, name):
     assert [f"{one['impact']} {one['id']}" for one in found["violations"]] == []
 
 
-def told(notebook, index, text):
+def expect_report(notebook, index, text):
     """Run the cell that tells what ran and what the model was told, and wait for these words."""
     notebook.run_cell(index)
     expect(notebook.output(index)).to_contain_text(text)
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
-def test_four_calls_are_decided_in_one_table_each_once(asked):
+def test_four_calls_are_decided_in_one_table_each_once(open_table):
     """One is edited, one rejected with a reason, one answered by code, the rest approved at once."""
-    notebook, table = asked(App.LAB, RUN, "run.restart(run.interrupts[0])", TOLD)
+    notebook, table = open_table(App.LAB, RUN, "run.restart(run.interrupts[0])", TOLD)
     card = table.card
     table.wait("4 calls of pay are waiting")
     expect(table.root.locator(".nba-facts").first).to_contain_text("unit")
-    look(notebook, card, "light")
+    check_picture(notebook, card, "light")
 
     table.button(1, "Open").click()
     table.under(1).get_by_label("Amount", exact=True).fill("25")
-    look(notebook, card, "open")
+    check_picture(notebook, card, "open")
     table.button(1, "Close").click()
     expect(table.rows.nth(1).locator("ins")).to_have_text("25")
 
     card.press_still(table.button(2, "Reject"))
     table.under(2).get_by_label("Reason (the agent").fill("not Cid")
     notebook.dark()
-    look(notebook, card, "dark")
+    check_picture(notebook, card, "dark")
     notebook.light()
     card.press_still(table.under(2).locator(".nba-reason").get_by_role("button", name="Reject"))
     table.wait("3 calls of pay are waiting")
@@ -136,15 +136,15 @@ def test_four_calls_are_decided_in_one_table_each_once(asked):
     expect(card.records).to_contain_text(
         ["by code", "approved with changes", "not Cid", "approved"]
     )
-    told(notebook, 3, "ran ['Ada 10', 'Bob 25', 'Dee 40'] completed")
+    expect_report(notebook, 3, "ran ['Ada 10', 'Bob 25', 'Dee 40'] completed")
     for words in ('changed the arguments of this call to {"to":"Bob","amount":25', "not Cid"):
         expect(notebook.output(3)).to_contain_text(words)
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_a_table_is_decided_by_keyboard_alone(asked):
+def test_a_table_is_decided_with_the_keyboard_only(open_table):
     """From the card's footer into the table, through its rows, and out at the end."""
-    notebook, table = asked(App.LAB, RUN, TOLD)
+    notebook, table = open_table(App.LAB, RUN, TOLD)
     table.wait("4 calls of pay are waiting")
     press = notebook.page.keyboard.press
     table.card.root.locator(".nba-jump").focus()
@@ -175,12 +175,12 @@ def test_a_table_is_decided_by_keyboard_alone(asked):
     press("Enter")
     table.card.wait_until("completed")
     expect(table.card.records.first).to_be_focused()
-    told(notebook, 2, "ran ['Ada 15', 'Bob 20', 'Cid 30', 'Dee 40'] completed")
+    expect_report(notebook, 2, "ran ['Ada 15', 'Bob 20', 'Cid 30', 'Dee 40'] completed")
 
 
-def test_a_reload_keeps_what_was_typed_in_a_row(asked):
+def test_a_reload_keeps_the_text_typed_in_a_row(open_table):
     """While other rows are answered, and in the narrow table of blocks."""
-    notebook, table = asked(App.NB7, RUN, TOLD)
+    notebook, table = open_table(App.NB7, RUN, TOLD)
     table.wait("4 calls of pay are waiting")
     table.button(3, "Open").click()
     field = table.under(3).get_by_label("Amount", exact=True)
@@ -203,12 +203,12 @@ def test_a_reload_keeps_what_was_typed_in_a_row(asked):
     table.card.press("Reject all 2…")
     table.card.press("Reject all 2")
     table.card.wait_until("completed")
-    told(notebook, 2, "ran ['Ada 10', 'Dee 44'] completed")
+    expect_report(notebook, 2, "ran ['Ada 10', 'Dee 44'] completed")
 
 
-def test_one_answer_goes_to_all_questions_that_are_left(asked):
+def test_one_answer_goes_to_all_remaining_questions(open_table):
     """One question is answered in its row, the others by the form for all of them."""
-    notebook, table = asked(App.LAB, ASK, ANSWERS)
+    notebook, table = open_table(App.LAB, ASK, ANSWERS)
     table.wait("3 questions from menu are waiting")
     table.button(1, "Answer").click()
     table.under(1).get_by_label("Fish").check()
@@ -220,4 +220,4 @@ def test_one_answer_goes_to_all_questions_that_are_left(asked):
     table.card.press_still(same.get_by_role("button", name="Send"))
     table.card.wait_until("completed")
     expect(table.card.records).to_have_count(3)
-    told(notebook, 2, "['Vegan', 'Fish', 'Vegan']")
+    expect_report(notebook, 2, "['Vegan', 'Fish', 'Vegan']")

@@ -193,7 +193,7 @@ def parts(measured):
 
 
 @pytest.mark.parametrize("width", [800, 400])
-def test_static_stands_where_live_stood(width, server, open_lab):
+def test_the_static_card_has_the_same_place_and_height_as_the_live_one(width, server, open_lab):
     """In no scene does the card's height differ by more than 2 px, and nothing scrolls or shifts."""
     cells = [
         cell for name in SCENES for cell in (f"held.add({name!r})\n{SCENES[name]}", "held.clear()")

@@ -62,8 +62,8 @@ REPLACED_FOR_A_WHILE = """
 """
 
 
-def test_a_screenshot_of_an_element_that_was_just_replaced_is_of_what_is_there(browser, tmp_path):
-    """A card gives way at a moment of its own; a picture of it is taken whatever stands there then."""
+def test_a_screenshot_of_a_replaced_element_shows_the_new_element(browser, tmp_path):
+    """A card becomes static at any moment; the picture shows the element that is there then."""
     page = browser.new_page()
     page.set_content(REPLACED_FOR_A_WHILE)
     take_picture(page.locator("#card p"), tmp_path / "card.png")

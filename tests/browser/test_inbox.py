@@ -46,7 +46,7 @@ inbox
 """
 
 
-def look(notebook, root, name):
+def check_picture(notebook, root, name):
     """Take a picture, and check that axe-core finds nothing wrong in it."""
     notebook.shot(f"inbox-{name}", of=root)
     notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
@@ -85,14 +85,14 @@ def test_c280_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_anoth
     table = Table(card)
     table.wait("3 calls of pay are waiting")
     expect(card.root).to_contain_text("in process")
-    look(inbox, inbox.output(0), "light")
+    check_picture(inbox, inbox.output(0), "light")
     inbox.run_cell(1)
     expect(inbox.output(1)).to_contain_text("3 3")
     inbox.dark()
-    look(inbox, inbox.output(0), "dark")
+    check_picture(inbox, inbox.output(0), "dark")
     inbox.light()
     inbox.style(".jp-OutputArea-child { max-width: 400px }")
-    look(inbox, inbox.output(0), "narrow")
+    check_picture(inbox, inbox.output(0), "narrow")
     inbox.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
 
     card.press_still(table.button(1, "Reject"))
@@ -144,7 +144,7 @@ def save(text: str) -> str:
 EACH = ("one = agent.run('Save it'); one", "two = agent.run('Save it again'); two")
 
 
-def test_c406_run_all_after_a_restart_leaves_the_earlier_kernels_questions_out(server, open_page):
+def test_c406_run_all_after_a_restart_excludes_questions_of_earlier_kernels(server, open_page):
     """They are marked and stand below; one press approves those of this kernel alone."""
     look_at = "inbox = nb.inbox(); inbox"
     notebook = open_page(server.write("again.ipynb", SAVES, *EACH, look_at))

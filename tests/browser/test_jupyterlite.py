@@ -148,7 +148,7 @@ def lite(site: str, profile: BrowserContext) -> Iterator[LitePage]:
         page.close()
 
 
-def test_c471_the_quickstart_in_a_page_without_a_server(lite: LitePage) -> None:
+def test_c471_the_quickstart_works_in_a_page_without_a_server(lite: LitePage) -> None:
     """Every cell, an answer while its cell awaits, light and dark; reloaded, its cards are read as they ended."""
     began = time.monotonic()
     notebook = lite.open(QUICKSTART)
@@ -189,7 +189,7 @@ def test_c471_the_quickstart_in_a_page_without_a_server(lite: LitePage) -> None:
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_c472_stop_and_the_inbox_reach_a_kernel_whose_cell_waits(lite: LitePage) -> None:
+def test_c472_stop_and_the_inbox_reach_a_kernel_with_a_waiting_cell(lite: LitePage) -> None:
     """Stop ends a run that its cell awaits; a question is answered in the inbox while another cell awaits it."""
     notebook = lite.open(MORE, App.NB7)
     notebook.run_all()

@@ -26,9 +26,7 @@ RUN = "run = clerk.run('Pay Ada.', id='march')"
 LIST = "nb.runs()"
 
 
-def test_a_run_of_ones_own_id_is_found_again_after_a_restart_and_pays_once(
-    server, open_page
-) -> None:
+def test_a_run_with_a_chosen_id_is_found_after_a_restart_and_pays_once(server, open_page) -> None:
     """Run again, the cell keeps its run; after a restart the form is back by the id alone; the list tells."""
     name = server.write("kept.ipynb", SETUP, RUN, LIST)
     notebook = open_page(name, app=App.LAB)

@@ -70,8 +70,8 @@ def executing(card):
     expect(card.root.locator("details.nba-call[data-state=running]")).to_have_count(1)
 
 
-def test_a_cell_run_again_stops_or_shows_its_earlier_run(opened):
-    """Show puts the earlier card below; Stop ends it, by keyboard too, and the notice goes."""
+def test_a_rerun_cell_stops_or_shows_its_earlier_run(opened):
+    """Show puts the earlier card below; Stop ends it, by keyboard too, and the notice is removed."""
     notebook = opened(AGAIN)
     executing(Card(notebook.output(1)))
     notebook.run_cell(1)
@@ -97,7 +97,7 @@ def test_a_cell_run_again_stops_or_shows_its_earlier_run(opened):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_a_stop_is_under_way_in_every_view_at_once(opened):
+def test_a_stop_in_progress_shows_in_every_view_at_once(opened):
     """The button of both views says so before the tool's grace is over, and takes no second press."""
     notebook = opened(SLOW, "run", LONG_GRACE)
     notebook.wait_until_all_ran()
@@ -116,8 +116,8 @@ def test_a_stop_is_under_way_in_every_view_at_once(opened):
 
 
 @pytest.mark.parametrize("how", ["restarted", "shut down", "killed"])
-def test_a_kernel_that_goes_is_noticed_without_a_press(how, opened):
-    """Forms and Stop are off, the card says how to go on, and its clock stands still."""
+def test_a_lost_kernel_is_noticed_without_a_press(how, opened):
+    """Forms and Stop are disabled, the card says how to continue, and its clock stops."""
     notebook = opened(ASKS, SLOW, KILLER)
     waits, runs = Card(notebook.output(1)), Card(notebook.output(2))
     waits.wait_for_question("Send it?")
@@ -205,8 +205,8 @@ LAST = "Line 11 of what I found, in the South mostly."
 
 
 @pytest.mark.parametrize("how", ["button", "kernel"])
-def test_what_a_stopped_run_has_said_stays_in_its_card(opened, how):
-    """Stop, and the kernel's own stop: no line moves under who reads, and what follows is an answer to it."""
+def test_text_of_a_stopped_run_stays_in_its_card(opened, how):
+    """After Stop or a kernel interrupt no line moves, and the follow-up answers the text."""
     notebook = opened(SPEAKER, AWAITED if how == "kernel" else SPEAKS)
     card = Card(notebook.output(2))
     expect(card.root).to_contain_text(LAST)

@@ -54,7 +54,7 @@ INBOX = "nb.inbox()"
 CALLS = [f"wire {name}" for name in ("Ada", "Bob", "Cid", "Dee", "Eve")] + ["look Fay"]
 
 
-def test_a_person_says_what_became_of_each_call_of_a_killed_kernel(server, open_lab):
+def test_a_person_settles_each_call_of_a_killed_kernel(server, open_lab):
     """Run again, its result, or failed: in the card, in the inbox, in a shell; what is idempotent just runs again."""
     need_axe()
     opened = [OPEN.format(name) for name in ("Ada", "Bob", "Cid", "Fay")]

@@ -30,7 +30,7 @@ run = agent.run("Show me what the server can do.")
 """
 
 
-def test_a_server_is_used_in_a_notebook(server, open_lab):
+def test_an_mcp_server_is_used_in_a_notebook(server, open_lab):
     """From the first connection to the end, with the kernel's loop, and one process that ends with the kernel."""
     if not install_mcp_servers.everything().exists():
         assert os.environ.get("CI", "").lower() != "true", "the reference server must be installed"

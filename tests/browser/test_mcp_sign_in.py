@@ -29,7 +29,7 @@ def _form_in(output: Locator) -> Locator:
     return form
 
 
-def _let_in(notebook: NotebookPage, form: Locator) -> str:
+def allow_sign_in(notebook: NotebookPage, form: Locator) -> str:
     """Open the link in a tab, as a person does, and allow it; the address to which the browser is sent back."""
     link = form.get_by_role("link")
     expect(link).to_have_text("Open in a new tab")
@@ -43,7 +43,7 @@ def _let_in(notebook: NotebookPage, form: Locator) -> str:
     return address
 
 
-def _let_in_elsewhere(form: Locator) -> str:
+def allow_sign_in_elsewhere(form: Locator) -> str:
     """The address at which a browser ends on another machine than the kernel's, where nobody listens."""
     link = form.get_by_role("link").get_attribute("href") or ""
     with httpx2.Client() as browser:
@@ -65,7 +65,7 @@ def test_c376_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: Path):
         notebook.dark()
         notebook.shot("mcp-sign-in-dark", output)
         notebook.light()
-        address = _let_in(notebook, form)
+        address = allow_sign_in(notebook, form)
         card = Card(output)
         card.wait_until("completed")
         expect(card.root).to_contain_text("saw up")
@@ -78,7 +78,7 @@ def test_c376_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: Path):
         field.fill(address)
         card.press("Send")
         expect(form).to_contain_text("another sign-in")
-        field.fill(_let_in_elsewhere(form))
+        field.fill(allow_sign_in_elsewhere(form))
         card.press("Send")
         expect(notebook.output(2)).to_contain_text("<MCP server guarded: 2 tools")
         notebook.shot("mcp-sign-in-pasted", notebook.output(2))

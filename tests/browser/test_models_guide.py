@@ -57,7 +57,7 @@ run = agent.run("Pay the rent")
 COLOR = "el => getComputedStyle(el).color"
 
 
-def test_the_cards_of_the_guide_to_models_are_as_it_shows_them(server, open_lab):
+def test_the_cards_of_the_models_guide_look_as_it_shows_them(server, open_lab):
     """Sources stay folded, an image stands above what was found in it; a wait for others is in no warm color."""
     cells = [SETUP, HOSTED, TYPED, OUTSIDE]
     notebook = open_lab(server.write("models-guide.ipynb", *cells))

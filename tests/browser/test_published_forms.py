@@ -30,7 +30,7 @@ def traits(node: Node, within: str = "") -> set[tuple[Any, ...]]:
     return {own}.union(*(traits(each, node.kind) for each in below(node)))
 
 
-def telling(collection: str) -> Iterator[dict[str, Any]]:
+def cases_with_new_fields(collection: str) -> Iterator[dict[str, Any]]:
     """The cases with a field of which there was none like it yet; all where ``NBAGENT_THOROUGH`` is set."""
     seen: set[tuple[Any, ...]] = set()
     for case in published(collection):
@@ -78,7 +78,7 @@ def check_by_keyboard(page: FormPage, form: Form) -> None:
 def test_every_published_tool_is_filled_by_keyboard_and_arrives_as_meant(page, collection):
     """Tab alone leads through every control and out, axe finds nothing, and errors are described; each kind once."""
     need_axe()
-    for case in telling(collection):
+    for case in cases_with_new_fields(collection):
         try:
             check_by_keyboard(page, Form(case["schema"]))
         except (AssertionError, NotImplementedError) as problem:

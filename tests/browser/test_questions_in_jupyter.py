@@ -23,7 +23,7 @@ SHORTCUTS = ["a", "b", "d", "d", "x", "y", "m", "j", "k", "0", "0"]
 
 
 @pytest.mark.parametrize("app", App)
-def test_c212_keys_on_a_button_or_a_radio_are_the_cards_alone(app, server, open_page):
+def test_c212_keys_on_a_button_or_a_radio_reach_only_the_card(app, server, open_page):
     """X cuts no cell and arrows walk the options, in both; Ctrl+S saves the notebook all the same."""
     name = server.write(
         f"keys-{app}.ipynb", SETUP, "run = agent.run('Choose')", "print(run.status)"
@@ -83,7 +83,7 @@ IN_VIEW = f"() => {{ const [panel, acts] = ({PLACES})(); return acts[1] <= panel
 """The buttons of the form are."""
 
 
-def test_c211_a_long_form_keeps_its_buttons_in_view_and_the_person_their_place(server, open_lab):
+def test_c211_a_long_form_keeps_its_buttons_in_view_and_its_scroll_position(server, open_lab):
     """The buttons stick to the edge of the notebook; after the answer its row stands where they were."""
     setup = f"{SETUP}\ncall = nb.ScriptedModel.call\ntext = '\\n'.join(f'line {{n}}' for n in range(12))\n"
     setup += "from pydantic import BaseModel\nclass Rating(BaseModel):\n    'As you would tell a friend.'\n"

@@ -114,7 +114,7 @@ def button(page: Page, name: str) -> Any:
     return page.get_by_role("button", name=name, exact=True)
 
 
-def test_c210_an_answer_for_all_leaves_what_is_begun(opened):
+def test_c210_approve_all_skips_questions_with_unsent_edits(opened):
     """A refusal that is being written and an edit with an error are not approved, and the button says so."""
     made = opened(Form(Bill))
     page = made.page
@@ -141,7 +141,7 @@ def test_c210_an_answer_for_all_leaves_what_is_begun(opened):
     expect(every).to_contain_text("Approve 4 of 5, 1 with changes")
 
 
-def test_c211_what_comes_after_an_answer_stands_where_the_button_was(opened):
+def test_c211_the_row_after_an_answer_takes_the_place_of_the_button(opened):
     """The record does not jump out of view, and the focus goes to it, or on to the next question."""
     made = opened(Form(Bill))
     page = made.page
@@ -171,7 +171,7 @@ def test_c211_what_comes_after_an_answer_stands_where_the_button_was(opened):
     shot(page, "record-in-focus")
 
 
-def test_the_menu_tells_what_each_way_does_and_is_walked_by_arrow_keys(opened):
+def test_the_menu_describes_each_entry_and_supports_arrow_keys(opened):
     """Roles of a menu, a line for each entry, arrows, Home, End and Escape."""
     made = opened(Form(Bill))
     page = made.page
@@ -219,7 +219,7 @@ def test_a_refusal_is_sent_by_enter_and_its_button_is_filled(opened):
     assert [one["reason"] for one in made.answers()] == ["too much\nby far"]
 
 
-def test_c214_a_preview_that_fails_is_red_and_approving_invites_no_more(opened):
+def test_c214_a_failed_preview_is_red_and_approve_is_no_longer_the_main_button(opened):
     """A preview has a heading and a height; the buttons stay in view in a long form."""
     made = opened(Form(Bill))
     page = made.page
@@ -255,7 +255,7 @@ def test_the_buttons_of_a_long_form_stay_in_view(opened, width):
     page.screenshot(path=f"{SHOTS}/questions-long-{width}.png")
 
 
-def test_enter_in_a_list_blocks_nothing_and_a_number_is_told_at_once(opened):
+def test_enter_in_a_list_blocks_nothing_and_a_wrong_number_shows_its_error_at_once(opened):
     """A row that says nothing is none; a comma in a number is told where it is typed; "no value" stands close by."""
     form = Form(Order)
     made = opened(form)
@@ -286,7 +286,7 @@ def test_enter_in_a_list_blocks_nothing_and_a_number_is_told_at_once(opened):
     assert submission.document == {"names": ["one", "two"], "price": 12.5}
 
 
-def test_c213_what_was_typed_is_not_lost_when_another_answers(opened):
+def test_c213_typed_text_is_not_lost_when_another_person_answers(opened):
     """Fields and a reason stand below, to be copied, until they are put away."""
     made = opened(Form(Bill))
     page = made.page
@@ -305,7 +305,7 @@ def test_c213_what_was_typed_is_not_lost_when_another_answers(opened):
     expect(notes).to_have_count(1)
 
 
-def test_nothing_is_told_of_what_was_sent(opened):
+def test_sent_text_is_not_reported_as_lost(opened):
     """An edit that was approved here is no loss."""
     made = opened(Form(Bill))
     page = made.page

@@ -30,7 +30,7 @@ def copy_of_the_quickstart(server, app):
 
 
 @pytest.mark.parametrize("app", App)
-def test_the_quickstart_asks_and_each_answer_lets_its_run_go_on(app, server, open_page):
+def test_the_quickstart_asks_and_each_answer_continues_its_run(app, server, open_page):
     """A choice, an approval and an edit, then a rejection under await; the saved notebook reads."""
     name = copy_of_the_quickstart(server, app)
     notebook = open_page(name, app=app)
@@ -47,7 +47,7 @@ def test_the_quickstart_asks_and_each_answer_lets_its_run_go_on(app, server, ope
     notebook.save()
     notebook.close()
     server.end_kernels()
-    read_without_a_kernel(open_page(name, app=app, kernel=False), app)
+    expect_saved_record(open_page(name, app=app, kernel=False), app)
 
 
 def choose_a_dinner(card):
@@ -105,7 +105,7 @@ def reject_a_transfer(card):
     expect(card.root).to_contain_text("you said no (Not before Monday)")
 
 
-def read_without_a_kernel(notebook, app):
+def expect_saved_record(notebook, app):
     """What was asked and decided is there to read, and nothing asks for a kernel."""
     card = Card(notebook.output(EDIT))
     notebook.cell(EDIT).scroll_into_view_if_needed()

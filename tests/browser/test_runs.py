@@ -67,7 +67,7 @@ def pay(to: str, amount: float) -> str:
 """
 
 
-def look(notebook, root, name):
+def check_picture(notebook, root, name):
     """Take a picture, and check that axe-core finds nothing wrong in it."""
     notebook.shot(f"runs-{name}", of=root)
     notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
@@ -98,9 +98,9 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     expect(table).to_contain_text("61 runs")
     expect(rows.first).to_contain_text("Pay the bills of May <b>now</b>")
     expect(rows.first).to_contain_text("needs an answer")
-    look(second, out, "light")
+    check_picture(second, out, "light")
     second.dark()
-    look(second, out, "dark")
+    check_picture(second, out, "dark")
     second.light()
 
     is_chosen_and_sorted(page, table, rows)
@@ -108,14 +108,14 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     page.keyboard.press("Enter")
     card = Card(out.locator(".widget-vbox > *").nth(2))
     expect(card.root).to_contain_text("define the agent banker in this notebook")
-    look(second, out, "unknown")
+    check_picture(second, out, "unknown")
 
     second.run_cell(1)
     card.wait_for_question("pay")
     expect(rows.get_by_role("button", name="Close may")).to_be_visible()
     picture_for_the_guide(second, out, table)
     second.style(".jp-OutputArea-child { max-width: 400px }")
-    look(second, out, "narrow")
+    check_picture(second, out, "narrow")
     second.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
     rows.get_by_role("button", name="Close may").focus()
     press_tab_until(page, "Approve")
@@ -124,7 +124,7 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     expect(rows.first).to_contain_text("done")
     second.run_cell(2)
     expect(second.output(2)).to_contain_text("('may', 61)")
-    look(second, out, "answered")
+    check_picture(second, out, "answered")
     first.page.bring_to_front()
     Card(first.output(0)).wait_until("completed")
 
@@ -176,13 +176,13 @@ def is_taken_over(first, second, table, card):
     table.get_by_label("Find").fill("books")
     table.get_by_role("button", name="Open books").click()
     expect(card.root).to_contain_text("This run is active in process")
-    look(second, out, "elsewhere")
+    check_picture(second, out, "elsewhere")
     card.press("Take over…")
     expect(card.root).to_contain_text("Calls that are running there no longer count")
-    look(second, out, "take-over")
+    check_picture(second, out, "take-over")
     card.press("Take over")
     card.wait_for_question("Did settle take effect?")
-    look(second, out, "taken")
+    check_picture(second, out, "taken")
     expect(theirs.root).to_contain_text("took over the run")
     first.page.bring_to_front()
     first.shot("runs-taken-from", of=first.output(1))
@@ -221,9 +221,7 @@ nb.runs(store)
 """
 
 
-def test_what_was_typed_in_a_run_of_the_list_stands_there_when_it_is_opened_again(
-    server, open_page
-):
+def test_text_typed_in_a_run_of_the_list_is_there_when_it_is_opened_again(server, open_page):
     """The last key is pressed right before Close; the field is marked as changed, and Approve sends it."""
     notebook = open_page(server.write("typed.ipynb", TYPED, "run.calls['pay'][0].output"))
     notebook.run_cell(0)

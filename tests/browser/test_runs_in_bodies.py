@@ -45,8 +45,8 @@ TALLY = "print('ran', ran, [run.calls[n][0].output for n in ('pay', 'pay_sync')]
 
 
 @pytest.mark.parametrize("app", [App.LAB])
-def test_c140_what_a_body_asks_is_answered_in_the_outermost_card(app, server, open_page):
-    """One card, with the inner run's rows and form below the call; each answer goes on in its body."""
+def test_c140_a_question_from_a_tool_body_is_answered_in_the_outermost_card(app, server, open_page):
+    """One card has the inner run's rows and form below the call; each answer continues in its body."""
     notebook = open_page(server.write(f"bodies-{app}.ipynb", SETUP, RUN, TALLY), app=app)
     notebook.run_all()
     card = Card(notebook.output(1))

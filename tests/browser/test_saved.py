@@ -50,7 +50,7 @@ def saved(server, name: str) -> dict[str, Any]:
     }
 
 
-def test_a_run_that_waits_is_saved_as_it_stands_and_lives_on(server, open_page):
+def test_a_waiting_run_is_saved_as_it_is_and_stays_live(server, open_page):
     """What is typed stays while it is saved; after a reload the form is back; the end of it is saved too."""
     for app in (App.LAB, App.NB7):
         name = server.write(f"saved-{app}.ipynb", SETUP, RUN)

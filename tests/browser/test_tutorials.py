@@ -9,14 +9,14 @@ from playwright.sync_api import expect
 
 from nbagent.cli.demo import without_outputs
 from tests.browser.card import Card
-from tests.integration.tutorials import INDEX, NOTEBOOKS, TUTORIALS, read
+from tests.integration.tutorials import INDEX, NOTEBOOKS, TUTORIALS, saved_notebook
 
 DATA = "06_data_analysis.ipynb"
 
 
 def place(name: str, cell_id: str) -> int:
     """Where a cell stands in its notebook."""
-    return [cell["id"] for cell in read(NOTEBOOKS / name).cells].index(cell_id)
+    return [cell["id"] for cell in saved_notebook(NOTEBOOKS / name).cells].index(cell_id)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def folder(server):
     return there.name
 
 
-def test_a_person_goes_from_the_list_to_a_table_that_was_put_right(folder, open_lab):
+def test_a_person_follows_the_list_to_a_corrected_table(folder, open_lab):
     """The list's link opens the notebook in Lab; the change is shown before it is approved, and done once."""
     notebook = open_lab(f"{folder}/{INDEX.name}")
     notebook.shot("tutorials-index")
@@ -68,7 +68,7 @@ def test_a_person_goes_from_the_list_to_a_table_that_was_put_right(folder, open_
 def test_c441_a_person_answers_after_a_restart_in_the_tutorial_on_durable_runs(folder, open_lab):
     """The kernel restarts in the midst of the question; the card of the opened run waits for the person, and nobody else."""
     name = "10_durable_runs.ipynb"
-    cells = read(NOTEBOOKS / name).cells
+    cells = saved_notebook(NOTEBOOKS / name).cells
     code = [n for n, cell in enumerate(cells) if cell.cell_type == "code"]
     restart = next(n for n in code if "after-restart" in cells[n].metadata.get("tags", ()))
     opened = next(n for n in code if "nb.open_run" in cells[n].source)

@@ -57,7 +57,7 @@ third = nb.Agent(nb.ScriptedModel([bad, "Sorry, I cannot.", rows]), name="geogra
 GO = "table.go.set(); object_.go.set()"
 
 
-def test_a_typed_answer_grows_and_stays_as_it_stood(server, open_lab):
+def test_a_typed_answer_grows_and_its_final_form_looks_the_same(server, open_lab):
     """Row by row, in light and dark, wide and narrow; the end is the same with its JSON, live and static."""
     notebook = open_lab(server.write("typed-answers.ipynb", SETUP, TABLE, OBJECT, REFUSED, GO))
     for index in range(4):

@@ -75,7 +75,7 @@ def a_run() -> nb.Run:
 
 
 @pytest.mark.parametrize("width", [400, 900])
-def test_a_card_reads_well_without_any_style(browser: Browser, width: int) -> None:
+def test_a_card_is_readable_without_any_style(browser: Browser, width: int) -> None:
     """Nothing runs together: dots between what stands in a row, lines stay lines, names are strong."""
     with ThreadPoolExecutor(1) as thread:  # Playwright has a loop in this one
         html = static_bundle(thread.submit(a_run).result())["text/html"]

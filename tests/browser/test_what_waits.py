@@ -50,7 +50,7 @@ FORGET = "() => delete globalThis[Symbol.for('nbagent.waiting')]"
 
 
 @pytest.mark.parametrize("app", [App.LAB, App.NB7])
-def test_c404_a_question_out_of_sight_is_a_press_away(server, open_page, app):
+def test_c404_a_question_out_of_sight_is_one_press_away(server, open_page, app):
     """Below and above, one after the other; the title counts in the background, and all goes with the answers."""
     cells = (
         SETUP,
@@ -109,8 +109,8 @@ def test_c404_a_question_out_of_sight_is_a_press_away(server, open_page, app):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_c405_the_browser_tells_of_a_question_once_that_is_turned_on(server, open_lab):
-    """By a button that the person presses; what the browser refuses is said, and a press on what it shows leads there."""
+def test_c405_the_browser_notifies_of_a_question_once_notifications_are_on(server, open_lab):
+    """The person turns it on by a button; a refusal by the browser is shown, and a press on the notice leads to the question."""
     notebook = open_lab(
         server.write("notify.ipynb", SETUP, "nb.notify()", LINES, "paying('clerk').run('Pay')")
     )

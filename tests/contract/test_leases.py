@@ -38,7 +38,7 @@ class Time:
         return self.now
 
 
-def begun_by(driver: str, at: float, *, in_a_body: bool) -> list[StoredEvent]:
+def run_driven_by(driver: str, at: float, *, in_a_body: bool) -> list[StoredEvent]:
     """A run that this process drives: it runs a tool, or is about to ask the model."""
     said = [{"role": "user", "content": [{"type": "text", "text": "Go."}]}]
     started = RunStarted(
@@ -51,7 +51,7 @@ def begun_by(driver: str, at: float, *, in_a_body: bool) -> list[StoredEvent]:
     return [started, asked, ToolStarted(at=at, call_id="c1", attempt=1, owner=driver, input={})]
 
 
-async def looked(run: nb.Run) -> None:
+async def look_and_act(run: nb.Run) -> None:
     """Have it look at the journal and at who lives, and do what comes of it."""
     session = session_of(run)
     await asyncio.wrap_future(session.journal.look())
@@ -65,14 +65,14 @@ async def looked(run: nb.Run) -> None:
 @pytest.mark.parametrize(
     ("jump", "in_a_body"), [(HOUR, True), (-HOUR, False)], ids=["forward", "back"]
 )
-async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_none_stuck(
+async def test_c314_a_clock_jump_neither_takes_a_live_run_nor_leaves_one_stuck(
     opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float, *, in_a_body: bool
 ) -> None:
-    """On another machine its driver beats: it goes on there. Once that is silent past its lease, and not before, it goes on here."""
+    """While its process on another machine sends heartbeats, the run stays there. Once its lease has expired, it continues here."""
     steady, clock, store = Time(), Clock(), opened()
     monkeypatch.setattr(heartbeat, "time", steady)
     others = opened()  # as that machine has it
-    others.append("run", begun_by(FAR, clock(), in_a_body=in_a_body), 0)
+    others.append("run", run_driven_by(FAR, clock(), in_a_body=in_a_body), 0)
     others.beat(FAR)
     agent = nb.Agent(nb.ScriptedModel(["Done."]), name="office", store=store)
 
@@ -85,11 +85,11 @@ async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_no
         clock.now += jump if beat == 1 else BEAT
         steady.now += BEAT
         others.beat(FAR)
-        await looked(run)
+        await look_and_act(run)
         assert (run.status, run.interrupts) == ("running", [])
     clock.now -= jump / 2
     steady.now += BEAT * MISSED - 1
-    await looked(run)
+    await look_and_act(run)
     assert (run.status, run.interrupts) == ("running", [])
     steady.now += 1
     session_of(run).follower.look()
@@ -104,12 +104,12 @@ async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_no
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["ahead", "behind"])
-def test_c314_a_run_that_goes_on_elsewhere_is_not_deleted_whatever_its_clock_says(
+def test_c314_a_run_that_is_live_elsewhere_is_not_deleted_whatever_its_clock(
     opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
-    """Beats tell that its process lives, and their end that it does not: the times of its events do not."""
+    """Heartbeats show that its process lives, and their absence that it does not; event times do not."""
     steady, store, others = Time(), opened(), opened()
-    others.append("run", begun_by(FAR, time.time() + jump, in_a_body=True), 0)
+    others.append("run", run_driven_by(FAR, time.time() + jump, in_a_body=True), 0)
     others.beat(FAR)
     silent_since, here = time.monotonic(), threading.get_ident()
 

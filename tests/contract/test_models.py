@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.files import file_part
+from nbagent.core.base.file_parts import file_part
 from nbagent.core.base.messages import Message, message, text_part, user
 from nbagent.core.base.model import (
     Finished,
@@ -192,8 +192,8 @@ async def test_a_model_calls_tools_and_closes_with_text(make: Any, stream: bool)
 
 
 @MODELS
-async def test_a_model_takes_a_history_with_pictures(make: Any) -> None:
-    """Of a person and of a tool: it sees them, or is told of them; its answer is as whole as any."""
+async def test_a_model_accepts_a_history_with_pictures(make: Any) -> None:
+    """From a person and from a tool: the model sees the pictures or gets words, and its answer is complete."""
     async with make() as model:
         first = await ask(model, [user("go")], stream=True)
         last = await ask(model, with_pictures(first), stream=True)
@@ -217,7 +217,7 @@ async def test_a_model_refuses_a_history_with_a_dangling_call(make: Any, tail: s
 
 
 @MODELS
-async def test_an_answer_that_nobody_reads_to_its_end_is_let_go(make: Any) -> None:
+async def test_an_abandoned_stream_is_closed(make: Any) -> None:
     """Closing a stream after its first delta leaks nothing and leaves the model usable."""
     async with make() as model:
         deltas: Any = model.stream(Request([user("go")], tools=TOOLS))

@@ -43,22 +43,24 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
                 yield made
 
 
-def begun(*said: Any, after: str | None = None) -> RunStarted:
+def run_started(*said: Any, after: str | None = None) -> RunStarted:
     """The beginning of a run."""
     return RunStarted(at=1.0, agent="a", model="m", messages=list(said), max_turns=5, after=after)
 
 
 def refers(to: str) -> RunStarted:
     """The beginning of one that goes on with the first message of another."""
-    return begun({"role": "run", "id": to, "events": 1, "messages": 1}, user("more"), after=to)
+    return run_started(
+        {"role": "run", "id": to, "events": 1, "messages": 1}, user("more"), after=to
+    )
 
 
-def test_c263_a_run_goes_on_with_none_that_is_gone_and_nothing_is_deleted_behind_one_that_began(
+def test_c263_a_run_never_refers_to_a_deleted_run_and_a_needed_run_is_not_deleted(
     store: Archive,
 ) -> None:
     """Both are looked at where it is written: all or nothing is deleted, and an id that was given anew is another run."""
     kept: Any = store
-    kept.append("one", [begun(user("hi"))], 0)
+    kept.append("one", [run_started(user("hi"))], 0)
     kept.append("two", [refers("one")], 0)
     with pytest.raises(nb.Conflict, match="'two' was started in the meantime"):
         store.delete("one", known={"one"})
@@ -72,7 +74,7 @@ def test_c263_a_run_goes_on_with_none_that_is_gone_and_nothing_is_deleted_behind
     assert kept.run_ids() == []
 
 
-async def test_c447_runs_that_are_queued_at_once_begin_one_after_the_other(store: Any) -> None:
+async def test_c447_runs_queued_at_once_start_one_after_the_other(store: Any) -> None:
     """The first event of the run before is on its way, and one behind may refer to no run that is not there."""
     agent = nb.Agent(nb.ScriptedModel(["one", "two", "three"] * 8), store=store)
     for _ in range(8):
@@ -83,7 +85,7 @@ async def test_c447_runs_that_are_queued_at_once_begin_one_after_the_other(store
         assert len(third.messages) == 6
 
 
-async def test_c263_a_follow_up_that_races_a_deletion_is_whole_whoever_is_first(
+async def test_c263_a_follow_up_that_races_a_deletion_is_complete_whichever_wins(
     store: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins between the check and the deletion: nothing is deleted. Or right after it: it has the history itself."""
@@ -99,7 +101,7 @@ async def test_c263_a_follow_up_that_races_a_deletion_is_whole_whoever_is_first(
             thread.start()
             thread.join()
 
-    monkeypatch.setattr(deletion, "_check_stands_still", checked)
+    monkeypatch.setattr(deletion, "_check_not_running", checked)
     with pytest.raises(nb.errors.UsageError, match="cannot be deleted alone"):
         nb.delete_run("first", store=store)  # type: ignore[arg-type]
     assert len(nb.delete_run("first", store=store, with_followers=True)) == 2  # type: ignore[arg-type]
@@ -126,7 +128,7 @@ GOES_ON: dict[str, Callable[[Any, str, str], None]] = {
 """By what it does: how a run comes into a store that goes on with another one."""
 
 
-def test_c263_whichever_way_a_run_comes_it_refers_to_none_that_is_gone(store: Archive) -> None:
+def test_c263_every_way_of_writing_a_run_refuses_references_to_deleted_runs(store: Archive) -> None:
     """Through each door of a store; what it needs no more, or what is kept elsewhere, may be gone."""
     kept: Any = store
     for go_on in GOES_ON.values():
@@ -134,21 +136,19 @@ def test_c263_whichever_way_a_run_comes_it_refers_to_none_that_is_gone(store: Ar
             go_on(kept, "two", "one")
     assert kept.run_ids() == []
     kept.append("apart", [queued("one", elsewhere=True)], 0)
-    begun_since = [queued("one"), begun(user("hi"), user("more"), after="one")]
+    begun_since = [queued("one"), run_started(user("hi"), user("more"), after="one")]
     kept.put("old", sealed("old", map(dump, begun_since)))
     assert kept.run_ids() == ["apart", "old"]
 
 
 @pytest.mark.parametrize("way", GOES_ON)
-def test_who_goes_on_with_a_run_as_it_is_deleted_waits_or_is_waited_for(
-    store: Archive, way: str
-) -> None:
-    """From two threads at once, again and again: never a run whose beginning is gone."""
+def test_continuing_a_run_and_deleting_it_exclude_each_other(store: Archive, way: str) -> None:
+    """From two threads, many times: a run's first event is never missing."""
     kept: Any = store
     outcomes = set()
     for n in range(4):
         one, two = f"one{n}", f"two{n}"
-        kept.append(one, [begun(user("hi"))], 0)
+        kept.append(one, [run_started(user("hi"))], 0)
         known = set(kept.run_ids())
         ready = threading.Barrier(2)
         said: dict[str, str] = {}
@@ -187,13 +187,13 @@ def outcome_of(do: Callable[[], None]) -> str:
 
 @pytest.mark.parametrize("way", GOES_ON)
 @pytest.mark.parametrize("first", ["delete", "go on"])
-def test_of_two_connections_the_second_waits_for_what_the_first_does_to_a_run(
+def test_the_second_connection_waits_while_the_first_writes_a_run(
     postgres: Path, first: str, way: str
 ) -> None:
-    """One stands right before its commit; the other, begun then, sees what came of it."""
+    """One is about to commit; the other, started then, sees the result."""
     url = database(postgres)
     with nb.SQLStore(url) as one, nb.SQLStore(url) as two:
-        one.append("run", [begun(user("hi"))], 0)
+        one.append("run", [run_started(user("hi"))], 0)
         works = {
             "delete": lambda store: store.delete("run", known={"run"}),
             "go on": lambda store: GOES_ON[way](store, "next", "run"),
@@ -233,7 +233,7 @@ def waits_for_a_lock(url: str) -> bool:
     return bool(found and found[0])
 
 
-def test_beats_of_processes_that_are_long_gone_are_forgotten(tmp_path: Path) -> None:
+def test_heartbeats_of_long_ended_processes_are_deleted(tmp_path: Path) -> None:
     """A file has those of the last hundred that began; a forgotten one that lives begins again."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for n in range(250):

@@ -128,7 +128,7 @@ ANY_EVENT = st.one_of(*map(built, KINDS))
 FEW = settings(max_examples=25)
 
 
-def said(text: str) -> StoredEvent:
+def completed(text: str) -> StoredEvent:
     return RunCompleted(at=1.0, text=text)
 
 
@@ -169,23 +169,23 @@ def test_an_append_at_another_position_is_refused_and_changes_nothing(
     store: Store, expected: int
 ) -> None:
     """The one rule that makes an answer count once, for positions passed and for ones to come."""
-    store.append("run", [said("a"), said("b")], 0)
+    store.append("run", [completed("a"), completed("b")], 0)
     with pytest.raises(
         nb.Conflict, match="'run' was changed in the meantime: it has 2 events, expected"
     ):
-        store.append("run", [said("late"), said("later")], expected)
+        store.append("run", [completed("late"), completed("later")], expected)
     with pytest.raises(nb.Conflict):
-        store.append("new", [said("early")], expected or 1)
-    assert store.read("run") == [said("a"), said("b")]
+        store.append("new", [completed("early")], expected or 1)
+    assert store.read("run") == [completed("a"), completed("b")]
     assert store.run_ids() == ["run"]
 
 
-def test_beats_are_counted_process_by_process(store: Store) -> None:
+def test_heartbeats_are_counted_per_process(store: Store) -> None:
     """Where a store takes them: each one changes what others read, from any thread, beside any run."""
     if not isinstance(store, Beating):
         return
     assert store.beats("a:1:1:host") == 0
-    store.append("run", [said("a")], 0)
+    store.append("run", [completed("a")], 0)
     threads = [threading.Thread(target=store.beat, args=("a:1:1:host",)) for _ in range(5)]
     for thread in threads:
         thread.start()
@@ -197,12 +197,12 @@ def test_beats_are_counted_process_by_process(store: Store) -> None:
 
 
 def test_a_conflict_says_who_was_first_and_when(store: Store) -> None:
-    """The one who is late is told by whom and when."""
+    """The later one learns by whom and when."""
     answer = Resolved(at=0.0, id="i", call_id="c", resolution=Respond(output=1), by="Ada")
-    store.append("run", [said("a"), answer], 0)
+    store.append("run", [completed("a"), answer], 0)
     told = "Event 1 is 'resolved' by Ada at 1970-01-01T00:00:00"
     with pytest.raises(nb.Conflict, match=told):
-        store.append("run", [said("late")], 1)
+        store.append("run", [completed("late")], 1)
 
 
 def test_an_unknown_run_is_an_error_that_names_run_and_store(store: Store) -> None:
@@ -222,7 +222,7 @@ def test_of_many_threads_at_one_position_exactly_one_gets_it(store: Store) -> No
         start.wait()
         for position in range(10):
             try:
-                store.append("run", [said(f"{name}")], position)
+                store.append("run", [completed(f"{name}")], position)
             except nb.Conflict:
                 continue
             wins.append((position, f"{name}"))
@@ -237,18 +237,18 @@ def test_of_many_threads_at_one_position_exactly_one_gets_it(store: Store) -> No
     assert len(found) == 10
 
 
-def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: Store) -> None:
+def test_runs_are_listed_exported_imported_and_deleted_in_bulk(store: Store) -> None:
     """Where a store can: heads, a stamp that only a write changes, rows with their seals."""
     if not isinstance(store, Archive):
         return
     stamps = [store.stamp(), store.stamp()]
-    store.append("a", [said("1"), said("2")], 0)
-    store.append("b", [said("3")], 0)
+    store.append("a", [completed("1"), completed("2")], 0)
+    store.append("b", [completed("3")], 0)
     assert [(h.run_id, h.length, h.last) for h in store.heads()] == [
-        ("a", 2, Last("run_completed", said("2").at)),
-        ("b", 1, Last("run_completed", said("3").at)),
+        ("a", 2, Last("run_completed", completed("2").at)),
+        ("b", 1, Last("run_completed", completed("3").at)),
     ]
-    store.append("A%", [said("5")], 0)
+    store.append("A%", [completed("5")], 0)
     found = [[h.run_id for h in store.heads(prefix)] for prefix in ("a", "A%", "_", "b", "ab")]
     assert found == [["a"], ["A%"], [], ["b"], []]
     store.delete("A%")
@@ -264,21 +264,21 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
     stamps += [store.stamp(), store.stamp()]
     with pytest.raises(nb.Conflict, match="already has a run 'a'"):
         store.put("a", rows)
-    store.append("a", [said("4")], 2)
+    store.append("a", [completed("4")], 2)
     assert store.rows("a")[:2] == rows
     assert first_broken("a", store.rows("a")) is None
     assert store.run_ids() == ["b", "a"]
-    assert store.read("b") == [said("3")]
+    assert store.read("b") == [completed("3")]
     assert [stamps[n] == stamps[n + 1] for n in range(7)] == [n % 2 == 0 for n in range(7)]
 
 
-def test_the_last_events_of_many_runs_come_in_one_go(store: Store) -> None:
+def test_the_last_events_of_many_runs_are_read_in_one_query(store: Store) -> None:
     """Where a store can: of the runs whose ids begin so, with how many events each has; no others."""
     if not isinstance(store, Ending):
         return
-    store.append("m:a", [said("1"), said("2 é")], 0)
-    store.append("n:a", [said("3")], 0)
-    store.append("m:b", [said("4")], 0)
+    store.append("m:a", [completed("1"), completed("2 é")], 0)
+    store.append("n:a", [completed("3")], 0)
+    store.append("m:b", [completed("4")], 0)
     found = [
         (end.run_id, end.length, json.loads(end.data or "")["text"]) for end in store.ends("m:")
     ]
@@ -287,20 +287,20 @@ def test_the_last_events_of_many_runs_come_in_one_go(store: Store) -> None:
     assert [end.run_id for end in store.ends("")] == ["m:a", "n:a", "m:b"]
 
 
-def test_what_a_store_is_searched_for_is_found_in_any_of_its_events(store: Store) -> None:
+def test_a_search_finds_a_text_in_any_event_of_a_run(store: Store) -> None:
     """Where it can: whoever has a token finds its run, and reads no other."""
     if not isinstance(store, Searching):
         return
     assert store.search("a1b2") == []
-    store.append("one", [said("a1b2"), said("")], 0)
-    store.append("other", [said("A1B2"), said("b1b2")], 0)
-    store.append("two", [said("x"), said("x" * 9000 + "a1b2'%_")], 0)
+    store.append("one", [completed("a1b2"), completed("")], 0)
+    store.append("other", [completed("A1B2"), completed("b1b2")], 0)
+    store.append("two", [completed("x"), completed("x" * 9000 + "a1b2'%_")], 0)
     assert store.search("a1b2") == ["one", "two"]
     assert store.search("a1b2'%_") == ["two"]
 
 
-async def test_c246_a_run_that_is_deleted_under_its_handle_says_so(opened: Shared) -> None:
-    """No hang, and another run that is begun by its id gets nothing of it."""
+async def test_c246_a_handle_of_a_deleted_run_reports_the_deletion(opened: Shared) -> None:
+    """Nothing hangs, and a new run with its id gets nothing of it."""
     model = nb.ScriptedModel([nb.ScriptedModel.call("send", to="Ada")])
     agent = nb.Agent(model, store=opened())
 
@@ -316,7 +316,7 @@ async def test_c246_a_run_that_is_deleted_under_its_handle_says_so(opened: Share
     others.delete(run.id)
     with pytest.raises(nb.errors.StoreError, match="was deleted"):
         await asyncio.wait_for(run, 30)
-    other = [said(f"{n}") for n in range(length)]
+    other = [completed(f"{n}") for n in range(length)]
     others.append(run.id, other, 0)
     with pytest.raises(nb.errors.StoreError, match="was deleted"):
         await run.approve(asked)
@@ -345,10 +345,10 @@ def of_format_1(way: str, folder: Path, postgres: Path) -> Any:
 
 
 @pytest.mark.parametrize("way", ["their file", "their rows", "their documents"])
-async def test_runs_of_format_1_stand_where_they_stood_and_come_to_their_end(
+async def test_runs_of_format_1_keep_their_state_and_can_finish(
     way: str, tmp_path: Path, postgres: Path
 ) -> None:
-    """What waits is answered, what failed is retried, who stood in line begins: all sealed to what was there."""
+    """Waiting runs are answered, failed ones retried, queued ones start; all are sealed onto the old events."""
     told = json.loads((STORED / "format_1.json").read_text(encoding="utf-8"))
     with of_format_1(way, tmp_path, postgres) as store:
         assert {run.id: run.status for run in nb.runs(store)} == told["statuses"]
@@ -452,7 +452,7 @@ def test_eight_processes_append_at_once_and_nothing_is_lost(opened: Shared) -> N
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
-def test_c247_what_was_said_to_be_stored_outlives_a_killed_process(opened: Shared) -> None:
+def test_c247_events_reported_as_stored_survive_a_killed_process(opened: Shared) -> None:
     """Killed in the middle of appends, nothing is torn, and everybody else goes on at once."""
     with opened() as store:
         started = fillers(store, 2, 100_000)
@@ -466,4 +466,4 @@ def test_c247_what_was_said_to_be_stored_outlives_a_killed_process(opened: Share
             assert there == list(range(len(there)))
             assert told - 1 <= len(there) <= told + 2
             assert first_broken(f"{number}", store.rows(f"{number}")) is None
-            store.append(f"{number}", [said("goes on")], len(there))
+            store.append(f"{number}", [completed("goes on")], len(there))

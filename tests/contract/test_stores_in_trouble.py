@@ -33,11 +33,11 @@ TROUBLES: dict[str, dict[str, str]] = {
     },
     "read_only": {
         "sqlite": "[Cc]opy it to a folder where you can write",
-        "postgresql": "is read-only now. Use its primary server",
+        "postgresql": "is read-only. Use the primary server",
     },
     "locked": {
         "sqlite": "another process has locked it",
-        "postgresql": "another process has locked what this one needs",
+        "postgresql": "another process holds a lock",
     },
     "away": {"postgresql": "not currently accepting connections"},  # a file is there, or is not
 }
@@ -95,7 +95,7 @@ class Office:
 
 
 @pytest.mark.parametrize(("place", "trouble"), CASES, indirect=["place"])
-async def test_an_answer_that_a_store_cannot_take_runs_nothing_and_is_given_again(
+async def test_an_answer_that_a_store_cannot_write_runs_nothing_and_can_be_given_again(
     place: Any, trouble: str, request: pytest.FixtureRequest
 ) -> None:
     """The error names the place and what to do; the question stays open, and what is answered later runs once."""
@@ -123,10 +123,10 @@ async def test_an_answer_that_a_store_cannot_take_runs_nothing_and_is_given_agai
     ],  # an open file is written to all the same
     indirect=["place"],
 )
-async def test_a_result_that_a_store_cannot_take_is_kept_and_stored_once_it_can(
+async def test_a_result_that_a_store_cannot_write_is_kept_and_stored_once_it_can(
     place: Any, trouble: str, request: pytest.FixtureRequest
 ) -> None:
-    """Trouble begins while a body runs: the run fails and says why, and its retry goes on from what was done."""
+    """The store fails while a body runs: the run fails and says why, and its retry continues after the finished work."""
     told = TROUBLES[trouble][request.node.callspec.params["place"]]
     office = Office(place)
     office.trouble = trouble
@@ -145,10 +145,10 @@ async def test_a_result_that_a_store_cannot_take_is_kept_and_stored_once_it_can(
 
 
 @pytest.mark.parametrize("place", ["postgresql"], indirect=True)
-async def test_c248_a_server_that_is_away_for_a_while_in_a_pause_is_told_once_and_nothing_is_lost(
+async def test_c248_a_server_outage_during_a_pause_is_reported_once_and_loses_nothing(
     place: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who awaits the run is told while it is away, and waits again once it is back: for an answer, from anywhere."""
+    """Whoever awaits the run gets one error during the outage, and waits again afterwards, for an answer from anywhere."""
     monkeypatch.setattr(listening, "AGAIN", 0.05)
     office = Office(place)
     run = await office.paused(place.open())
@@ -182,10 +182,10 @@ class Away(nb.SQLiteStore):
         return super().stamp()
 
 
-async def test_c248_a_file_that_could_not_be_read_for_a_moment_is_followed_again(
+async def test_c248_a_file_that_was_unreadable_for_a_moment_is_followed_again(
     tmp_path: Path,
 ) -> None:
-    """Who looks at a store by itself goes on looking: an answer that another process gave is heard."""
+    """A process that follows a store keeps following: it learns of an answer from another process."""
     office = Office(None)
     store = Away(tmp_path / "runs.db")
     run = await office.paused(store)
@@ -212,8 +212,8 @@ DAMAGE: dict[str, tuple[str, bytes | int | None, str]] = {
 
 
 @pytest.mark.parametrize("place", SHARED, indirect=True)
-async def test_a_damaged_run_is_told_by_its_event_and_hides_no_other(place: Any) -> None:
-    """Whoever opens it is told which event of which run in which store; all else is listed, and answered."""
+async def test_a_damaged_run_is_reported_with_its_event_and_hides_no_other_run(place: Any) -> None:
+    """Opening it names the event, run and store; all other runs are listed and answered."""
     office, store = Office(place), place.open()
     for name, (column, value, _) in DAMAGE.items():
         store.append(name, [RunCompleted(at=float(n), text=name) for n in range(3)], 0)
@@ -231,7 +231,7 @@ async def test_a_damaged_run_is_told_by_its_event_and_hides_no_other(place: Any)
     assert ((await run).text, office.paid) == ("All paid.", [120])
 
 
-def said(at: int) -> RunCompleted:
+def completed(at: int) -> RunCompleted:
     return RunCompleted(at=float(at), text="x" * (300 * (at % 7)))
 
 
@@ -242,7 +242,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]
     with nb.SQLiteStore(path) as store:
         for run_id, first in (("a", 0), ("b", 0), ("a", 20), ("b", 20)):
             for n in range(first, first + 20):
-                store.append(run_id, [said(n)], n)
+                store.append(run_id, [completed(n)], n)
             if (run_id, first) == ("b", 0):
                 store._patiently(store._empty_log)
         return path.read_bytes(), path.with_name("runs.db-wal").read_bytes()
@@ -250,7 +250,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]
 
 @given(data=st.data())
 @settings(max_examples=30)
-def test_a_log_that_is_cut_off_or_damaged_loses_its_end_and_nothing_before(
+def test_a_truncated_or_damaged_log_loses_its_end_and_nothing_before(
     left_behind: tuple[bytes, bytes], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     """SQLite's: what stood before is whole and sealed, no event is torn, and each run goes on where it ends.
@@ -270,17 +270,17 @@ def test_a_log_that_is_cut_off_or_damaged_loses_its_end_and_nothing_before(
         assert min(lengths.values()) >= 20
         assert lengths["b"] == 20 or lengths["a"] == 40  # in the order of the commits
         for run_id, length in lengths.items():
-            assert store.read(run_id) == [said(n) for n in range(length)]
-            store.append(run_id, [said(length)], length)
+            assert store.read(run_id) == [completed(n) for n in range(length)]
+            store.append(run_id, [completed(length)], length)
             assert first_broken(run_id, store.rows(run_id)) is None
 
 
-def test_what_a_server_said_to_be_stored_outlives_its_abrupt_end(postgres: Path) -> None:
+def test_data_reported_as_stored_by_a_server_survives_a_crash(postgres: Path) -> None:
     """As a machine that is switched off leaves it; the same store goes on once the server is there again."""
     with nb.SQLStore(servers.database(postgres)) as store:
         for n in range(20):
-            store.append("run", [said(n)], n)
+            store.append("run", [completed(n)], n)
         servers.end_abruptly(postgres)
-        assert store.read("run") == [said(n) for n in range(20)]
-        store.append("run", [said(20)], 20)
+        assert store.read("run") == [completed(n) for n in range(20)]
+        store.append("run", [completed(20)], 20)
         assert first_broken("run", store.rows("run")) is None

@@ -214,7 +214,7 @@ def death(chance: random.Random) -> dict[str, Any]:
 KINDS = ("run", "run", "run", "flow", "queued", "chat", "background")
 
 
-def begun(
+def started_runs(
     victim: Victim, chance: random.Random, name: str, *, attended: bool
 ) -> tuple[list[str], list[dict[str, str]]]:
     """One or two runs that this process begins: their ids, and the tool of each token of each."""
@@ -243,7 +243,7 @@ def kill_round(attack: Attack, seed: int) -> None:
     survivor = attack.kept(0)
     try:
         first = how()
-        run_ids, tools = begun(
+        run_ids, tools = started_runs(
             victims[0], chance, f"k{seed}", attended=first["how"] != "unattended"
         )
         attack.run_id = run_ids[0]
@@ -322,7 +322,7 @@ def check_call(
     is_over: bool,
 ) -> None:
     """One call: run as often as somebody said, and never before."""
-    mine = _of_call(events, token)
+    mine = events_of_call(events, token)
     done = Counter(attack.effects(token))
     started = [n for n, e in enumerate(mine) if isinstance(e, ToolStarted)]
     finished = [e for e in mine if isinstance(e, ToolFinished)]
@@ -384,10 +384,10 @@ def _restarts(answer: Resolved | None) -> bool:
 
 def _returned(events: list[StoredEvent], token: str) -> bool:
     """Whether the body of this call came to its end, and no person ended the call."""
-    return any(isinstance(e, ToolFinished) and not e.error for e in _of_call(events, token))
+    return any(isinstance(e, ToolFinished) and not e.error for e in events_of_call(events, token))
 
 
-def _of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
+def events_of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
     """The events of the call that has this token in its input, whether a model or a body made it."""
     for event in events:
         if isinstance(event, RunStarted) and event.flow:
@@ -420,7 +420,7 @@ def terminal_round(attack: Attack, seed: int) -> None:
     race_round(attack, seed, ("terminal",))
 
 
-def begins(attack: Attack, way: str, chance: random.Random) -> float:
+def start_delay(attack: Attack, way: str, chance: random.Random) -> float:
     """Seconds that the others wait for a command to be started."""
     attack.counts[f"by {way}"] += 1
     return attack.starting * chance.uniform(0.6, 1.1) if way == "command" else 0.0
@@ -475,7 +475,7 @@ def race_round(attack: Attack, seed: int, kinds: tuple[str, ...] = RACES) -> Non
     at = expires if kind == "deadline" else time.time() + 0.02
     if kind == "terminal":
         acts[-1] = [[chance.choice(COMMANDS), interrupt]]
-        at += begins(attack, acts[-1][0][0], chance)
+        at += start_delay(attack, acts[-1][0][0], chance)
     at = max(at + chance.uniform(-0.006, 0.006), time.time() + 0.01)
     said = together(attack, workers, acts, run_id, at, chance)
     judge(attack, kind, interrupt, run_id, said)
@@ -525,7 +525,7 @@ def judge(attack: Attack, kind: str, interrupt: str, run_id: str, said: list[Any
             assert told == "won", (by, told)
         if what == "fork":
             attack.counts["forked" if told == "won" else "fork refused"] += 1
-            assert told == "won" or "are running, or never ended" in told, told
+            assert told == "won" or "are still running, or did not end" in told, told
 
 
 def race_retry(
@@ -542,7 +542,7 @@ def race_retry(
     attack.counts["retried"] += retried
     assert retried == 1 <= len(won), (said, retried)  # a retry that must wait is refused later
     for _, _, told in said:
-        assert told == "won" or "only a failed run" in told or "in another process" in told, told
+        assert told == "won" or "Only a failed run" in told or "in another process" in told, told
     assert len(attack.effects(token)) == 1 + retried, attack.effects(token)
     assert ends[0]["status"] == "completed", ends[0]
     assert len(attack.effects(f"{token}.p")) == 1
@@ -580,7 +580,7 @@ def check_fork(
         started = {
             (e.at, e.call_id, e.owner)
             for run in (run_id, fork)
-            for e in _of_call(attack.events(run), each)
+            for e in events_of_call(attack.events(run), each)
             if isinstance(e, ToolStarted)
         }
         assert len(attack.effects(each)) == len(started), (each, started)

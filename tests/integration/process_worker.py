@@ -256,7 +256,7 @@ class Worker:
             "id": run.id,
             "status": run.status,
             "interrupts": {i.tool_name: i.id for i in run.interrupts},
-            "messages": {i.tool_name: asked_of(i) for i in run.interrupts},
+            "messages": {i.tool_name: message_of(i) for i in run.interrupts},
             "states": {i.tool_name: i.state for i in run.interrupts},
             "inputs": {i.tool_name: i.input for i in run.interrupts},
             "deadlines": {i.tool_name: i.expires_at for i in run.interrupts},
@@ -264,7 +264,7 @@ class Worker:
         }
 
 
-def asked_of(interrupt: nb.PendingInterrupt) -> Any:
+def message_of(interrupt: nb.PendingInterrupt) -> Any:
     """What an interrupt says."""
     metadata = interrupt.metadata
     return metadata.get("message") if isinstance(metadata, dict) else metadata

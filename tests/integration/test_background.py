@@ -58,7 +58,7 @@ ON_MAIN = "{'awaits': False, 'bound': True, 'sure': False, 'threaded': False} Tr
     ("version", "subshell"),
     [("6.29.5", False), ("7.0.1", True), (NEWEST, True), (NEWEST, False)],
 )
-def test_c229_a_run_in_the_background_is_answered_while_a_cell_computes(version, subshell):
+def test_c229_a_background_run_is_answered_while_a_cell_computes(version, subshell):
     """On a subshell at once, elsewhere after the cell; a tool bound to the main thread waits for it."""
     with front_end(version, subshell=subshell) as kernel:
         page = Page(kernel)
@@ -89,7 +89,7 @@ run.wait()
 """
 
 
-def test_c229_a_cell_that_waits_for_a_run_in_the_background_lends_it_the_main_thread():
+def test_c229_a_cell_that_waits_for_a_background_run_lends_it_the_main_thread():
     """Its form answers, its bound tools run there; the stop button cancels it."""
     with front_end(subshell=False) as kernel:
         page = Page(kernel)
@@ -117,7 +117,7 @@ first = agent.run("a"{answers})
 
 
 @pytest.mark.parametrize("answers", ["", ", answers={'ask': 'this'}"])
-def test_c145_run_all_where_nobody_is_there_goes_through_or_says_what_is_asked(answers):
+def test_c145_run_all_without_a_person_finishes_or_names_the_question(answers):
     """As nbclient and nbval run a notebook: no cell hangs; with ``answers=`` all end in order."""
     with front_end() as kernel:
         cells = [

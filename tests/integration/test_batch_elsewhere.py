@@ -130,7 +130,7 @@ def mapped(agent: nb.Agent, n: int, store: Any, executor: Any, **options: Any) -
     return nb.map(agent, rows(n), prompt="row {n}", id="b", store=store, executor=executor, **given)
 
 
-async def test_c482_rows_go_on_in_workers_and_their_questions_are_answered_here(
+async def test_c482_rows_run_in_workers_and_their_questions_are_answered_here(
     executor: Any, tmp_path: Path
 ) -> None:
     """Nothing is held of a row that asks; what answers it is stored, and any worker continues it."""
@@ -171,7 +171,9 @@ async def test_c483_a_worker_that_is_killed_in_a_body_leaves_a_question(
     batch.stop()
 
 
-async def test_c483_a_pool_that_was_given_cannot_be_made_anew_and_says_so(tmp_path: Path) -> None:
+async def test_c483_a_pool_passed_by_the_caller_cannot_be_recreated_and_the_error_says_so(
+    tmp_path: Path,
+) -> None:
     """The batch ends with what to do, and goes on with another pool."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     agent = banker(log, kills=tmp_path / "killed", idempotent=True)
@@ -277,7 +279,7 @@ class Refusing:
         return [("worker 7", self.told)] if self.told else [fn(*args)]
 
 
-async def test_c484_what_a_worker_lacks_is_named_before_any_row_begins(
+async def test_c484_a_requirement_that_a_worker_lacks_is_named_before_any_row_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory, what cannot be pickled, a key that is not there, another database: nothing was begun."""
@@ -339,7 +341,7 @@ async def test_c484_requests_of_a_whole_cluster_stay_within_a_models_limit(
     assert max(within) <= 20, within
 
 
-async def test_c485_a_cluster_loses_workers_and_is_restarted_and_every_body_begins_once(
+async def test_c485_a_cluster_that_loses_workers_and_restarts_starts_every_body_once(
     postgres: Path, tmp_path: Path
 ) -> None:
     """On PostgreSQL: bodies that were under way ask what became of them, and nothing else begins twice."""
@@ -620,7 +622,7 @@ async def test_c490_under_attack_every_body_begins_once_except_what_a_person_res
     assert outcome.kills > 0
 
 
-def test_an_executor_of_any_kind_is_known_by_what_it_is() -> None:
+def test_an_executor_is_recognized_by_its_methods() -> None:
     """A pool, what makes one, an object with the methods."""
     with ThreadPoolExecutor(3) as pool:
         assert executor_of(pool).slots() == 3

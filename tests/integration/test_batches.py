@@ -29,7 +29,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield database(request.getfixturevalue("postgres"))
 
 
-def begin(place: str, log: Path) -> subprocess.Popen[str]:
+def start_process(place: str, log: Path) -> subprocess.Popen[str]:
     """A process that goes on with the batch."""
     worker = [sys.executable, "-m", "tests.integration.batch_worker", place, str(log), str(ROWS)]
     return subprocess.Popen(
@@ -57,24 +57,24 @@ def test_c460_a_batch_whose_processes_are_killed_runs_each_body_once(
     """The same call goes on in the next process; no row is lost, and none is paid twice."""
     log, chance = tmp_path / "log", random.Random(7)
     for kill in range(5):
-        process = begin(place, log)
+        process = start_process(place, log)
         until_lines(log, (kill + 1) * 15)
         time.sleep(chance.random() / 20)
         process.kill()
         process.communicate()
-    told, wrong = begin(place, log).communicate(timeout=120)
+    told, wrong = start_process(place, log).communicate(timeout=120)
     assert f"'completed': {ROWS}" in told, wrong
     assert set(bodies(log).values()) == {1}
     lost = set(re.findall(r"^lost (\d+)$", log.read_text(), re.MULTILINE))
     assert {*bodies(log), *lost} == {str(n) for n in range(ROWS)}
 
 
-async def test_c461_of_two_processes_one_works_on_a_batch_and_both_see_its_end(
+async def test_c461_one_of_two_processes_works_on_a_batch_and_both_see_its_end(
     place: str, tmp_path: Path
 ) -> None:
     """The other follows; where it reads the batch later, it has it without the rows."""
     log = tmp_path / "log"
-    both = [begin(place, log), begin(place, log)]
+    both = [start_process(place, log), start_process(place, log)]
     for process in both:
         told, wrong = process.communicate(timeout=120)
         assert f"'completed': {ROWS}" in told, wrong

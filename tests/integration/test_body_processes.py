@@ -13,7 +13,7 @@ from tests.integration.processes import Begin, beginning, effects, wait_for
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Begin]:
+def start_process(tmp_path: Path) -> Iterator[Begin]:
     """Begins processes on one store."""
     with beginning(tmp_path) as new:
         yield new
@@ -24,7 +24,7 @@ def starting(tool: str, *turns: Any) -> Any:
     return [[tool, {"prompt": json.dumps(turns)}]]
 
 
-def said(end: Any) -> Any:
+def call_results(end: Any) -> Any:
     """What the banker said of its calls."""
     assert end["status"] == "completed"
     (banker,) = json.loads(end["text"])
@@ -50,31 +50,39 @@ GATE = ["gate", {"amount": 5}]
     ids=["respond", "restart", "reject"],
 )
 @pytest.mark.parametrize("killed", [False, True])
-def test_c154_what_a_body_started_is_answered_in_another_process(
-    begin: Begin, tmp_path: Path, tool: str, answer: Any, result: str, done: list[str], killed: bool
+def test_c154_a_question_of_a_run_started_by_a_body_is_answered_in_another_process(
+    start_process: Begin,
+    tmp_path: Path,
+    tool: str,
+    answer: Any,
+    result: str,
+    done: list[str],
+    killed: bool,
 ) -> None:
     """Where the first process lives, its body goes on at its line; where not, the body is run again."""
-    first = begin()
+    first = start_process()
     run = first.ask("start", calls=starting(tool, LOOK, [GATE]))
     [[*path, interrupt]] = run["paths"]
     assert path == ["agent", tool, "banker", "gate"]
     if killed:
         first.kill()
-    second = begin()
+    second = start_process()
     assert second.ask("open", run_id=run["id"]) == run
     answered = second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, **answer)
     assert answered == "won"
     end = second.ask("finish", run_id=run["id"])
-    assert said(end) == ["saw inside", result]
+    assert call_results(end) == ["saw inside", result]
     entered = ["starts"] * (2 if killed else 1)
     assert sorted(effects(tmp_path)) == sorted(["look:inside", *entered, *done])
     if not killed:
         assert first.ask("finish", run_id=run["id"]) == end
 
 
-def test_c154_a_process_killed_in_the_middle_of_both_bodies(begin: Begin, tmp_path: Path) -> None:
+def test_c154_a_process_is_killed_inside_an_outer_and_an_inner_body(
+    start_process: Begin, tmp_path: Path
+) -> None:
     """A person says what becomes of each; the outer body, run again, takes up where the inner run stood."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=starting("starts", LOOK, [["slow", {}]]), settle=False)
     wait_for("slow", tmp_path)
     first.kill()
@@ -85,5 +93,5 @@ def test_c154_a_process_killed_in_the_middle_of_both_bodies(begin: Begin, tmp_pa
     assert paths["starts"][:-1] == ["agent", "starts"]
     second.ask("answer", run_id=run["id"], at=0, interrupt=paths["slow"][-1], output="slept")
     second.ask("answer", run_id=run["id"], at=0, interrupt=paths["starts"][-1])
-    assert said(second.ask("finish", run_id=run["id"])) == ["saw inside", "slept"]
+    assert call_results(second.ask("finish", run_id=run["id"])) == ["saw inside", "slept"]
     assert sorted(effects(tmp_path)) == ["look:inside", "slow", "starts", "starts"]

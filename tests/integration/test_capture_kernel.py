@@ -83,7 +83,7 @@ def tools(page: FrontEnd, tmp_path_factory: pytest.TempPathFactory) -> Tools:
     return Tools(page, tmp_path_factory.mktemp("told") / "told.json")
 
 
-def test_a_tool_may_be_the_first_to_import_tqdm(tools: Tools) -> None:
+def test_a_tool_can_be_the_first_to_import_tqdm(tools: Tools) -> None:
     """``tqdm.auto`` in a kernel makes a widget; in a tool it is the call's progress."""
     printed, displays, bars = tools.run(
         "from tqdm.auto import tqdm\nfor _ in tqdm(range(3), mininterval=0): pass"
@@ -91,13 +91,13 @@ def test_a_tool_may_be_the_first_to_import_tqdm(tools: Tools) -> None:
     assert (printed, displays, bars[0], bars[-1]) == ("", [], 0.0, 1.0)
 
 
-def test_the_persons_own_bars_stay_widgets(tools: Tools) -> None:
+def test_progress_bars_outside_of_tools_stay_widgets(tools: Tools) -> None:
     """Outside of a call ``tqdm.auto`` is what it was."""
     outcome = tools.page.run("from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass")
     assert "application/vnd.jupyter.widget-view+json" in outcome.displays[0]
 
 
-def test_a_tool_may_be_the_first_to_import_pyplot(tools: Tools) -> None:
+def test_a_tool_can_be_the_first_to_import_pyplot(tools: Tools) -> None:
     """Shown and left open, each figure is one image in the call, and none in a cell."""
     _, displays, _ = tools.run(
         "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()\nplt.figure()\nplt.plot([2])"
@@ -105,7 +105,7 @@ def test_a_tool_may_be_the_first_to_import_pyplot(tools: Tools) -> None:
     assert displays == [["image/png", "text/plain"]] * 2
 
 
-def test_a_cell_that_ends_does_not_take_the_figures_of_a_running_tool(tools: Tools) -> None:
+def test_the_end_of_a_cell_does_not_take_the_figures_of_a_running_tool(tools: Tools) -> None:
     """The inline backend shows and closes every open figure at the end of a cell."""
     tools.page.must_run("drawn, stop = threading.Event(), threading.Event()")
     tools.page.seen.clear()
@@ -129,7 +129,7 @@ def test_prints_records_warnings_and_displays_of_a_tool_stay_out_of_the_cell(too
     assert displays == [["text/html", "text/plain"]]
 
 
-def test_the_persons_own_output_stays_in_the_cell(tools: Tools) -> None:
+def test_output_of_the_cell_itself_stays_in_the_cell(tools: Tools) -> None:
     """Prints, warnings, displays, figures and the last line show as they always did."""
     tools.page.seen.clear()
     outcome = tools.page.run(

@@ -59,7 +59,7 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[FrontEnd]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_c438_code_runs_on_the_main_thread_however_its_run_is_waited_for(kernel, way):
+def test_c438_code_runs_on_the_main_thread_however_its_run_is_awaited(kernel, way):
     """In the cells' own namespace; what it prints belongs to its call, and to no cell."""
     kernel.seen.clear()
     kernel.must_run("after = 0")
@@ -67,7 +67,7 @@ def test_c438_code_runs_on_the_main_thread_however_its_run_is_waited_for(kernel,
         kernel.must_run(cell)
     assert "from the code" not in kernel.printed()
     assert kernel.must_run("print(*told(run), after)") == (
-        f"from the code\n{COME}\nSet again: after (int). 21\n"
+        f"from the code\n{COME}\nReassigned: after (int). 21\n"
     )
 
 
@@ -100,7 +100,7 @@ STOPPED = {
 
 
 @pytest.mark.parametrize("way", STOPPED)
-def test_c439_the_stop_button_of_jupyter_ends_code_without_end_and_the_run_goes_on(kernel, way):
+def test_c439_the_stop_button_of_jupyter_ends_an_endless_loop_and_the_run_continues(kernel, way):
     """Between cells too, where a kernel hears no such signal by itself; the model is told."""
     code, options, then = STOPPED[way]
     kernel.must_run(WATCH)
@@ -117,14 +117,14 @@ def test_c439_the_stop_button_of_jupyter_ends_code_without_end_and_the_run_goes_
     assert "completed The tool run_python failed: CodeError: A person stopped it" in told
 
 
-def test_c440_code_that_awaits_is_refused_where_its_loop_is_not_the_main_threads(kernel):
+def test_c440_code_that_awaits_is_refused_where_its_loop_is_not_on_the_main_thread(kernel):
     """Nothing of it runs; elsewhere it runs on the kernel's loop, as in a cell."""
     code = "hits = 7\nawait asyncio.sleep(0)\nasyncio.get_running_loop() is loop"
     kernel.must_run("hits = 0; loop = asyncio.get_running_loop()")
     kernel.must_run(f"run = going({code!r}, attended=False, {NAMED}); run.wait()")
     told = kernel.must_run("print(*told(run), hits)")
-    assert "await does not work here" in told
+    assert "`await` does not work here" in told
     assert told.endswith(" 0\n")
     kernel.must_run(f"run = going({code!r}, attended=True)")
     kernel.must_run("await run.settled(); run.approve(run.interrupts[0]); await run")
-    assert kernel.must_run("print(*told(run), hits)") == "true\nSet again: hits (int). 7\n"
+    assert kernel.must_run("print(*told(run), hits)") == "true\nReassigned: hits (int). 7\n"

@@ -183,7 +183,7 @@ def test_runs_and_questions_are_listed_for_people_and_programs(folder: Folder) -
     assert "--approve" in shown.stdout
 
 
-def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> None:
+def test_a_wrong_command_is_named_and_changes_nothing(folder: Folder) -> None:
     """Each kind of mistake has its exit code; with ``--json`` the error is JSON too."""
     bank, travel, vault = (folder.ids[name] for name in ("bank", "travel", "vault"))
     for code, arguments, why in [
@@ -194,7 +194,7 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
         (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont'. Its names: amount"),
         (2, ["answer", bank, "--input", '{"to": "Eve"}'], "input to of 'pay' cannot be changed"),
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "x", "legs": []}'], "when: "),
-        (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Should be"),
+        (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Must be"),
         (2, ["answer", vault, "--text", "hunter2"], "Secrets are never stored"),
         (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
         (2, ["prune", "--older-than", "soon"], "soon"),
@@ -216,7 +216,7 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
     assert len(folder.json("runs", "--waiting")["runs"]) == len(folder.ids)
 
 
-def test_a_document_that_is_brought_in_again_changes_nothing_and_that_is_said(
+def test_importing_a_document_twice_changes_nothing_and_says_so(
     folder: Folder,
 ) -> None:
     """What was approved elsewhere is asked again only where it comes in."""
@@ -232,7 +232,7 @@ def test_a_document_that_is_brought_in_again_changes_nothing_and_that_is_said(
     assert again == f"The run {bank} already exists here. Nothing was changed.\n"
 
 
-def test_a_hint_can_be_pasted_and_a_stop_says_what_it_did(folder: Folder) -> None:
+def test_a_hint_can_be_pasted_and_a_stop_reports_its_effect(folder: Folder) -> None:
     """It names the store as it was given, and ids as short as they can be; a choice is seen before it is made."""
     (folder.path / "sleepy.py").write_text(SLEEPY, encoding="utf-8")
     told = folder._run([sys.executable, "sleepy.py"])
@@ -252,7 +252,7 @@ def test_a_hint_can_be_pasted_and_a_stop_says_what_it_did(folder: Folder) -> Non
     assert folder.nbagent(*hints[0][1:]).returncode == 0
     place = ["--agent", "sleepy.py:agent"]
     code, said = folder.typed(["answer", short, "--approve", *place], [("napping", "\x03")])
-    assert (code, "stopped the run" in said, "it is cancelled" in said) == (130, True, True), said
+    assert (code, "stopped run" in said, "It is cancelled" in said) == (130, True, True), said
     code, said = folder.typed(["answer", listed[0].split()[0]], [("to skip:", "\n")])
     assert (code, "1) keep" in said, "2) drop" in said) == (0, True, True), said
 
@@ -288,18 +288,23 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
         ],
     )
     assert code == 0, said
-    assert "Nights: Should be at least 1" in said
-    assert "When: Should be a valid date" in said
+    assert "Nights: Must be at least 1" in said
+    assert "When: Must be a valid date" in said
     assert "\x1b" not in said
     assert "The run is not active" in said
     assert folder.json("runs", "--agent", "travel")["runs"][0]["questions"] == []
 
 
-def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder: Folder) -> None:
-    """Without the agent somebody else goes on with it; with it, this command."""
+def test_an_answer_is_stored_or_continues_the_run_and_a_second_one_is_refused(
+    folder: Folder,
+) -> None:
+    """Without the agent another process continues the run; with it, this command does."""
     fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
     kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
-    assert (kept["goes_on"], kept["answer"]["input"]) == ("nobody", {"amount": 4, "to": "Bob"})
+    assert (kept["continues"], kept["answer"]["input"]) == (
+        "when_opened",
+        {"amount": 4, "to": "Bob"},
+    )
     idle = folder.nbagent("runs", "--status", "idle").stdout
     assert fresh[:8] in idle
     assert "continues when opened" in idle
@@ -308,11 +313,11 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     late = folder.nbagent("answer", fresh, "--approve")  # the same script, run twice
     assert (late.returncode, "answered by command line" in late.stderr) == (4, True), late.stderr
     went = folder.json("answer", fresh, "--agent", "bank.py:agent")
-    assert (went["goes_on"], went["status"], went["text"]) == ("here", "completed", "Paid.")
+    assert (went["continues"], went["status"], went["text"]) == ("here", "completed", "Paid.")
     assert "paid 4 to Bob" in folder.nbagent("show", fresh).stdout
 
 
-def test_a_process_that_has_the_run_goes_on_by_itself(folder: Folder) -> None:
+def test_a_process_that_drives_the_run_continues_it_by_itself(folder: Folder) -> None:
     """It follows its store while it waits; the command says that it does."""
     waits = (
         "import asyncio\nfrom bank import agent\n"
@@ -329,7 +334,7 @@ def test_a_process_that_has_the_run_goes_on_by_itself(folder: Folder) -> None:
         assert process.stdout is not None
         run_id = process.stdout.readline().strip()
         told = folder.json("answer", run_id, "--approve")
-        assert (told["goes_on"], str(process.pid) in told["driver"]) == ("elsewhere", True)
+        assert (told["continues"], str(process.pid) in told["driver"]) == ("elsewhere", True)
         assert process.stdout.readline() == "Paid.\n"
 
 
@@ -389,7 +394,7 @@ def test_the_blocks_of_the_page_run(tmp_path: Path) -> None:
     assert "paid 4 to Bob" in told.stdout
 
 
-def test_output_that_cannot_be_written_is_told_in_a_line(folder: Folder) -> None:
+def test_output_that_cannot_be_written_is_one_line_of_error(folder: Folder) -> None:
     """A full disk; where there is no output at all, there is nothing to tell."""
     run = f'"{sys.executable}" -m nbagent'
     travel = folder.ids["travel"]
@@ -401,8 +406,8 @@ def test_output_that_cannot_be_written_is_told_in_a_line(folder: Folder) -> None
     assert "No space left" in told.stderr
 
 
-def test_letters_that_an_output_cannot_write_are_told_by_number(tmp_path: Path) -> None:
-    """As where Windows pipes in the encoding of its country: the list is there, and no traceback."""
+def test_letters_outside_the_output_encoding_are_escaped(tmp_path: Path) -> None:
+    """As where Windows pipes in a national encoding: the list is printed, without a traceback."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         agent = nb.Agent(nb.ScriptedModel(["Done."]), name="office", store=store)
         agent.run_sync("Pay 円 now.")
@@ -412,7 +417,7 @@ def test_letters_that_an_output_cannot_write_are_told_by_number(tmp_path: Path) 
     assert "Pay \\u5186 now." in out.buffer.getvalue().decode("cp1252")  # type: ignore[attr-defined]
 
 
-def test_a_closed_pipe_is_quiet_and_nothing_heavy_is_loaded(folder: Folder) -> None:
+def test_a_closed_pipe_is_quiet_and_a_command_loads_nothing_heavy(folder: Folder) -> None:
     """``| head`` ends without a traceback; a command is quick to start."""
     shell = f'"{sys.executable}" -m nbagent runs --json | head -c 1; echo " ${{PIPESTATUS[0]}}"'
     told = folder._run(["bash", "-c", shell])
@@ -425,7 +430,7 @@ def test_a_closed_pipe_is_quiet_and_nothing_heavy_is_loaded(folder: Folder) -> N
     assert folder._run([sys.executable, "-c", loaded]).stdout.splitlines()[-1] == "[]"
 
 
-def test_an_approval_of_elsewhere_is_not_shown_as_one_here(tmp_path: Path) -> None:
+def test_an_approval_in_an_imported_document_does_not_count_here(tmp_path: Path) -> None:
     """Approved where it ran, exported before it ran, brought in: it waits, and nothing says that it was approved."""
     folder = Folder(tmp_path)
     bank = folder.ids["bank"]

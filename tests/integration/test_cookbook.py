@@ -40,7 +40,7 @@ SAID = {
         call("run_python", code=SHARE),
         "Done: the column is called share.",
     ],
-    "Proof against a restart": [call("pay", to="Ada", euros=40), "Ada has her 40 euros."],
+    "Survive a restart": [call("pay", to="Ada", euros=40), "Ada has her 40 euros."],
     "One page for a colleague": ASKED,
     "Replay in CI": ASKED,
 }
@@ -57,7 +57,7 @@ def test_each_recipe_is_played():
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-async def test_a_recipe_does_what_it_says(recipe, capsys, monkeypatch, tmp_path):
+async def test_a_recipe_does_what_its_text_says(recipe, capsys, monkeypatch, tmp_path):
     """Below the page's first lines, in a session of its own; what waits between two blocks is approved."""
     monkeypatch.chdir(tmp_path)
     model = nb.ScriptedModel(SAID[recipe])

@@ -78,8 +78,8 @@ STEPS: dict[str, Any] = {
 
 @pytest.mark.parametrize("how", ["url", "client"])
 @pytest.mark.parametrize("step", STEPS)
-async def test_no_credential_leaves_in_anything(step, how, caplog, tmp_path):
-    """Not in errors, logs, the journal, HTML, reprs or what the model is told again."""
+async def test_no_output_contains_a_credential(step, how, caplog, tmp_path):
+    """Not in errors, logs, the journal, HTML, reprs or messages to the model."""
     caplog.set_level(logging.DEBUG)
     with Echo([STEPS[step]] * 3) as server:
         model = echoed(server, how=how)
@@ -118,7 +118,7 @@ def look(at: str) -> str:
     return at
 
 
-async def test_a_query_of_the_base_url_goes_with_each_request():
+async def test_a_query_of_the_base_url_is_sent_with_each_request():
     """The client itself would put it into the middle of the path."""
     with Echo([Reply("yes")]) as server:
         model = nb.OpenAIModel("m", base_url=f"{server.url}?token={TOKEN}", api_key=KEY)
@@ -136,7 +136,7 @@ def _without_query(do_post: Any) -> Any:
     return post
 
 
-async def test_a_base_url_that_is_none_is_told_without_its_password():
+async def test_an_invalid_base_url_is_reported_without_its_password():
     """Whatever the client makes of it."""
     for wrong in (f"http://ann:{PASSWORD[-9:]}@host:port/v1", f"http://ann:{KEY}@[::1/v1"):
         with pytest.raises((ModelConfigError, ModelError)) as caught:
@@ -148,7 +148,7 @@ async def test_a_base_url_that_is_none_is_told_without_its_password():
         assert KEY not in told
 
 
-async def test_a_token_of_azure_is_a_credential_too():
+async def test_an_azure_token_is_a_credential_too():
     """It stands in no header before it is sent."""
     client = openai.AsyncAzureOpenAI(
         azure_endpoint="http://host", azure_ad_token=TOKEN, api_version="2024-02-01"
@@ -158,7 +158,7 @@ async def test_a_token_of_azure_is_a_credential_too():
     await client.close()
 
 
-def test_words_are_no_credentials():
+def test_ordinary_words_are_not_removed_as_credentials():
     """A short key of a local server, and headers that say who calls, stay in any text."""
     client = openai.AsyncOpenAI(
         base_url="http://host/v1", api_key="none", default_headers={"X-Title": "my notebook"}
@@ -168,7 +168,7 @@ def test_words_are_no_credentials():
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
-def test_a_key_is_cut_from_a_stream_however_it_is_cut(size):
+def test_a_key_is_removed_from_a_stream_however_it_is_split(size):
     """In pieces of any size, in a text, in what two calls are given; all else comes as it was."""
     said = f"so {KEY} and {KEY[:9]}, sk-{KEY}s"
     pieces = [said[start : start + size] for start in range(0, len(said), size)]
@@ -182,7 +182,7 @@ def test_a_key_is_cut_from_a_stream_however_it_is_cut(size):
         assert "".join(d.arguments for d in deltas if d.index == index) == expected
 
 
-def test_cutting_takes_time_in_proportion_to_the_text():
+def test_removing_keys_takes_time_in_proportion_to_the_text():
     """A server that repeats the beginning of a key does not hold the kernel's loop."""
     credentials = Credentials([KEY])
 

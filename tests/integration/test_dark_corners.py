@@ -52,7 +52,7 @@ def whole(message: Any, finish: Any = "stop", **more: Any) -> bytes:
     return json.dumps({"choices": [choice], **more}).encode()
 
 
-def asked(*each: dict[str, Any]) -> bytes:
+def calls_response(*each: dict[str, Any]) -> bytes:
     """An answer of calls in one piece."""
     return whole({"role": "assistant", "content": None, "tool_calls": list(each)}, "tool_calls")
 
@@ -84,16 +84,16 @@ class Corner:
     finish: str = "stop"
 
 
-def of_call(arguments: Any, **end: Any) -> Corner:
+def call_corner(arguments: Any, **end: Any) -> Corner:
     """One call with these arguments."""
     one = call(arguments, id="a", index=0)
-    return Corner(calls(one), asked(one), **end)
+    return Corner(calls(one), calls_response(one), **end)
 
 
 CORNERS = {
     # --- which call is which
     "one id at two indexes": Corner(
-        calls(SAME, {**B, "id": REPEATED}), asked(SAME, {**B, "id": REPEATED}), ran=[1, 2]
+        calls(SAME, {**B, "id": REPEATED}), calls_response(SAME, {**B, "id": REPEATED}), ran=[1, 2]
     ),
     "one id at two indexes, in pieces that alternate": Corner(
         calls(
@@ -108,11 +108,13 @@ CORNERS = {
     ),
     "no ids": Corner(
         calls(call('{"x":1}', index=0), call('{"x":2}', index=1)),
-        asked(call('{"x":1}'), call('{"x":2}')),
+        calls_response(call('{"x":1}'), call('{"x":2}')),
         ran=[1, 2],
     ),
     "empty ids": Corner(
-        calls({**A, "id": ""}, {**B, "id": ""}), asked({**A, "id": ""}, {**B, "id": ""}), ran=[1, 2]
+        calls({**A, "id": ""}, {**B, "id": ""}),
+        calls_response({**A, "id": ""}, {**B, "id": ""}),
+        ran=[1, 2],
     ),
     "no indexes": Corner(calls(call('{"x":1}', id="a"), call('{"x":2}', id="b")), ran=[1, 2]),
     "neither ids nor indexes": Corner(calls(call('{"x":1}'), call('{"x":2}')), ran=[1, 2]),
@@ -120,9 +122,11 @@ CORNERS = {
         calls(call('{"x":1}', id=REPEATED), call('{"x":2}', id=REPEATED)), ran=[1, 2]
     ),
     "index 0 everywhere, with ids": Corner(
-        calls(A, {**B, "index": 0}), asked(A, {**B, "index": 0}), ran=[1, 2]
+        calls(A, {**B, "index": 0}), calls_response(A, {**B, "index": 0}), ran=[1, 2]
     ),
-    "index 0 and one id everywhere": Corner(calls(SAME, SAME), asked(SAME, SAME), ran=[1, 1]),
+    "index 0 and one id everywhere": Corner(
+        calls(SAME, SAME), calls_response(SAME, SAME), ran=[1, 1]
+    ),
     "the id and the name in each piece": Corner(
         calls(
             call('{"x"', id="a", index=0),
@@ -133,11 +137,13 @@ CORNERS = {
     ),
     "an index that is a list": Corner(calls({**A, "index": [0]}), ran=[1]),
     "ids that are numbers": Corner(
-        calls({**A, "id": 7}, {**B, "id": 8}), asked({**A, "id": 7}, {**B, "id": 8}), ran=[1, 2]
+        calls({**A, "id": 7}, {**B, "id": 8}),
+        calls_response({**A, "id": 7}, {**B, "id": 8}),
+        ran=[1, 2],
     ),
     "no name": Corner(
         calls(call("{}", name=None, id="a", index=0)),
-        asked(call("{}", name=None, id="a")),
+        calls_response(call("{}", name=None, id="a")),
         told="There is no tool ''",
     ),
     # --- arguments
@@ -148,25 +154,25 @@ CORNERS = {
         ),
         ran=[12],
     ),
-    "arguments as a value": of_call({"x": 3}, ran=[3]),
-    "no arguments": of_call(None, ran=[0]),
-    "blank arguments": of_call(" ", ran=[0]),
-    "arguments that are no JSON": of_call('{"x": 1', told="not a JSON object .*: {.x.: 1"),
-    "arguments that are a list": of_call("[1]", told="not a JSON object"),
-    "arguments that are a text in a text": of_call('"{}"', told="not a JSON object"),
-    "two objects as arguments": of_call('{"x":1}{"x":2}', told="not a JSON object"),
-    "NaN": of_call('{"x": NaN}', told="not a JSON object"),
-    "a number beyond all": of_call('{"x": 1e999}', told="not a JSON object"),
-    "one key twice": of_call('{"x": 1, "x": 2}', ran=[2]),
-    "half a pair in arguments": of_call(f'{{"note": "{HALF}"}}', told="not a JSON object"),
-    "5,000 levels in arguments": of_call(f'{{"x": {DEEP}}}', told="at most 100 levels"),
+    "arguments as a value": call_corner({"x": 3}, ran=[3]),
+    "no arguments": call_corner(None, ran=[0]),
+    "blank arguments": call_corner(" ", ran=[0]),
+    "arguments that are no JSON": call_corner('{"x": 1', told="not a JSON object .*: {.x.: 1"),
+    "arguments that are a list": call_corner("[1]", told="not a JSON object"),
+    "arguments that are a text in a text": call_corner('"{}"', told="not a JSON object"),
+    "two objects as arguments": call_corner('{"x":1}{"x":2}', told="not a JSON object"),
+    "NaN": call_corner('{"x": NaN}', told="not a JSON object"),
+    "a number beyond all": call_corner('{"x": 1e999}', told="not a JSON object"),
+    "one key twice": call_corner('{"x": 1, "x": 2}', ran=[2]),
+    "half a pair in arguments": call_corner(f'{{"note": "{HALF}"}}', told="not a JSON object"),
+    "5,000 levels in arguments": call_corner(f'{{"x": {DEEP}}}', told="at most 100 levels"),
     "10 MB of arguments": Corner(
         calls(
             call('{"note": "', id="a", index=0),
             *(call(LONG[:1_000_000], name=None, index=0) for _ in range(10)),
             call('"}', name=None, index=0),
         ),
-        asked(call(json.dumps({"note": LONG}), id="a")),
+        calls_response(call(json.dumps({"note": LONG}), id="a")),
         ran=[0],
         fails_whole="larger than 8,000,000 bytes",
     ),
@@ -311,7 +317,10 @@ CORNERS = {
     ),
     "cut off inside an event": Corner([FINE[0], FINE[1][:20]], fails="ended in the middle"),
     "cut off inside a call": Corner(
-        [chunk({"tool_calls": [A]})], asked(A)[:-5], fails="in the middle", fails_whole="not JSON"
+        [chunk({"tool_calls": [A]})],
+        calls_response(A)[:-5],
+        fails="in the middle",
+        fails_whole="not JSON",
     ),
     "5,000 levels around": Corner(  # the JSON reader of Python 3.13 goes so deep
         [event(DEEP.encode())], DEEP.encode(), fails="nested too deep|instead of a chat"
@@ -427,7 +436,7 @@ ALL = [
 
 
 @pytest.mark.parametrize(("name", "way"), ALL)
-async def test_c173_a_dark_corner_ends_in_the_right_answer_or_a_clear_error(
+async def test_c173_an_edge_case_ends_in_the_right_answer_or_a_clear_error(
     name: str, way: str
 ) -> None:
     """Never a hang, an exception of ours, or a call with input that nobody meant."""
@@ -463,7 +472,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_c174_a_stream_of_nothing_but_signs_of_life_ends(name: str) -> None:
+async def test_c174_a_stream_of_only_keep_alives_ends(name: str) -> None:
     """``timeout`` counts from the last word of the answer; a server that stays silent was cut off before."""
     kind, piece = ENDLESS[name]
     with serving(Server([piece], kind, without_end=True)) as url:
@@ -474,7 +483,7 @@ async def test_c174_a_stream_of_nothing_but_signs_of_life_ends(name: str) -> Non
         run.result  # noqa: B018 - it raises
 
 
-async def test_c174_a_stream_that_says_something_now_and_then_goes_on() -> None:
+async def test_c174_a_stream_with_occasional_content_continues() -> None:
     """Between words a server may take its time, and say that it is still there."""
     pieces = [FINE[0], *[b": still here\n\n"] * 10, *FINE[1:]]
     with serving(Server(pieces, STREAM)) as url:
@@ -484,8 +493,10 @@ async def test_c174_a_stream_that_says_something_now_and_then_goes_on() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 @pytest.mark.parametrize("live", [True, False])
-async def test_c174_neither_key_nor_conversation_follow_a_redirect(status: int, live: bool) -> None:
-    """Where a server points to is told, and not asked: nobody said to trust it."""
+async def test_c174_neither_key_nor_conversation_follows_a_redirect(
+    status: int, live: bool
+) -> None:
+    """The target of a redirect is reported, and not asked: nobody trusts it."""
     other = Server(FINE, STREAM)
     with serving(other) as elsewhere:
         target = elsewhere.replace("127.0.0.1", "localhost") + "/chat/completions"

@@ -54,7 +54,7 @@ def shop(place):
     return engine_of(place, "writer")
 
 
-async def told(tools, name, /, **arguments):
+async def text_to_model(tools, name, /, **arguments):
     """What the model is told by one call."""
     model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
     run = nb.Agent(model, tools=tools).run("go", show=False)
@@ -63,33 +63,35 @@ async def told(tools, name, /, **arguments):
 
 
 @pytest.mark.parametrize("options", [{}, {"isolation_level": "AUTOCOMMIT"}])
-async def test_c421_a_database_of_postgresql_is_listed_described_and_queried(place, options):
+async def test_c421_a_postgresql_database_is_listed_described_and_queried(place, options):
     """In its own dialect, with values of any type; mistakes are told with what is there."""
     shop = engine_of(place, "reader", **options)
     tools = nb.notebook_tools(shop)
-    assert "the SQL of PostgreSQL" in tools[-1].description
-    listed = await told(tools, "list_data")
+    assert "The SQL dialect is PostgreSQL" in tools[-1].description
+    listed = await text_to_model(tools, "list_data")
     assert 'shop\tdatabase\tPostgreSQL\t3 tables\tlarge, old."odd one", orders' in listed
-    described = await told(tools, "describe_data", name="shop")
+    described = await text_to_model(tools, "describe_data", name="shop")
     assert "orders\tprice\tnumeric" in described
-    assert "300\titem 300\t330.0\t2026-01-02" in await told(
+    assert "300\titem 300\t330.0\t2026-01-02" in await text_to_model(
         tools, "query_data", sql="SELECT * FROM large ORDER BY id DESC"
     )
-    same = await told(
+    same = await text_to_model(
         tools,
         "query_data",
         sql="SELECT 1 AS a, 'x'::text AS a, NULL AS b, more FROM orders LIMIT 1",
     )
     assert same == 'a\ta\tb\tmore\n1\tx\t\t{"a": {"b": 1}}'
-    assert await told(tools, "query_data", sql="SELECT id FROM orders WHERE item LIKE '%x'") == (
-        "id\n(no rows)"
-    )
-    assert await told(tools, "head_data", name='shop.old."odd one"') == "a\n(no rows)"
-    many = await told(tools, "query_data", sql="SELECT id FROM orders ORDER BY id")
+    assert await text_to_model(
+        tools, "query_data", sql="SELECT id FROM orders WHERE item LIKE '%x'"
+    ) == ("id\n(no rows)")
+    assert await text_to_model(tools, "head_data", name='shop.old."odd one"') == "a\n(no rows)"
+    many = await text_to_model(tools, "query_data", sql="SELECT id FROM orders ORDER BY id")
     assert many.endswith("\n100\n(the first 100 rows; there are more)")
-    wrong = await told(tools, "query_data", sql="SELECT o.itm FROM orders o")
+    wrong = await text_to_model(tools, "query_data", sql="SELECT o.itm FROM orders o")
     assert "no such column: itm. Did you mean 'item'?" in wrong
-    assert "Did you mean 'orders'?" in await told(tools, "query_data", sql="SELECT * FROM order_s")
+    assert "Did you mean 'orders'?" in await text_to_model(
+        tools, "query_data", sql="SELECT * FROM order_s"
+    )
 
 
 HOSTILE = [
@@ -133,9 +135,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("options", [{}, {"isolation_level": "AUTOCOMMIT"}])
-def test_c421_a_query_of_postgresql_that_does_more_than_read_is_refused_by_the_server(
-    place, options
-):
+def test_c421_a_postgresql_query_that_does_more_than_read_is_refused_by_the_server(place, options):
     """Of a user who may write, too, and whatever the engine does by itself; nothing is changed, and no session is left."""
     data = Query({"shop": engine_of(place, "writer", **options)}, 100, 10.0)
     given = []
@@ -157,13 +157,13 @@ def test_c421_a_query_of_postgresql_that_does_more_than_read_is_refused_by_the_s
         assert connection.exec_driver_sql("SELECT pg_try_advisory_lock(5)").scalar() is True
 
 
-def test_c421_a_user_who_reaches_files_of_the_server_is_refused(place):
+def test_c421_a_user_who_can_reach_files_of_the_server_is_refused(place):
     """A superuser may do that in a transaction that only reads, too; the error says whom to give."""
     with pytest.raises(QueryError, match="GRANT pg_read_all_data TO reader"):
         Query({"shop": engine_of(place, "tester")}, 10, 5.0).query("SELECT 1", "")
 
 
-def test_c421_a_query_of_postgresql_is_bounded_in_time_rows_and_size(shop):
+def test_c421_a_postgresql_query_is_bounded_in_time_rows_and_size(shop):
     """By the server, before anything is sent; also where the query lifts the limit for what comes after it."""
     data = Query({"shop": shop}, 1_000, 0.5)
     for sql in (
@@ -183,7 +183,9 @@ def test_c421_a_query_of_postgresql_is_bounded_in_time_rows_and_size(shop):
     assert all(len(x) <= servers.MAX_KEPT for (x,) in found.rows)
 
 
-def test_c422_an_engine_of_any_other_database_is_read_only_by_the_persons_word(place):
+def test_c422_an_engine_of_another_database_needs_the_word_of_the_person_that_it_is_read_only(
+    place,
+):
     """Refused without it; with it a query is rolled back, bounded in rows, and not waited for without end."""
     engine = engine_of(place, "reader")
     engine.url = SimpleNamespace(get_backend_name=lambda: "oracle", database="x")
@@ -194,7 +196,7 @@ def test_c422_an_engine_of_any_other_database_is_read_only_by_the_persons_word(p
     assert "orders" in data.databases["shop"].tables()
     found = data.query("SELECT id FROM orders WHERE item LIKE '%1%' ORDER BY id", "")
     assert (found.rows, found.note) == ([(1,), (10,)], "the first 2 rows; there are more")
-    with pytest.raises(QueryError, match="the query failed"):
+    with pytest.raises(QueryError, match="The query failed"):
         data.query("SELECT nothing FROM orders", "")
     with pytest.raises(QueryError, match="took longer"):
         data.query("SELECT pg_sleep(4)", "")
@@ -207,7 +209,7 @@ def test_c422_an_engine_of_any_other_database_is_read_only_by_the_persons_word(p
         assert connection.exec_driver_sql("SELECT count(*) FROM orders").scalar() == 300
 
 
-def test_what_is_an_engine_for_async_code_says_what_to_give(place):
+def test_an_async_engine_is_refused_with_its_sync_replacement(place):
     """Its sync twin is what a tool in a thread can use."""
     made = SimpleNamespace(sync_engine=engine_of(place, "reader"))
     with pytest.raises(nb.errors.UsageError, match="create_engine"):

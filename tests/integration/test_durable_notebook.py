@@ -8,21 +8,23 @@ from typing import Any
 
 from nbclient import NotebookClient
 
-from tests.integration.tutorials import NOTEBOOKS, read
+from tests.integration.tutorials import NOTEBOOKS, saved_notebook
 
 NAME = "10_durable_runs.ipynb"
 
 
-def said(cell: Any) -> list[str]:
+def output_texts(cell: Any) -> list[str]:
     """What a cell's outputs say, without how they look."""
     shown = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs]
     return [text for text in shown if text]
 
 
-async def test_c303_the_notebook_goes_on_after_a_real_restart_of_its_kernel(tmp_path: Path) -> None:
+async def test_c303_the_notebook_continues_after_a_real_restart_of_its_kernel(
+    tmp_path: Path,
+) -> None:
     """The second half, in a kernel that knows nothing of the first, shows what is saved; one payment is made."""
     shutil.copy(NOTEBOOKS / NAME, tmp_path)
-    notebook, saved = read(tmp_path / NAME), read(NOTEBOOKS / NAME)
+    notebook, saved = saved_notebook(tmp_path / NAME), saved_notebook(NOTEBOOKS / NAME)
     resources = {"metadata": {"path": str(tmp_path)}}
     client = NotebookClient(notebook, timeout=120, resources=resources)
     restarts = 0
@@ -35,5 +37,7 @@ async def test_c303_the_notebook_goes_on_after_a_real_restart_of_its_kernel(tmp_
             await client.async_execute_cell(cell, number)
     assert restarts == 1
     code = [n for n, cell in enumerate(saved.cells) if cell.cell_type == "code"]
-    assert [said(notebook.cells[n]) for n in code] == [said(saved.cells[n]) for n in code]
+    assert [output_texts(notebook.cells[n]) for n in code] == [
+        output_texts(saved.cells[n]) for n in code
+    ]
     assert (tmp_path / "durable_payments.txt").read_text() == "100 to Ada\n"

@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "durable.md").read_text(encoding="u
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
-async def test_every_block_of_the_page_does_what_stands_beside_it(
+async def test_every_block_of_the_page_does_what_its_text_says(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Keep, start, open again, answer, back up, who decided, clean up."""

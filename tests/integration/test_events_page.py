@@ -54,7 +54,7 @@ def test_the_type_of_a_delta_costs_nothing_per_token(kind):
     assert "type" not in kind.__slots__
 
 
-async def test_the_block_of_the_page_tells_what_happens(capsys):
+async def test_the_block_of_the_page_prints_what_happens(capsys):
     """A tool's progress and result, then the model's text."""
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     await execute(block, {"__name__": "__main__"})

@@ -52,7 +52,7 @@ def agent_at(server: ChatServer, **settings: Any) -> nb.Agent:
     return nb.Agent(model, tools=[heat, report, plain])
 
 
-async def test_a_prompt_goes_out_in_its_order_with_each_file_as_the_api_wants_it(tmp_path: Path):
+async def test_a_prompt_is_sent_in_order_with_each_file_as_the_api_wants_it(tmp_path: Path):
     """Texts, a picture, a PDF by its name, sound, and a table that is text."""
     (tmp_path / "scan.pdf").write_bytes(PDF)
     sound = nb.File(b"RIFF\0\0\0\0WAVEfmt ", name="hum.wav")
@@ -79,7 +79,7 @@ async def test_a_prompt_goes_out_in_its_order_with_each_file_as_the_api_wants_it
     ]
 
 
-async def test_what_tools_give_follows_behind_all_results_and_says_whose_it_is():
+async def test_files_from_tools_follow_all_results_and_name_their_call():
     """The API takes text from tools: results stay together, in order, and files come after them."""
     calls = [("heat", {"day": 1}), ("plain", {}), ("report", {})]
     with ChatServer([Reply(calls=calls), Reply("Seen.")]) as server:
@@ -97,7 +97,7 @@ async def test_what_tools_give_follows_behind_all_results_and_says_whose_it_is()
     assert told[3]["content"][1]["image_url"]["url"] == URL
 
 
-async def test_a_model_that_sees_nothing_is_told_in_words_and_so_is_the_person():
+async def test_a_model_without_vision_gets_words_and_the_person_a_note():
     """No byte of a picture goes out; each answer to new ones has a note, and others have none."""
     script = [Reply(calls=[("heat", {"day": 1})]), Reply(calls=[("plain", {})]), Reply("Ah.")]
     with ChatServer(script) as server:
@@ -127,13 +127,13 @@ async def test_a_model_that_sees_nothing_is_told_in_words_and_so_is_the_person()
         ("my-own", True),
     ],
 )
-def test_which_models_see_is_known_by_name_and_any_other_is_tried(name: str, can: bool):
-    """A new model is not kept from seeing by a list that does not know it."""
+def test_known_models_with_vision_are_listed_and_any_other_is_tried(name: str, can: bool):
+    """A new model is not excluded by a list that does not know it."""
     assert sees(name) is can
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
-async def test_a_server_that_takes_no_pictures_is_answered_with_what_to_do(status: int):
+async def test_a_refused_picture_is_an_error_that_names_the_setting(status: int):
     """The error names the setting; one of a request without pictures does not."""
     refuse = Refuse(status, "image_url is not supported by this model")
     with ChatServer([refuse, refuse]) as server:
@@ -145,7 +145,7 @@ async def test_a_server_that_takes_no_pictures_is_answered_with_what_to_do(statu
     assert "vision=False" not in str(failed.value)
 
 
-async def test_a_type_that_the_api_does_not_take_is_refused_before_anything_is_sent():
+async def test_a_type_that_the_api_does_not_support_is_refused_before_anything_is_sent():
     """The error names the file, its type, and what is taken."""
     named = r"data\.zip.*application/zip.*PDF"
     with ChatServer([]) as server, pytest.raises(nb.NbagentError, match=named):
@@ -153,7 +153,7 @@ async def test_a_type_that_the_api_does_not_take_is_refused_before_anything_is_s
     assert not server.requests
 
 
-async def test_a_conversation_goes_on_with_its_pictures_wherever_it_is_taken_up():
+async def test_a_conversation_keeps_its_pictures_wherever_it_continues():
     """After a run, queued, step by step through JSON, and reopened from a store."""
     with ChatServer(lambda _: Reply("Yes.")) as server:
         agent = agent_at(server)
@@ -218,7 +218,7 @@ def noise(size: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(7).integers(0, 256, (size, size), "uint8")
 
 
-async def test_each_file_is_kept_once_in_the_store(tmp_path: Path):
+async def test_each_file_is_stored_once(tmp_path: Path):
     """A prompt's picture in the first event, a tool's in its result: the file on disk is no larger."""
 
     @nb.tool
@@ -248,7 +248,7 @@ async def test_each_file_is_kept_once_in_the_store(tmp_path: Path):
 
 
 def _files(messages: Any) -> list[Any]:
-    from nbagent.core.base.files import files_of  # noqa: PLC0415
+    from nbagent.core.base.file_parts import files_of  # noqa: PLC0415
 
     return [part for message in messages for part in files_of(message)]
 
@@ -277,9 +277,9 @@ async def test_a_picture_is_in_memory_once_however_often_it_is_sent():
         tracemalloc.stop()
 
 
-async def test_a_conversation_has_so_many_bytes_of_files_and_no_more(monkeypatch):
+async def test_files_of_a_conversation_are_bounded_in_bytes(monkeypatch):
     """A prompt beyond is refused; a tool's result beyond fails alone, and the model is told."""
-    monkeypatch.setattr("nbagent.core.base.files.MAX_FILES", 3 * len(SQUARE))
+    monkeypatch.setattr("nbagent.core.base.file_parts.MAX_FILES", 3 * len(SQUARE))
     monkeypatch.setattr("nbagent.core.engine.driver.MAX_FILES", 3 * len(SQUARE))
     call = nb.ScriptedModel.call("heat", day=1)
     model = nb.ScriptedModel([[call, call], call, "Done."])
@@ -313,7 +313,7 @@ async def test_a_figure_that_is_left_open_and_returned_is_one_file():
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
-def test_no_api_is_given_a_picture_where_the_model_sees_none(api: str):
+def test_no_api_gets_a_picture_where_the_model_has_no_vision(api: str):
     """Of a person, and of a tool: words in their place, whatever the server speaks."""
     picture = nb.File(SQUARE, name="a.png").part
     call = {"type": "tool_call", "id": "c", "name": "heat", "input": {}}
@@ -333,7 +333,7 @@ def test_no_api_is_given_a_picture_where_the_model_sees_none(api: str):
         json.loads(body)
 
 
-async def test_what_only_the_person_is_to_see_goes_to_no_model():
+async def test_output_for_display_only_goes_to_no_model():
     """``display=`` is for the row alone."""
 
     @nb.tool

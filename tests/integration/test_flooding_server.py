@@ -128,7 +128,7 @@ async def fails(url: str, flood: Flood) -> str:
 
 
 @pytest.mark.parametrize("name", FLOODS)
-async def test_a_server_that_floods_fills_no_memory(name: str) -> None:
+async def test_a_flooding_server_does_not_fill_the_memory(name: str) -> None:
     """Whatever it sends, packed or not, as answer, stream or error: it is cut off, and that is told."""
     flood = FLOODS[name]
     with serving(flood) as url:
@@ -142,7 +142,7 @@ async def test_a_server_that_floods_fills_no_memory(name: str) -> None:
     assert held < MOST
 
 
-async def test_a_stream_without_content_ends_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_without_content_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comments keep a connection alive, but not for ever."""
     monkeypatch.setattr(bounds, "MAX_STREAM", 2_000_000)
     flood = Flood(itertools.repeat(b": still here\n\n" * 1000), "")
@@ -150,7 +150,7 @@ async def test_a_stream_without_content_ends_some_time(monkeypatch: pytest.Monke
         assert "larger than 2,000,000 bytes" in await fails(url, flood)
 
 
-def test_a_line_that_comes_byte_by_byte_is_held_once() -> None:
+def test_a_line_that_arrives_byte_by_byte_is_in_memory_once() -> None:
     """A piece each would be forty times as much."""
     decoder = SSEDecoder()
     tracemalloc.start()
@@ -164,7 +164,7 @@ def test_a_line_that_comes_byte_by_byte_is_held_once() -> None:
 
 
 @pytest.mark.parametrize("packing", ["gzip", "deflate"])
-async def test_an_answer_that_is_packed_all_the_same_is_read(packing: str) -> None:
+async def test_a_compressed_answer_is_read_even_if_it_was_not_asked_for(packing: str) -> None:
     """Some proxies pack whatever they are asked."""
     answer = {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}
     packer = zlib.compressobj(9, zlib.DEFLATED, 31 if packing == "gzip" else 15)

@@ -71,8 +71,8 @@ def test_a_cell_that_awaits_a_form_gets_the_typed_answer(page: Page) -> None:
     assert "hushhush" not in repr(sent)
 
 
-def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -> None:
-    """Its widgets and layouts are closed, and what stays tells the answer but for the secret."""
+def test_an_answered_form_becomes_html_that_needs_no_kernel(newest: Page) -> None:
+    """Its widgets and layouts are closed, and the record has the answer without the secret."""
     count = "import ipywidgets; print([type(w).__name__ for w in ipywidgets.widgets.widget._instances.values()])"
     newest.start(ASK, cell_id="static")
     card = newest.card()
@@ -92,7 +92,9 @@ def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -
 
 
 @pytest.mark.parametrize(("way", "error"), [("cancel", "Rejected"), ("stop", "")])
-def test_a_form_is_left_by_its_button_or_by_the_kernels(newest: Page, way: str, error: str) -> None:
+def test_a_form_is_cancelled_by_its_button_or_by_the_kernel_interrupt(
+    newest: Page, way: str, error: str
+) -> None:
     """Cancel raises in the cell; Jupyter's stop button ends the cell, and the form takes no answer."""
     request = newest.start(ASK, cell_id=way)
     card = newest.card()
@@ -109,7 +111,7 @@ def test_a_form_is_left_by_its_button_or_by_the_kernels(newest: Page, way: str, 
     assert not late["ok"]
 
 
-def test_with_nobody_there_a_form_raises_or_takes_the_answer_it_was_given(newest: Page) -> None:
+def test_without_a_person_a_form_raises_or_uses_the_answer_passed_in(newest: Page) -> None:
     """nbclient, nbval and papermill: never a hang."""
     waiting = newest.kernel.run(ASK, allow_stdin=False)
     assert waiting.error == "HumanInputRequired"
@@ -197,7 +199,7 @@ def _slider(page: Page) -> str:
     return shown()[-1]
 
 
-def test_an_ipywidget_stands_in_a_fields_place(newest: Page) -> None:
+def test_an_ipywidget_is_used_in_place_of_a_field(newest: Page) -> None:
     """Its value counts when the form is submitted: alone, and in an approval; then it is gone."""
     newest.kernel.must_run(WIDGET)
     count = "print(len([w for w in ipywidgets.widgets.widget._instances.values() if isinstance(w, ipywidgets.IntSlider)]))"

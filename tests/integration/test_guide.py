@@ -22,7 +22,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "total",
         "8",
         "16",
-        "Made: double (list of 2).",
+        "Created: double (list of 2).",
         "Rome",
         "1400000",
         "approval transfer A large one",

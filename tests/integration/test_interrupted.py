@@ -30,7 +30,7 @@ def last_events(path: Path) -> list[str]:
 @pytest.mark.parametrize("again", ["", "+"], ids=["once", "again"])
 @pytest.mark.parametrize("at", range(1, MOMENTS + 1) if THOROUGH else FEW)
 @pytest.mark.parametrize("how", ["run_sync", "asyncio"])
-def test_what_ctrl_c_stops_is_stored_as_stopped(
+def test_a_run_stopped_by_ctrl_c_is_stored_as_stopped(
     tmp_path: Path, how: str, at: int, again: str
 ) -> None:
     """Whenever it comes, and comes again: nobody who opens the run goes on with it."""
@@ -51,7 +51,7 @@ def test_what_ctrl_c_stops_is_stored_as_stopped(
 @pytest.mark.parametrize(
     "tool", ["def slow():\n    time.sleep(0.5)", "async def slow():\n    await asyncio.sleep(60)"]
 )
-def test_what_the_stop_button_stops_is_stored_as_stopped(
+def test_a_run_stopped_by_the_stop_button_is_stored_as_stopped(
     tmp_path: Path, cell: str, tool: str
 ) -> None:
     """It is when the cell has ended: a kernel may be killed right after that."""

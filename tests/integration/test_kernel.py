@@ -184,7 +184,7 @@ def test_state_typed_into_a_widget_arrives_while_the_cell_waits(attached: Attach
         assert page.must_run("print(question.typed)") == "ab\n"
 
 
-def test_what_a_thread_sends_and_shows_reaches_the_page(attached: Attached) -> None:
+def test_messages_and_output_of_a_thread_reach_the_page(attached: Attached) -> None:
     """A thread knows no request, and a store's may be the one that tells of an answer."""
     page = attached.page
     page.seen.clear()
@@ -205,7 +205,7 @@ def test_what_a_thread_sends_and_shows_reaches_the_page(attached: Attached) -> N
     assert {"text/plain": "shown by a thread"} in shown
 
 
-def test_two_waits_in_one_cell_may_end_in_any_order(attached: Attached) -> None:
+def test_two_waits_in_one_cell_end_in_any_order(attached: Attached) -> None:
     """The gate stays open as long as anybody waits."""
     page = attached.page
     page.seen.clear()
@@ -223,7 +223,7 @@ def test_two_waits_in_one_cell_may_end_in_any_order(attached: Attached) -> None:
     assert page.finish(request).stdout.endswith("got both\n"), page.errors()
 
 
-def test_an_answer_given_before_the_cell_began_to_wait_is_not_stuck(
+def test_an_answer_that_arrives_before_the_cell_waits_is_not_lost(
     attached: Attached, tmp_path: Path
 ) -> None:
     """A click while the cell still computes, or awaits something else."""
@@ -244,7 +244,7 @@ def test_an_answer_given_before_the_cell_began_to_wait_is_not_stuck(
             assert page.finish(request).stdout.endswith("got early\n"), (begin, end, page.errors())
 
 
-def test_a_handler_that_raises_does_not_end_the_cell_that_waits(attached: Attached) -> None:
+def test_a_handler_that_raises_does_not_end_the_waiting_cell(attached: Attached) -> None:
     """One widget's mistake is logged; the answer still gets through."""
     page = attached.page
     for form in (AWAIT, BLOCK):
@@ -259,7 +259,7 @@ def test_a_handler_that_raises_does_not_end_the_cell_that_waits(attached: Attach
 
 
 @BLOCKING
-def test_what_a_handler_prints_shows_in_the_cell_that_waits(attached: Attached, form: Form) -> None:
+def test_output_of_a_handler_shows_in_the_waiting_cell(attached: Attached, form: Form) -> None:
     """A person's own ``on_click`` may print; on a subshell's thread no cell would show it."""
     page = attached.page
     request = attached.started(form)
@@ -270,7 +270,7 @@ def test_what_a_handler_prints_shows_in_the_cell_that_waits(attached: Attached, 
     assert "handled x\n" in stdout or attached.elsewhere
 
 
-def test_a_cell_knows_its_id_its_execution_and_whether_somebody_is_there(
+def test_a_cell_knows_its_id_its_execution_and_whether_a_person_is_present(
     attached: Attached,
 ) -> None:
     """The rules that tell a re-run cell from another, and a person from nbclient."""
@@ -286,7 +286,7 @@ def test_a_cell_knows_its_id_its_execution_and_whether_somebody_is_there(
     assert len(set(page.must_run(twice).split())) == 1
 
 
-def test_a_kernel_that_lost_a_private_name_says_which() -> None:
+def test_a_kernel_without_a_needed_private_name_says_which() -> None:
     """An ipykernel to come may rename what waiting needs: the error names it and what to do."""
     with front_end(NEWEST) as page:
         attached = Attached(page)
@@ -301,7 +301,9 @@ def test_a_kernel_that_lost_a_private_name_says_which() -> None:
 
 @pytest.mark.parametrize("subshell", [False, True], ids=["main", "subshell"])
 @pytest.mark.parametrize("version", ["7.0.1", "7.3.0"])
-def test_a_request_that_comes_as_a_reply_leaves_is_heard(version: str, subshell: bool) -> None:
+def test_a_request_that_arrives_while_a_reply_is_sent_is_not_missed(
+    version: str, subshell: bool
+) -> None:
     """These kernels miss one in some hundred, and then all that follow: nothing answers any more."""
     with front_end(version, subshell=subshell, mended=False) as page:
         page.must_run("from nbagent.notebook import kernel; kernel.in_kernel()")

@@ -46,7 +46,7 @@ async def deltas_of(model: nb.Model, *, stream: bool = True) -> list:
 # --- in this process
 
 
-async def test_a_call_through_litellm_waits_for_a_person_and_goes_on() -> None:
+async def test_a_call_through_litellm_waits_for_a_person_and_continues() -> None:
     """The history goes out as to any server: system prompt, calls with their ids, results in order."""
     asked = Reply("Let me see.", [("double", {"x": 4}), ("double", {"x": 5})])
     with ChatServer([asked, Reply("8 and 10.")]) as server:
@@ -64,7 +64,7 @@ async def test_a_call_through_litellm_waits_for_a_person_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_what_litellm_knows_of_prices_is_the_cost_and_nothing_is_not_0(stream) -> None:
+async def test_the_cost_is_the_litellm_price_and_an_unknown_price_is_not_0(stream) -> None:
     """Streamed and whole; where a model has no price its cost of the run is unknown."""
     with ChatServer([Reply("hi", usage=(1000, 100)), Reply("hi")]) as server:
         known = (await deltas_of(model_at(server, "openai/gpt-4o-mini"), stream=stream))[-1]
@@ -75,7 +75,7 @@ async def test_what_litellm_knows_of_prices_is_the_cost_and_nothing_is_not_0(str
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_c399_what_is_free_costs_0_and_a_server_that_is_gone_cannot_be_reached(
+async def test_c399_a_free_model_costs_0_and_an_unreachable_server_is_a_connection_error(
     stream,
 ) -> None:
     """Streamed and whole, where LiteLLM tells neither alike; a refusal of its own is no lost connection."""
@@ -94,7 +94,7 @@ async def test_c399_what_is_free_costs_0_and_a_server_that_is_gone_cannot_be_rea
                 await deltas_of(groq, stream=stream)
 
 
-async def test_a_budget_of_cost_needs_a_model_that_litellm_has_a_price_of() -> None:
+async def test_a_cost_budget_needs_a_model_with_a_litellm_price() -> None:
     """Or one that a person said."""
     with ChatServer([Reply("hi")]) as server:
         budget = nb.Budget(cost=1)
@@ -104,7 +104,7 @@ async def test_a_budget_of_cost_needs_a_model_that_litellm_has_a_price_of() -> N
             nb.Agent(model_at(server), budget=budget).run("go", attended=False)
 
 
-async def test_a_picture_goes_through_litellm_and_is_told_in_words_to_the_blind() -> None:
+async def test_a_picture_goes_through_litellm_and_is_described_to_models_without_vision() -> None:
     """As to any server, with the same setting."""
     picture = nb.File(PIXEL, "image/png", name="dot.png")
     with ChatServer([Reply("red")] * 2) as server:
@@ -133,7 +133,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("status", REFUSALS)
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_refusal_through_litellm_is_told_in_plain_words(status, stream, capfd) -> None:
+async def test_a_refusal_through_litellm_is_reported_in_plain_words(status, stream, capfd) -> None:
     """As of any server, with no class names, no key, and nothing printed; what may pass is repeated."""
     with ChatServer([Refuse(status, f"no way, {KEY}")] * 2) as server:
         with pytest.raises(ModelError) as raised:
@@ -147,8 +147,8 @@ async def test_a_refusal_through_litellm_is_told_in_plain_words(status, stream, 
     assert capfd.readouterr() == ("", "")
 
 
-async def test_what_may_pass_passes() -> None:
-    """A request that failed is repeated before anything was told of its answer."""
+async def test_a_transient_error_is_retried() -> None:
+    """A failed request is repeated before any of its answer was reported."""
     with ChatServer([Refuse(429), Refuse(500), Reply("fine")]) as server:
         deltas = await deltas_of(model_at(server))
     assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "fine"
@@ -156,7 +156,7 @@ async def test_what_may_pass_passes() -> None:
 
 
 async def test_a_stream_through_litellm_that_breaks_is_discarded_and_repeated() -> None:
-    """What was told of it does not count."""
+    """The discarded part does not count."""
     with ChatServer([Reply("all of it", cut=3), Reply("all of it")]) as server:
         deltas = await deltas_of(model_at(server))
     (at,) = [n for n, delta in enumerate(deltas) if isinstance(delta, Discarded)]
@@ -188,7 +188,7 @@ def test_one_model_serves_one_loop_after_the_other() -> None:
         gc.collect()
 
 
-async def test_a_provider_that_litellm_does_not_know_is_told() -> None:
+async def test_an_unknown_litellm_provider_is_an_error_that_shows_how_names_are_written() -> None:
     """With how names are written, and nothing printed."""
     use_litellm()
     with pytest.raises(
@@ -197,7 +197,7 @@ async def test_a_provider_that_litellm_does_not_know_is_told() -> None:
         await deltas_of(nb.LiteLLMModel("nowhere/x"))
 
 
-async def test_a_key_that_litellm_misses_is_named(monkeypatch) -> None:
+async def test_a_missing_key_is_named_by_its_litellm_variable(monkeypatch) -> None:
     """By the variable that LiteLLM reads."""
     use_litellm()
     for name, variable in (
@@ -212,7 +212,7 @@ async def test_a_key_that_litellm_misses_is_named(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai/m", "hosted_vllm/m", "ollama/m"])
-async def test_a_server_that_is_not_there_is_told_in_plain_words(name, capfd) -> None:
+async def test_an_unreachable_server_is_reported_in_plain_words(name, capfd) -> None:
     """Whichever of its ways to a server LiteLLM takes."""
     with ChatServer() as server:
         url = server.url
@@ -230,7 +230,7 @@ async def test_litellms_own_mocks_are_models_too() -> None:
     assert (await nb.Agent(model).generate("go")).text == "I am a mock."
 
 
-def test_a_name_or_an_option_that_cannot_be_is_told_at_once() -> None:
+def test_an_invalid_name_or_option_is_refused_at_once() -> None:
     """Before anything is loaded."""
     with pytest.raises(ModelConfigError, match=r'LiteLLM names the model "gemini/gemini-3-pro"'):
         nb.LiteLLMModel("gemini:gemini-3-pro")
@@ -255,7 +255,7 @@ except nb.errors.ModelConfigError as error:
     assert ran.stderr == ""
 
 
-def test_a_script_with_litellm_ends_with_nothing_but_its_own_output(tmp_path: Path) -> None:
+def test_a_script_with_litellm_prints_nothing_but_its_own_output(tmp_path: Path) -> None:
     """No banner, no log, no warning, and no session that was left open, when the process ends."""
     use_litellm()
     code = """
@@ -292,7 +292,7 @@ def through(proxy: Proxy, name: str = "served", **settings) -> nb.OpenAIModel:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_text_comes_through_the_proxy(behind, stream) -> None:
+async def test_text_arrives_through_the_proxy(behind, stream) -> None:
     """From a server behind it, and from its own mock."""
     server, proxy = behind
     server.script.append(Reply("Hello from behind."))
@@ -315,7 +315,7 @@ async def test_tools_are_called_and_approved_through_the_proxy(behind) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500])
-async def test_an_error_behind_the_proxy_is_told_as_what_it_is(behind, status) -> None:
+async def test_an_error_behind_the_proxy_is_reported_as_its_own_kind(behind, status) -> None:
     """The proxy passes it on; our words come before its own."""
     server, proxy = behind
     server.script.append(Refuse(status, "no way"))
@@ -326,7 +326,7 @@ async def test_an_error_behind_the_proxy_is_told_as_what_it_is(behind, status) -
     assert {**REFUSALS, 401: "401, the API key was rejected"}[status] in str(raised.value)
 
 
-async def test_the_proxys_own_refusals_are_told(behind) -> None:
+async def test_refusals_of_the_proxy_itself_are_reported(behind) -> None:
     """A wrong key, and a model that it does not have."""
     _, proxy = behind
     wrong = "sk-the-wrong-key-0123456789"

@@ -76,7 +76,7 @@ PROMPTS = {
 }
 
 
-def test_c232_variables_of_the_notebook_stand_in_the_prompt_bounded(cells):
+def test_c232_variables_of_the_notebook_are_put_into_the_prompt_bounded(cells):
     """As in an f-string; what is no variable's name in braces stays; a table is told by its first rows."""
     for prompt, told in PROMPTS.items():
         page_run(cells, f"%%agent -o said\n{prompt}")
@@ -111,7 +111,7 @@ MISTAKES = {
 }
 
 
-def test_c232_what_is_wrong_is_the_cells_error_and_says_what_to_do(cells):
+def test_c232_a_mistake_is_an_error_of_the_cell_that_says_what_to_do(cells):
     """And nothing is put into the namespace."""
     cells.kernel.must_run(
         "def fail(_): raise nb.errors.ModelError('the server is away')\n"
@@ -123,7 +123,7 @@ def test_c232_what_is_wrong_is_the_cells_error_and_says_what_to_do(cells):
         assert told in cells.kernel.errors() + cells.kernel.printed() + str(cells.kernel.seen), code
 
 
-def test_c232_names_are_completed_and_help_is_told(cells):
+def test_c232_names_are_completed_and_help_is_shown(cells):
     """Agents of the notebook, and the options; of two agents the last answers, which is said."""
     assert "-o NAME" in page_run(cells, "%agent --help")
     complete = "print(get_ipython().complete(None, {!r}, {})[1])"
@@ -147,7 +147,7 @@ def test_c444_a_magic_that_is_not_loaded_says_what_to_type():
         assert kernel.must_run("print(said)") == "hello\n"
 
 
-def test_c232_where_nobody_is_there_the_cell_shows_the_run_or_fails():
+def test_c232_without_a_person_the_cell_shows_the_run_or_fails():
     """As nbclient and nbval run it."""
     with front_end() as kernel:
         Page(kernel)

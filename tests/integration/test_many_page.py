@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "many.md").read_text(encoding="utf-
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
-async def test_every_block_of_the_page_does_what_stands_beside_it(
+async def test_every_block_of_the_page_does_what_its_text_says(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Start, read, answer by a rule, go on."""

@@ -29,7 +29,7 @@ def notes(tmp_path: Path) -> Path:
     return tmp_path / "notes"
 
 
-async def _asked(how: str, notes: Path) -> tuple[nb.Run, Any]:
+async def settled_run(how: str, notes: Path) -> tuple[nb.Run, Any]:
     server = honest(notes) if how == "order" else liar(how, env={"NOTES": str(notes)})
     tool = "order" if how == "order" else "plain"
     run = nb.Agent(nb.ScriptedModel([call(tool), "done"]), tools=[server]).run("Go")
@@ -43,9 +43,9 @@ def _output(run: nb.Run) -> Any:
 
 
 @pytest.mark.parametrize("how", ["order", "waits"])
-async def test_c195_what_a_server_asks_is_a_form_and_its_answer_goes_back(how, notes):
+async def test_c195_a_question_of_a_server_is_a_form_and_its_answer_is_returned(how, notes):
     """In both ways of the protocol: with an answer before the result, and in the middle of the call."""
-    run, server = await _asked(how, notes)
+    run, server = await settled_run(how, notes)
     (asked,) = run.interrupts
     assert asked.kind == "ask"
     assert asked.metadata["message"].endswith("asks: Which size?")
@@ -63,9 +63,9 @@ async def test_c195_what_a_server_asks_is_a_form_and_its_answer_goes_back(how, n
 
 
 @pytest.mark.parametrize("how", ["order", "waits"])
-async def test_c196_a_refusal_tells_the_server_that_a_person_declined(how, notes):
+async def test_c196_the_server_learns_that_a_person_declined(how, notes):
     """What the server makes of it is its affair: the run goes on with that."""
-    run, server = await _asked(how, notes)
+    run, server = await settled_run(how, notes)
     run.reject(run.interrupts[0])
     await run
     assert "decline" in _output(run).lower() or run.calls["order"][0].error
@@ -73,9 +73,9 @@ async def test_c196_a_refusal_tells_the_server_that_a_person_declined(how, notes
     await server.aclose()
 
 
-async def test_a_page_to_open_is_shown_with_its_host_and_opened_by_nobody_else(notes):
+async def test_a_page_to_open_is_shown_with_its_host_and_opened_only_by_the_person(notes):
     """The person approves once that is done; no form, and nothing is fetched."""
-    run, server = await _asked("asks for a page", notes)
+    run, server = await settled_run("asks for a page", notes)
     (asked,) = run.interrupts
     assert (
         "a page of sign.example: https://sign.example/in?a=1&b=%3Cb%3E" in asked.metadata["message"]
@@ -97,8 +97,8 @@ async def test_a_server_that_dies_while_it_asks_ends_the_question(notes):
     await server.aclose()
 
 
-async def test_a_server_may_ask_a_model_only_where_it_is_allowed_and_approved():
-    """Without ``sampling=`` it hears that it cannot; with it a person approves, and the run inside is a run's."""
+async def test_a_server_asks_a_model_only_where_it_is_allowed_and_approved():
+    """Without ``sampling=`` the server gets an error; with it a person approves, and the inner run is part of this run."""
     if not install_mcp_servers.everything().exists():
         assert os.environ.get("CI", "").lower() != "true", "the reference server must be installed"
         pytest.skip("python tests/integration/install_mcp_servers.py installs it")
@@ -121,7 +121,7 @@ async def test_a_server_may_ask_a_model_only_where_it_is_allowed_and_approved():
     assert "rejected" in json.dumps(second.output)
 
 
-async def test_all_that_a_server_wants_to_ask_a_model_is_shown_for_the_approval():
+async def test_every_part_of_a_request_to_a_model_is_shown_for_the_approval():
     """Its instructions and the end of a long prompt too; what is too much to be shown is refused unasked."""
     model = nb.ScriptedModel(["Fine."])
     async with liar("asks a model", sampling=model) as server:
@@ -138,7 +138,7 @@ async def test_all_that_a_server_wants_to_ask_a_model_is_shown_for_the_approval(
     assert model.requests == []
 
 
-async def test_what_a_server_asks_a_model_is_shown_whole_before():
+async def test_a_long_prompt_of_a_server_is_shown_in_full_before_it_is_approved():
     """All of a long prompt, and the instructions that come with it: what is approved is what the model gets."""
     sent = []
 
@@ -169,7 +169,7 @@ def _worker(how: str, tmp_path: Path, notes: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def _id_of(worker: subprocess.Popen[str]) -> str:
+def run_id_when_waiting(worker: subprocess.Popen[str]) -> str:
     """The id of its run, once that waits."""
     assert worker.stdout is not None
     return worker.stdout.readline().strip()
@@ -178,7 +178,7 @@ def _id_of(worker: subprocess.Popen[str]) -> str:
 def _killed(how: str, tmp_path: Path, notes: Path) -> str:
     """The id of a run whose process was killed while the server's question was open."""
     with _worker(how, tmp_path, notes) as worker:
-        run_id = _id_of(worker)
+        run_id = run_id_when_waiting(worker)
         worker.kill()
     return run_id
 
@@ -201,7 +201,7 @@ else:
 
 
 @pytest.mark.parametrize("how", ["async", "sync"])
-async def test_a_script_that_closes_nothing_says_nothing_and_leaves_no_process(how, notes):
+async def test_a_script_that_closes_nothing_prints_nothing_and_leaves_no_process(how, notes):
     """The server ends with the loop, or with the process."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT, str(notes), how]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: ASYNC221
@@ -212,7 +212,7 @@ async def test_a_script_that_closes_nothing_says_nothing_and_leaves_no_process(h
 
 @pytest.mark.parametrize("child", ["plain", "stubborn"])
 @pytest.mark.parametrize("how", ["leaves", "is killed", "closed", "kernel killed"])
-async def test_what_a_server_has_started_ends_with_it(how, child, tmp_path, notes, monkeypatch):
+async def test_processes_started_by_a_server_end_with_it(how, child, tmp_path, notes, monkeypatch):
     """However it ends: by itself, killed, closed, or with the kernel; also what does not heed SIGTERM."""
     if how == "kernel killed":
         monkeypatch.setenv("CHILD", child)
@@ -233,15 +233,12 @@ async def test_what_a_server_has_started_ends_with_it(how, child, tmp_path, note
 
 
 @pytest.mark.parametrize("how", ["opened", "answered", "watched"])
-async def test_c197_a_question_of_a_server_that_is_gone_is_withdrawn(how, tmp_path, notes):
-    """It waited in the middle of its call when the process was killed: nobody knows what it came to.
-
-    Nobody is asked any more; an answer that comes first is taken, and sends nothing again.
-    """
+async def test_c197_a_question_of_a_dead_server_is_withdrawn(how, tmp_path, notes):
+    """It waited in the middle of its call when the process was killed, so its outcome is unknown. Nobody is asked any more; an earlier answer is accepted, and sends nothing again."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = agent_of("waits", notes, nb.ScriptedModel(["done"]))
     with _worker("waits", tmp_path, notes) as worker:
-        run_id = _id_of(worker)
+        run_id = run_id_when_waiting(worker)
         first = pids(notes)
         if how == "watched":
             run = await nb.open_run(run_id, agent=agent, store=store)
@@ -256,7 +253,7 @@ async def test_c197_a_question_of_a_server_that_is_gone_is_withdrawn(how, tmp_pa
     await until(lambda: run.status == "completed")
     assert run.interrupts == []
     assert run.calls["plain"][0].error
-    told = "not sent again" if how == "answered" else "The question is withdrawn"
+    told = "not sent again" if how == "answered" else "The question was withdrawn"
     assert told in _output(run)
     assert done(notes) == ["asked"]
 
@@ -304,9 +301,7 @@ async def test_step_by_step_a_question_in_the_middle_of_a_call_is_not_asked(note
 
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("how", ["generate", "open_run", "messages"])
-async def test_an_approval_is_answered_where_the_server_was_not_connected_yet(
-    how, inside, notes, tmp_path
-):
+async def test_an_approval_is_answered_before_the_server_is_connected(how, inside, notes, tmp_path):
     """After a restart the tool is known before the answer is checked, that of an agent inside too; it runs once."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
 

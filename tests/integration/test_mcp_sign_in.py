@@ -19,7 +19,7 @@ from pydantic import ValidationError
 import nbagent as nb
 from nbagent.core.base.errors import McpError, UsageError
 from nbagent.core.run.host import ScriptHost
-from nbagent.mcp_servers.connection import _cut_from_logs
+from nbagent.mcp_servers.connection import _hide_in_logs
 from nbagent.mcp_servers.sign_in import SignIn, SignInQuestion
 from tests.integration.mcp_servers import honest, liar, signed_in_by
 from tests.until import until
@@ -65,7 +65,7 @@ def _server(url: str, folder: Path, **options: Any) -> Any:
     return nb.mcp(url, name="guarded", **options)
 
 
-def _told(notes: Path) -> list[str]:
+def server_notes(notes: Path) -> list[str]:
     return notes.read_text().splitlines()
 
 
@@ -82,7 +82,7 @@ def _secrets(folder: Path) -> list[str]:
     return [tokens["access_token"], tokens["refresh_token"]]
 
 
-async def test_c376_a_sign_in_is_kept_in_a_private_file_for_later_servers_and_processes(
+async def test_c376_a_sign_in_is_stored_in_a_private_file_for_later_servers_and_processes(
     url, notes, folder
 ):
     """Asked once; another server object, as another process has it, needs nobody."""
@@ -94,10 +94,10 @@ async def test_c376_a_sign_in_is_kept_in_a_private_file_for_later_servers_and_pr
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     async with nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False) as later:
         await _run(later)
-    assert _told(notes) == ["started", "registered", "signed in", "look up", "look up"]
+    assert server_notes(notes) == ["started", "registered", "signed in", "look up", "look up"]
 
 
-async def test_c377_a_script_is_told_what_to_do(url, folder):
+async def test_c377_a_script_that_must_sign_in_gets_an_error_that_says_what_to_do(url, folder):
     """Nobody is there: no hang, and the error has the ways that there are."""
     server = nb.mcp(url, auth=nb.McpSignIn(folder=folder))
     with pytest.raises(McpError) as told:
@@ -109,7 +109,7 @@ async def test_c377_a_script_is_told_what_to_do(url, folder):
         await _run(server)
 
 
-async def test_c378_in_a_call_the_question_is_on_the_run_and_is_withdrawn_where_the_browser_answers(
+async def test_c378_a_sign_in_during_a_call_asks_on_the_run_and_ends_when_the_browser_answers(
     url, notes, folder
 ):
     """The grant is taken back while a run goes on: the call waits, a person signs in anew, the call is sent."""
@@ -146,7 +146,7 @@ async def test_c378_in_a_call_the_question_is_on_the_run_and_is_withdrawn_where_
         journal = repr(run.messages) + json.dumps(nb.export_run(run.id))
         for secret in (*_secrets(folder), address.partition("code=")[2].partition("&")[0]):
             assert secret not in journal
-    assert _told(notes).count("signed in") == 3
+    assert server_notes(notes).count("signed in") == 3
     await server.aclose()
 
 
@@ -161,11 +161,11 @@ async def test_c379_an_expired_token_is_renewed_without_a_person(notes, folder):
             await _run(lonely)
             await _get(url, "expire")
             await _run(lonely)
-    assert _told(notes).count("signed in") == 1
-    assert _told(notes).count("renewed") >= 2
+    assert server_notes(notes).count("signed in") == 1
+    assert server_notes(notes).count("renewed") >= 2
 
 
-async def test_c379_two_processes_do_not_take_each_others_renewal(url, notes, folder):
+async def test_c379_two_processes_do_not_take_the_renewed_token_of_each_other(url, notes, folder):
     """A refresh token counts once: who comes second finds the first one's in the file."""
     first = _server(url, folder)
     second = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False)
@@ -174,11 +174,11 @@ async def test_c379_two_processes_do_not_take_each_others_renewal(url, notes, fo
         await _run(first)
         await _run(second)
         await _run(first)
-    assert _told(notes).count("signed in") == 1
-    assert _told(notes).count("renewed") == 1
+    assert server_notes(notes).count("signed in") == 1
+    assert server_notes(notes).count("renewed") == 1
 
 
-async def test_c380_no_token_stands_in_logs_errors_and_reprs(url, folder, caplog):
+async def test_c380_no_token_is_in_logs_errors_or_reprs(url, folder, caplog):
     """At the most talkative level of all loggers."""
     caplog.set_level(logging.DEBUG)
     server = _server(url, folder)
@@ -203,7 +203,7 @@ async def test_c380_signing_out_forgets_the_tokens(url, notes, folder):
     assert [*folder.iterdir()] == []
     await server.connect()
     await server.aclose()
-    assert _told(notes).count("signed in") == 2
+    assert server_notes(notes).count("signed in") == 2
 
 
 class Person(ScriptHost):
@@ -231,7 +231,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Person:
     return found
 
 
-async def test_c376_a_run_that_begins_asks_before_its_first_turn_and_only_once_for_all(
+async def test_c376_a_starting_run_asks_to_sign_in_before_its_first_turn_and_only_once(
     url, notes, folder, person
 ):
     """Without any configuration; a form that is cancelled fails the run and says so, and the next run asks again."""
@@ -243,11 +243,11 @@ async def test_c376_a_run_that_begins_asks_before_its_first_turn_and_only_once_f
     await second
     assert len(person.asked) == 2
     assert person.asked[1][0].endswith("asks you to sign in at 127.0.0.1")
-    assert _told(notes).count("signed in") == 1
+    assert server_notes(notes).count("signed in") == 1
     await server.aclose()
 
 
-async def test_c376_a_run_that_is_stopped_while_it_asks_leaves_the_next_one_its_question(
+async def test_c376_a_run_stopped_during_its_sign_in_leaves_the_question_to_the_next_run(
     url, notes, folder, person
 ):
     """Nothing hangs on the form that is gone."""
@@ -259,11 +259,11 @@ async def test_c376_a_run_that_is_stopped_while_it_asks_leaves_the_next_one_its_
     assert run.status == "cancelled"
     await _run(server)
     assert len(person.asked) == 2
-    assert _told(notes).count("signed in") == 1
+    assert server_notes(notes).count("signed in") == 1
     await server.aclose()
 
 
-async def test_c376_of_two_runs_that_wait_the_second_asks_where_the_first_is_stopped(
+async def test_c376_the_second_of_two_waiting_runs_asks_when_the_first_is_stopped(
     url, notes, folder, person
 ):
     """It is one question for both, and belongs to neither."""
@@ -273,11 +273,11 @@ async def test_c376_of_two_runs_that_wait_the_second_asks_where_the_first_is_sto
     await until(lambda: bool(person.asked))
     await first.cancel()
     await second
-    assert _told(notes).count("signed in") == 1
+    assert server_notes(notes).count("signed in") == 1
     await server.aclose()
 
 
-async def test_c379_tokens_that_are_gone_or_spoiled_are_asked_for_anew(url, notes, folder):
+async def test_c379_missing_or_damaged_tokens_lead_to_a_new_sign_in(url, notes, folder):
     """As where somebody else signed out: the address that the browser comes back to is there still."""
     server = _server(url, folder)
     for spoil in (Path.unlink, lambda path: path.write_text("no json")):
@@ -286,7 +286,7 @@ async def test_c379_tokens_that_are_gone_or_spoiled_are_asked_for_anew(url, note
             spoil(file)
             await _get(url, "revoke")
             await _run(server)  # on the call it is the same function that answers
-    assert _told(notes).count("signed in") == 3
+    assert server_notes(notes).count("signed in") == 3
 
 
 async def _get(url: str, what: str) -> None:
@@ -307,16 +307,16 @@ def _expired(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "paste the address"),
+        ("", "Paste the address"),
         ("two words", "neither"),
         (f"{BACK}?code=abc", "another sign-in"),
         (f"{BACK}?code=abc&state=st-2", "another sign-in"),
         (f"{BACK}?state=st-1", "no code"),
         (f"{BACK}?code=a&code=b&state=st-1", "twice"),
-        (f"{BACK}?code={'a' * 9000}&state=st-1", "paste the address"),
+        (f"{BACK}?code={'a' * 9000}&state=st-1", "Paste the address"),
     ],
 )
-def test_c381_what_answers_another_question_is_refused_at_its_field(text, why):
+def test_c381_an_address_for_another_sign_in_is_refused_at_its_field(text, why):
     """Nothing of it is sent, and the secret is in no error."""
     with pytest.raises(ValidationError, match=why) as refused:
         QUESTION.reply(address=text)
@@ -325,11 +325,11 @@ def test_c381_what_answers_another_question_is_refused_at_its_field(text, why):
 
 def test_c381_a_code_or_the_whole_address_answers():
     """The issuer comes along, for the library to check."""
-    alone = QUESTION.read(" abc ")
-    whole = QUESTION.read(f"{BACK}?code=abc&state=st-1&iss=https%3A%2F%2Fas.example")
+    alone = QUESTION.parse(" abc ")
+    whole = QUESTION.parse(f"{BACK}?code=abc&state=st-1&iss=https%3A%2F%2Fas.example")
     assert (alone.code, alone.state, alone.iss) == ("abc", "st-1", None)
     assert (whole.code, whole.state, whole.iss) == ("abc", "st-1", "https://as.example")
-    refused = QUESTION.read(f"{BACK}?error=access_denied&error_description=no%1b[31m&state=st-1")
+    refused = QUESTION.parse(f"{BACK}?error=access_denied&error_description=no%1b[31m&state=st-1")
     assert refused == "access_denied: no\\x1b[31m"
 
 
@@ -345,9 +345,9 @@ def test_c381_a_code_or_the_whole_address_answers():
         f"https://as.example/{'a' * 3000}?state=1",
     ],
 )
-async def test_c382_a_page_that_may_be_misread_is_not_shown(link, folder):
+async def test_c382_a_misleading_sign_in_page_is_not_shown(link, folder):
     """What an authorization server calls its page of signing in is a text of others."""
-    sign_in = _of("https://mcp.example/mcp", folder)
+    sign_in = sign_in_for("https://mcp.example/mcp", folder)
     with pytest.raises(Exception, match="is not https"):
         await sign_in._remember(link)
     assert sign_in._question is None
@@ -364,22 +364,20 @@ async def test_c382_a_page_that_may_be_misread_is_not_shown(link, folder):
         ("https://mcp.example/mcp", "https://u:p@as.example/", False),
     ],
 )
-def test_c382_a_server_has_nothing_asked_for_in_the_clear_or_of_this_machine(
-    server, place, is_taken, folder
-):
+def test_c382_a_sign_in_leads_to_no_unencrypted_or_local_address(server, place, is_taken, folder):
     """Where its sign-in leads is its own word: no request goes to a service beside the kernel."""
-    sign_in = _of(server, folder)
+    sign_in = sign_in_for(server, folder)
     if is_taken:
         sign_in._check(httpx2.URL(place))
     else:
-        with pytest.raises(Exception, match="follows only https"):
+        with pytest.raises(Exception, match="must use https"):
             sign_in._check(httpx2.URL(place))
 
 
-async def test_c382_what_a_server_names_is_asked_by_that_rule_alone(folder):
+async def test_c382_every_address_that_a_server_names_is_checked_by_that_rule(folder):
     """A server elsewhere has the kernel ask no service beside it, whatever it calls its sign-in."""
     request = httpx2.Request("POST", "https://mcp.example/mcp")
-    flow = _of(str(request.url), folder).async_auth_flow(request)
+    flow = sign_in_for(str(request.url), folder).async_auth_flow(request)
     place = "http://169.254.169.254/latest/meta-data"
     asked = [await anext(flow)]
     wants = {"WWW-Authenticate": f'Bearer resource_metadata="{place}"'}
@@ -394,7 +392,7 @@ async def test_c380_a_traceback_of_the_library_is_in_no_log(caplog):
     """Its texts are what an authorization server answers, which may be a token."""
     caplog.set_level(logging.DEBUG)
     log = logging.getLogger("mcp.client.auth.oauth2")
-    with _cut_from_logs(lambda: ["token-1234567"]):
+    with _hide_in_logs(lambda: ["token-1234567"]):
         said = ValueError("other-words-of-the-server token-1234567")
         log.error("failed with token-1234567", exc_info=said)
     assert "failed with" in caplog.text
@@ -402,7 +400,7 @@ async def test_c380_a_traceback_of_the_library_is_in_no_log(caplog):
     assert "other-words" not in caplog.text
 
 
-def _of(url: str, folder: Path) -> SignIn:
+def sign_in_for(url: str, folder: Path) -> SignIn:
     server = nb.mcp(url, auth=nb.McpSignIn(folder=folder))
     return SignIn(server._address, server._address.auth, server.name, _never)
 
@@ -411,7 +409,7 @@ async def _never(question: Any) -> str:
     raise AssertionError(question)
 
 
-def test_c383_what_cannot_be_meant_as_auth_is_refused():
+def test_c383_an_invalid_auth_is_refused():
     """At once, and without the secret."""
     for wrong in (
         {"auth": 3},
@@ -430,7 +428,7 @@ def test_c383_what_cannot_be_meant_as_auth_is_refused():
 # --- versions of the protocol
 
 
-async def test_c384_a_version_that_is_none_is_refused_with_those_there_are():
+async def test_c384_an_unknown_version_is_refused_with_the_known_ones():
     """As are the words of the library."""
     for wrong in ("legacy", "2025", ""):
         with pytest.raises(UsageError, match=r"'2025-06-18'.*'2026-07-28'"):
@@ -452,7 +450,7 @@ async def test_c384_a_server_speaks_the_version_that_was_chosen(protocol, notes)
     assert run.calls["order"][0].output == "ordered 3"
 
 
-async def test_c385_what_a_tool_asks_with_elicit_is_a_form_where_the_version_has_that(url, folder):
+async def test_c385_a_question_asked_with_elicit_is_a_form_in_versions_that_have_it(url, folder):
     """``ctx.elicit`` asks in the middle of a call, which only the older versions have."""
     async with _server(url, folder, protocol="2025-11-25") as server:
         run = _run(server, call("asks"))
@@ -466,7 +464,7 @@ async def test_c385_what_a_tool_asks_with_elicit_is_a_form_where_the_version_has
         assert "protocol=" in str(run.calls["asks"][0].error)
 
 
-async def test_an_older_process_that_asks_in_a_call_is_spoken_to_in_its_own_version():
+async def test_an_older_process_that_asks_during_a_call_uses_its_own_version():
     """It knows no newer one, whatever is offered."""
     async with liar("waits", protocol="2025-06-18") as server:
         run = _run(server, call("plain"))

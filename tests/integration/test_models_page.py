@@ -35,7 +35,7 @@ async def test_every_block_of_a_section_does_what_its_text_says(
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_what_needs_a_key_or_a_network_is_at_least_there(section):
+def test_a_block_that_needs_a_key_or_a_network_uses_existing_names(section):
     """``py`` blocks are not run: they are Python, and every ``nb.`` name in them exists."""
     for kind, block in BLOCKS.findall(SECTIONS[section]):
         if kind != "py":

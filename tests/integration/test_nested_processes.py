@@ -15,7 +15,7 @@ from tests.integration.processes import Begin, beginning, effects, wait_for
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Begin]:
+def start_process(tmp_path: Path) -> Iterator[Begin]:
     """Begins processes on one store."""
     with beginning(tmp_path) as new:
         yield new
@@ -31,7 +31,7 @@ LOOK = [["look", {"at": "inside"}]]
 GATE = ["gate", {"amount": 5}]
 
 
-def said(end: Any) -> Any:
+def call_results(end: Any) -> Any:
     """What the banker said of its calls, out of what the outer agent said of its own."""
     assert end["status"] == "completed"
     (manager, outside) = json.loads(end["text"])
@@ -59,45 +59,45 @@ def said(end: Any) -> Any:
     ids=["respond", "restart", "new input", "reject"],
 )
 @pytest.mark.parametrize("killed", [False, True])
-def test_c103_c120_what_two_inner_agents_ask_is_answered_in_another_process(
-    begin: Begin, tmp_path: Path, answer: Any, result: str, done: list[str], killed: bool
+def test_c103_c120_questions_of_two_inner_agents_are_answered_in_another_process(
+    start_process: Begin, tmp_path: Path, answer: Any, result: str, done: list[str], killed: bool
 ) -> None:
     """What was done inside stays done, and the inner model is told; the first process may be gone."""
-    first = begin()
+    first = start_process()
     run = first.ask("start", calls=nested(LOOK, [GATE]))
     [[*path, interrupt]] = run["paths"]
     assert path == ["agent", "manager", "banker", "gate"]
     assert sorted(effects(tmp_path)) == ["look:inside", "look:outside"]
     if killed:
         first.kill()
-    second = begin()
+    second = start_process()
     assert second.ask("open", run_id=run["id"]) == run
     answered = second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, **answer)
     assert answered == "won"
     end = second.ask("finish", run_id=run["id"])
-    assert said(end) == ["saw inside", result]
+    assert call_results(end) == ["saw inside", result]
     assert sorted(effects(tmp_path)) == sorted(["look:inside", "look:outside", *done])
     if not killed:
         assert first.ask("finish", run_id=run["id"]) == end
 
 
 def test_c103_inner_siblings_are_answered_one_by_one_in_processes_that_die(
-    begin: Begin, tmp_path: Path
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """One finished, one answered, one pending: each process finds what the one before it left."""
-    run = begin_and_kill(begin, nested([GATE, *LOOK, ["ask", {"q": "?"}], GATE]))
+    run = start_and_kill(start_process, nested([GATE, *LOOK, ["ask", {"q": "?"}], GATE]))
     for answers in ({"data": "first"}, {"output": "b"}):
-        process = begin()
+        process = start_process()
         opened = process.ask("open", run_id=run["id"])
         interrupt = opened["paths"][0][-1]
         process.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, **answers)
         left = process.ask("settle", run_id=run["id"])
         assert [p[-2] for p in left["paths"]] == [p[-2] for p in opened["paths"]][1:]
         process.kill()
-    last = begin()
+    last = start_process()
     [[*_, interrupt]] = last.ask("open", run_id=run["id"])["paths"]
     last.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, data="last")
-    assert said(last.ask("finish", run_id=run["id"])) == [
+    assert call_results(last.ask("finish", run_id=run["id"])) == [
         "5 {'quote': 10} first",
         "saw inside",
         "b",
@@ -107,10 +107,10 @@ def test_c103_inner_siblings_are_answered_one_by_one_in_processes_that_die(
 
 
 def test_c132_inner_gates_answered_by_two_processes_at_once_run_once_each(
-    begin: Begin, tmp_path: Path
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """The same gate: one wins. Another gate each: both count, whoever of them goes on."""
-    both = [begin(), begin()]
+    both = [start_process(), start_process()]
     rounds = 6
     for n in range(rounds):
         run = both[0].ask("start", calls=nested([GATE, GATE]))
@@ -125,14 +125,14 @@ def test_c132_inner_gates_answered_by_two_processes_at_once_run_once_each(
         if n % 2:
             both[0].ask("answer", run_id=run["id"], interrupt=second, at=0, data="go")
         ends = [process.ask("finish", run_id=run["id"]) for process in both]
-        assert said(ends[0]) == ["5 {'quote': 10} go"] * 2
+        assert call_results(ends[0]) == ["5 {'quote': 10} go"] * 2
         assert ends[0]["heard"] == ends[1]["heard"]
     assert effects(tmp_path).count("gate") == 2 * rounds
 
 
-def begin_and_kill(begin: Begin, calls: Any) -> Any:
+def start_and_kill(start_process: Begin, calls: Any) -> Any:
     """Start a run in a process that is killed once the run has settled."""
-    process = begin()
+    process = start_process()
     run = process.ask("start", calls=calls)
     process.kill()
     return run
@@ -145,33 +145,33 @@ def wait_until_finished(folder: Path, run: Any, calls: int) -> None:
             time.sleep(0.005)
 
 
-def test_a_process_killed_between_two_inner_steps_leaves_them_to_whoever_opens_the_run(
-    begin: Begin, tmp_path: Path
+def test_a_process_killed_between_two_inner_steps_leaves_the_rest_to_the_next_process(
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """What is done inside is not repeated, what is not goes on; nobody has to be asked."""
     hang = tmp_path / "HANG"
     hang.touch()
-    first = begin()
+    first = start_process()
     run = first.ask("start", calls=nested(LOOK, [GATE]), settle=False)
     wait_for("hangs", tmp_path)
     wait_until_finished(tmp_path, run, 2)
     first.kill()
     hang.unlink()
-    second = begin()
+    second = start_process()
     second.ask("open", run_id=run["id"])
     [[*path, interrupt]] = second.ask("settle", run_id=run["id"])["paths"]
     assert path == ["agent", "manager", "banker", "gate"]
     second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, data="go")
     end = second.ask("finish", run_id=run["id"])
-    assert said(end) == ["saw inside", "5 {'quote': 10} go"]
+    assert call_results(end) == ["saw inside", "5 {'quote': 10} go"]
     assert sorted(effects(tmp_path)) == ["gate", "hangs", "look:inside", "look:outside"]
 
 
 def test_c136_an_inner_call_whose_process_was_killed_is_asked_about(
-    begin: Begin, tmp_path: Path
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """As with an outer one: on the outermost run, with the path there."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=nested([["slow", {}]]), settle=False)
     wait_for("slow", tmp_path)
     wait_until_finished(tmp_path, run, 1)
@@ -182,15 +182,15 @@ def test_c136_an_inner_call_whose_process_was_killed_is_asked_about(
     assert path == ["agent", "manager", "banker", "slow"]
     answer = {"interrupt": interrupt, "output": "slept, says the log"}
     second.ask("answer", run_id=run["id"], at=0, **answer)
-    assert said(second.ask("finish", run_id=run["id"])) == ["slept, says the log"]
+    assert call_results(second.ask("finish", run_id=run["id"])) == ["slept, says the log"]
     assert effects(tmp_path).count("slow") == 1
 
 
-def test_a_question_inside_two_agents_goes_on_at_its_line_or_is_met_again(
-    begin: Begin, tmp_path: Path
+def test_a_question_inside_two_agents_continues_at_its_line_or_asks_again(
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """Where its process lives, that one goes on; where it was killed, the body is entered again."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     for killed, entered in ((False, 1), (True, 3)):
         run = first.ask("start", calls=nested([["asker", {}]]))
         if killed:
@@ -198,5 +198,5 @@ def test_a_question_inside_two_agents_goes_on_at_its_line_or_is_met_again(
         second.ask("open", run_id=run["id"])
         [[*_, interrupt]] = run["paths"]
         second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, output="blue")
-        assert said(second.ask("finish", run_id=run["id"])) == ["blue"]
+        assert call_results(second.ask("finish", run_id=run["id"])) == ["blue"]
         assert effects(tmp_path).count("before") == entered

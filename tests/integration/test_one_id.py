@@ -28,7 +28,7 @@ print(agent.run_sync("Go.", id="one").text, flush=True)
 """
 
 
-def test_c270_of_processes_that_begin_one_id_at_once_one_works_and_all_get_its_result(
+def test_c270_of_processes_that_start_one_id_at_once_one_works_and_all_get_its_result(
     tmp_path: Path,
 ) -> None:
     """By the environment's store alone: one begins it, the others follow it to its end."""

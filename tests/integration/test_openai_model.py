@@ -94,7 +94,7 @@ async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> N
     assert deltas[-1] == Finished("tool_calls", Usage(10, 5), "test-model", own)
 
 
-async def test_a_history_goes_out_as_the_server_wants_it() -> None:
+async def test_a_history_is_sent_in_the_format_of_the_server() -> None:
     """Results become tool messages in order, raw arguments {}, reasoning and our records stay here."""
     history = [
         message("system", text_part("Be kind.")),
@@ -170,7 +170,7 @@ async def test_a_history_goes_out_as_the_server_wants_it() -> None:
     assert (body["temperature"], body["seed"], body["stream"]) == (0.5, 7, True)
 
 
-async def test_a_turn_encodes_only_the_messages_that_are_new() -> None:
+async def test_a_turn_encodes_only_the_new_messages() -> None:
     """The history is encoded once, whatever the number of turns; the bytes are those of a fresh encoding."""
     history: list[Message] = [user("hello")]
     with ChatServer([Reply("x")] * 11) as server:
@@ -194,7 +194,7 @@ async def test_requests_share_one_connection() -> None:
         assert len({seen.connection for seen in server.requests}) == 1
 
 
-async def test_a_server_without_usage_counts_is_asked_without_them() -> None:
+async def test_a_server_without_usage_counts_is_no_longer_asked_for_them() -> None:
     """stream_options is dropped for good once a server refuses it."""
     with ChatServer([Reply("a"), Reply("b")]) as server:
         server.knows_usage = False
@@ -221,7 +221,7 @@ async def test_calls_without_ids_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_what_may_pass_is_retried_before_the_stream(status: int) -> None:
+async def test_a_transient_error_is_retried_before_the_stream(status: int) -> None:
     """The client's own retries hold: nothing was streamed, so nothing is discarded."""
     with ChatServer([Refuse(status), Reply("fine")]) as server:
         async with model_at(server) as model:
@@ -253,7 +253,7 @@ async def test_a_refusal_says_what_to_do(status: int, says: str, stream: bool) -
     assert server.url in str(caught.value)
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
+async def test_an_unreachable_server_is_named() -> None:
     """A refused connection names the base_url."""
     with ChatServer() as server:
         url = server.url
@@ -391,8 +391,8 @@ def test_two_loops_at_once_each_have_their_client() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # the sockets of the first loop are what this is about
-def test_a_client_of_ones_own_says_that_it_belongs_to_another_loop() -> None:
-    """In place of a bare "Event loop is closed"."""
+def test_a_client_passed_by_the_caller_reports_that_it_belongs_to_another_loop() -> None:
+    """Instead of a bare "Event loop is closed"."""
     with ChatServer([Reply("x")] * 2) as server:
         client = openai.AsyncOpenAI(
             base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
@@ -405,7 +405,7 @@ def test_a_client_of_ones_own_says_that_it_belongs_to_another_loop() -> None:
         gc.collect()
 
 
-async def test_a_client_of_ones_own_is_used_and_left_open() -> None:
+async def test_a_client_passed_by_the_caller_is_used_and_left_open() -> None:
     """client= takes a client as it is, or a function that makes one for each loop."""
     with ChatServer([Reply("x")] * 2) as server:
 
@@ -466,7 +466,7 @@ async def test_azure_puts_the_model_into_the_url() -> None:
                 await ask(nb.OpenAIModel("gpt", client=client), Request(HELLO))
 
 
-async def test_the_installed_client_takes_the_lean_way() -> None:
+async def test_the_installed_client_supports_the_fast_path() -> None:
     """Guards the lean path against a new openai: were post to change, loops would be ten times slower."""
     typed: list[Any] = []
     with ChatServer([Reply("x")]) as server:
@@ -531,7 +531,7 @@ def test_importing_models_does_not_load_the_client() -> None:
 
 
 @pytest.mark.parametrize("how", ["live", "json"])
-async def test_c141_a_server_sees_its_own_ids_again_also_where_they_are_not_unique(
+async def test_c141_a_server_gets_its_own_ids_back_even_where_they_are_not_unique(
     how: str,
 ) -> None:
     """Two calls with one id, in one turn and in two: told apart here, and sent back as they came."""

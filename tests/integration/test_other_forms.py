@@ -31,7 +31,7 @@ def unnumbered(data: bytes) -> bytes:
     return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
 
 
-def test_c393_items_without_numbers_are_told_apart_by_their_ids() -> None:
+def test_c393_items_without_numbers_are_distinguished_by_their_ids() -> None:
     """Two texts and two calls, streamed: the same deltas and the same end as with numbers."""
     texts = [{"type": "output_text", "text": text, "annotations": []} for text in ("One.", "Two.")]
     said = [
@@ -79,7 +79,9 @@ def refusing(status: int, kind: str, body: bytes) -> Iterator[str]:
         server.server_close()
 
 
-async def told(url: str, prompt: object = "go", *, watched: bool = True, api: str = "chat") -> str:
+async def run_error(
+    url: str, prompt: object = "go", *, watched: bool = True, api: str = "chat"
+) -> str:
     """The error of a run."""
     async with nb.OpenAIModel("m", base_url=url, api_key="k", max_retries=0, api=api) as model:
         agent = nb.Agent(model)
@@ -106,25 +108,27 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("watched", [True, False])
-async def test_c394_the_words_of_an_error_are_told_whatever_its_form(form, watched) -> None:
+async def test_c394_the_message_of_an_error_is_reported_whatever_its_form(form, watched) -> None:
     """Also where the client reads none of them; alike, streamed or not."""
     with refusing(500, *FORMS[form]) as url:
-        assert "500, the server failed" in (said := await told(url, watched=watched))
+        assert "500, the server failed" in (said := await run_error(url, watched=watched))
     assert "disk full" in said
 
 
 @pytest.mark.parametrize("status", [400, 500, 501])
 @pytest.mark.parametrize("watched", [True, False])
-async def test_c395_a_refused_picture_says_how_it_is_told_in_words(status, watched) -> None:
+async def test_c395_a_refused_picture_is_an_error_that_says_how_to_send_words_instead(
+    status, watched
+) -> None:
     """llama.cpp's server refuses it with 500; a failure without a picture says nothing of it."""
     body = b'{"error": {"message": "image input is not supported"}}'
     prompt = ["look", nb.File(PIXEL, "image/png", name="dot.png")]
     with refusing(status, "application/json", body) as url:
-        assert "vision=False" in await told(url, prompt, watched=watched)
-        assert "vision=False" not in await told(url, watched=watched)
+        assert "vision=False" in await run_error(url, prompt, watched=watched)
+        assert "vision=False" not in await run_error(url, watched=watched)
 
 
-async def test_c396_a_server_that_was_reached_is_not_told_as_out_of_reach() -> None:
+async def test_c396_a_server_that_hung_up_is_not_reported_as_unreachable() -> None:
     """It hung up; one that is not there is still told as that."""
     with socket.create_server(("127.0.0.1", 0)) as there:
         url = f"http://127.0.0.1:{there.getsockname()[1]}/v1"
@@ -136,14 +140,14 @@ async def test_c396_a_server_that_was_reached_is_not_told_as_out_of_reach() -> N
 
         thread = threading.Thread(target=hang_up)
         thread.start()
-        said = await told(url)
+        said = await run_error(url)
         thread.join()
     assert "was reached, but closed the connection" in said
     assert "cannot be reached" not in said
-    assert "cannot be reached" in await told(url)
+    assert "cannot be reached" in await run_error(url)
 
 
-async def test_c397_an_answer_goes_back_as_an_item_that_says_what_it_is() -> None:
+async def test_c397_an_answer_is_sent_back_as_an_item_with_its_type() -> None:
     """llama.cpp's server takes no other."""
     with ResponsesServer([Reply("One."), Reply("Two.")]) as server:
         async with nb.OpenAIModel("m", base_url=server.url, api_key="k", api="responses") as model:
@@ -153,7 +157,7 @@ async def test_c397_an_answer_goes_back_as_an_item_that_says_what_it_is() -> Non
     assert server.bodies[1]["input"][1]["type"] == "message"
 
 
-def test_c398_an_item_that_only_its_server_reads_is_named_by_its_place() -> None:
+def test_c398_an_item_that_only_its_server_understands_is_named_by_its_index() -> None:
     """And by no phrase that reads like a field."""
     hidden = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
     history = [{"role": "user", "content": "a"}, hidden, CALLED]

@@ -33,7 +33,7 @@ def executed(notebook: Path, output: Path) -> bytes:
     return output.read_bytes()
 
 
-def test_the_notebook_of_the_page_is_what_its_server_says(tmp_path):
+def test_the_notebook_of_the_page_matches_its_server(tmp_path):
     """Recorded anew over HTTP it is the committed recording, byte for byte; no key is in it."""
     notebook = tmp_path / NAME
     shutil.copy(NOTEBOOKS / NAME, notebook)
@@ -107,10 +107,10 @@ def recorded(tmp_path_factory):
     return notebook, done.stdout
 
 
-def test_a_notebook_that_knows_of_no_recording_is_recorded_and_replayed(recorded, tmp_path):
+def test_any_notebook_is_recorded_and_replayed_unchanged(recorded, tmp_path):
     """Every model of it, and what is asked; the card is drawn the same each time."""
     notebook, told = recorded
-    assert "Recorded 3 exchanges and 2 answers" in told
+    assert "Recorded 3 exchanges and 2 human answers" in told
     assert "Scrubbed: 1 of MY_TOKEN" in told
     text = notebook.with_name("demo.recorded.json").read_text()
     assert "tok-en-value-42" not in text
@@ -156,7 +156,7 @@ def test_a_question_without_an_answer_fails_the_recording_and_keeps_the_earlier_
 
 
 @pytest.mark.parametrize("wrong", ["no file", "no notebook", "no recording"])
-def test_what_cannot_be_replayed_is_named(wrong, tmp_path):
+def test_the_reason_why_a_notebook_cannot_be_replayed_is_named(wrong, tmp_path):
     """Exit code 1 and one line to act on."""
     notebook = tmp_path / "demo.ipynb"
     if wrong == "no notebook":
@@ -172,7 +172,7 @@ def test_what_cannot_be_replayed_is_named(wrong, tmp_path):
 EMPTY = '{"nbagent_recording": 1, "scrubbed": {}, "session": []}'
 
 
-def test_a_kernel_that_dies_is_told_with_its_last_words(tmp_path):
+def test_a_dead_kernel_is_reported_with_its_last_words(tmp_path):
     """And a kernel that ends as it should says nothing to whoever started the command."""
     dies = "import os\nos.write(2, b'out of paper')\nos._exit(3)"
     notebook = notebook_of(tmp_path / "demo.ipynb", [dies])
@@ -199,19 +199,19 @@ CHANGES: dict[str, tuple[str, str, list[str]]] = {
             'exchange 6 (gpt-5.1, instructions "Be brief."): prompt "Anything else?" → "No."',
         ],
     ),
-    "all cells are gone": ("print(1)", "", ["4 of 4 exchanges and 2 of 2 answers of people"]),
+    "all cells are gone": ("print(1)", "", ["4 of 4 exchanges, 2 of 2 human answers"]),
     "an approval was removed": (
         PLAIN.replace(', policy=[nb.review("send")]', ""),
         LATER,
         [
-            "1 of 2 answers of people\n",
+            "1 of 2 human answers\n",
             'answer 4 (approval of send {"to": "A1", "amount": 5}): approved',
         ],
     ),
     "code approves": (
         PLAIN.replace('run("Send 5")', 'run("Send 5", answers={"send": True})'),
         LATER,
-        ["1 of 2 answers of people\n"],
+        ["1 of 2 human answers\n"],
     ),
     "a run that no cell awaits": (PLAIN, LATER.replace("\nlater\n", "\nprint(later)\n"), []),
     "a run that no cell awaits asks otherwise": (
@@ -237,7 +237,7 @@ def recorded_twice(tmp_path_factory):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_c386_a_replay_fails_where_something_recorded_is_not_asked_any_more(
+def test_c386_a_replay_fails_if_a_recorded_request_is_no_longer_made(
     change, recorded_twice, tmp_path
 ):
     """With what it was, and what to do; the notebook is not written, as it is not what was recorded."""
@@ -272,7 +272,7 @@ for question in {questions}:
 
 
 @pytest.mark.parametrize("more", ["", ', mode="replay"'])
-def test_c386_recordings_that_a_notebook_makes_itself_count_as_far_as_the_command_makes_them(
+def test_c386_recordings_made_by_the_notebook_itself_count_if_the_command_makes_them(
     more, tmp_path
 ):
     """Several models of one file count together; what the notebook only replays is its own affair."""
@@ -290,14 +290,14 @@ def test_c386_recordings_that_a_notebook_makes_itself_count_as_far_as_the_comman
     notebook_of(notebook, OWN.format(questions=["one"], more=more))
     done = nbagent("replay", notebook, env=without_a_model())
     assert done.returncode == (0 if more else 1), done.stderr
-    assert ("Not used of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
+    assert ("Unused entries of 'own.json': 1 of 2 exchanges" in done.stderr) != bool(more)
 
 
 SHOWN = PLAIN.replace("result = await run", "run")
 """The run is the cell's value."""
 
 
-def test_c388_a_run_that_fails_as_it_is_shown_is_told_with_its_own_error(tmp_path):
+def test_c388_a_run_that_fails_while_it_is_shown_is_reported_with_its_own_error(tmp_path):
     """The kernel's reply has none; and what was asked until then is told."""
     notebook = notebook_of(tmp_path / "demo.ipynb", "1 + 1", SHOWN)
     with ChatServer(SCRIPT) as server:
@@ -311,7 +311,7 @@ def test_c388_a_run_that_fails_as_it_is_shown_is_told_with_its_own_error(tmp_pat
     assert 'exchange 1 (gpt-5.1): prompt "Send 5" → call of check' in done.stderr
 
 
-def test_c388_a_recording_of_nothing_but_failures_says_so(tmp_path):
+def test_c388_a_recording_with_only_failures_says_so(tmp_path):
     """Where the notebook goes on after them: no file, and not that nothing was asked."""
     tries = SHOWN.replace(
         "\nrun\n", "\ntry:\n    await run\nexcept nb.errors.ModelError:\n    pass\n"
@@ -326,7 +326,7 @@ def test_c388_a_recording_of_nothing_but_failures_says_so(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.ipynb"]
 
 
-def test_c388_an_earlier_error_that_a_cell_may_have_is_not_the_failing_cells(tmp_path):
+def test_c388_an_earlier_allowed_error_is_not_reported_as_the_failing_cell(tmp_path):
     """A cell tagged raises-exception goes on; the one that failed is named."""
     notebook = notebook_of(tmp_path / "demo.ipynb", "1 / 0", "[][1]")
     content = nbformat.read(notebook, as_version=4)
@@ -337,7 +337,7 @@ def test_c388_an_earlier_error_that_a_cell_may_have_is_not_the_failing_cells(tmp
     assert "Code cell 2 failed: IndexError" in done.stderr
 
 
-def test_c386_a_recording_that_nothing_asks_any_more_is_to_be_deleted(tmp_path):
+def test_c386_a_recording_that_nothing_uses_is_reported_for_deletion(tmp_path):
     """Recording anew leaves it there, and says so."""
     notebook = notebook_of(tmp_path / "demo.ipynb", "1 + 1")
     (tmp_path / "demo.recorded.json").write_text("{}")

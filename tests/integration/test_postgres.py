@@ -27,7 +27,7 @@ from tests.postgres import database
 PATIENCE = 30
 
 
-def said(text: str) -> RunCompleted:
+def completed(text: str) -> RunCompleted:
     return RunCompleted(at=1.0, text=text)
 
 
@@ -63,7 +63,7 @@ class Bell:
         return heard
 
 
-def test_a_shell_tells_no_password_of_the_databases_url(
+def test_a_shell_prints_no_password_of_the_database_url(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not in JSON, nor in the hints and errors: what it prints is kept by cron, CI and terminals."""
@@ -83,24 +83,24 @@ def test_a_shell_tells_no_password_of_the_databases_url(
     assert "correct-horse" not in told
 
 
-def test_c248_who_watches_is_told_what_others_write_over_a_lost_connection(
+def test_c248_a_watcher_learns_of_writes_during_a_lost_connection(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody asks again and again; whoever may have missed something is told to look."""
     monkeypatch.setattr(listening, "AGAIN", 0.05)
     bell = Bell()
     with nb.SQLStore(url) as others:
-        others.append("run", [said("a")], 0)
+        others.append("run", [completed("a")], 0)
         assert store.watch("run", bell)
         listener = store._listener
         assert listener is not None
-        while listener.heard is None:
+        while listener.change_count is None:
             bell.rung.wait(0.05)
         bell.rung.clear()
-        others.append("run", [said("b")], 1)
+        others.append("run", [completed("b")], 1)
         assert bell.wait()
         before = [store.stamp(), store.stamp()]
-        others.append("run", [said("c")], 2)
+        others.append("run", [completed("c")], 2)
         assert bell.wait()
         assert before[1] != store.stamp() == store.stamp()
         sql(
@@ -109,22 +109,22 @@ def test_c248_who_watches_is_told_what_others_write_over_a_lost_connection(
             " where datname = current_database() and pid <> pg_backend_pid()",
         )
         assert bell.wait()
-        while listener.heard is None:
+        while listener.change_count is None:
             bell.rung.wait(0.05)
         bell.rung.clear()
-        others.append("run", [said("d")], 3)  # its pooled connection was killed, too
+        others.append("run", [completed("d")], 3)  # its pooled connection was killed, too
         assert bell.wait()
         assert len(store.read("run")) == 4
     assert "does not report" in caplog.text
 
 
-def test_a_list_of_many_runs_asks_the_server_a_few_times_and_not_once_for_each(
+def test_a_list_of_many_runs_needs_only_a_few_queries(
     store: nb.SQLStore,
 ) -> None:
     """A thousand questions are read in a fraction of a second, also from a server that is far away."""
     for number in range(60):
         asked = RunStarted(at=1.0, agent="a", model="m", messages=[user(f"{number}")], max_turns=2)
-        store.append(f"run {number}", [asked, said(f"{number}")], 0)
+        store.append(f"run {number}", [asked, completed(f"{number}")], 0)
     statements: list[str] = []
 
     def noted(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
@@ -138,18 +138,18 @@ def test_a_list_of_many_runs_asks_the_server_a_few_times_and_not_once_for_each(
     sa.event.remove(store._engine, "before_cursor_execute", noted)
 
 
-def test_a_run_that_another_holds_is_busy_in_words_and_works_again_afterwards(
+def test_a_run_locked_by_another_process_is_reported_as_busy_and_works_again_afterwards(
     store: nb.SQLStore, url: str
 ) -> None:
     """As long as its transaction is open; other runs are not held up."""
-    store.append("run", [said("a")], 0)
+    store.append("run", [completed("a")], 0)
     with psycopg.connect(url) as held:
         held.execute("update nbagent_runs set seal = seal")
         with pytest.raises(nb.errors.Busy, match="another process has locked"):
-            store.append("run", [said("b")], 1)
-        store.append("other", [said("c")], 0)
-        assert store.read("run") == [said("a")]
-    store.append("run", [said("b")], 1)
+            store.append("run", [completed("b")], 1)
+        store.append("other", [completed("c")], 0)
+        assert store.read("run") == [completed("a")]
+    store.append("run", [completed("b")], 1)
     assert len(store.read("run")) == 2
 
 
@@ -177,12 +177,12 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_c446_appends_at_once_are_one_transaction_and_each_answers_for_itself(
+def test_c446_appends_at_once_share_one_transaction_and_each_gets_its_own_outcome(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that has moved on, one that another process holds and one that is not there hold up no neighbour."""
     for run_id in ("moved", "held", *map(str, range(20))):
-        store.append(run_id, [said("a")], 0)
+        store.append(run_id, [completed("a")], 0)
     expected = {"moved": 0, "held": 1, "gone": 3, "new": 0, **dict.fromkeys(map(str, range(20)), 1)}
 
     with (
@@ -191,13 +191,13 @@ def test_c446_appends_at_once_are_one_transaction_and_each_answers_for_itself(
         gathered(store, monkeypatch) as groups,
     ):
         other.execute("select * from nbagent_runs where id = 'held' for update")
-        first = pool.submit(store.append, "first", [said("a")], 0)
+        first = pool.submit(store.append, "first", [completed("a")], 0)
         until(lambda: bool(groups))
         appends = {
-            run_id: pool.submit(store.append, run_id, [said("b")], at)
+            run_id: pool.submit(store.append, run_id, [completed("b")], at)
             for run_id, at in expected.items()
         }
-        twice = pool.submit(store.append, "3", [said("c")], 2)
+        twice = pool.submit(store.append, "3", [completed("c")], 2)
         until(lambda: len(store._groups._waiting) == len(expected) + 1)
     assert first.exception() is None
     errors = {run_id: type(one.exception()) for run_id, one in appends.items() if one.exception()}
@@ -213,10 +213,10 @@ def test_c446_appends_at_once_are_one_transaction_and_each_answers_for_itself(
     assert nb.verify_run("3", store=store)
 
 
-def test_c446_a_connection_that_breaks_at_the_commit_of_a_group_is_told_to_each_and_nothing_is_written_twice(
+def test_c446_a_connection_that_breaks_at_the_commit_of_a_group_fails_each_append_and_writes_none_twice(
     store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.append("ready", [said("a")], 0)
+    store.append("ready", [completed("a")], 0)
     commit = store._engine.dialect.do_commit
 
     def broken(connection: Any) -> None:
@@ -224,9 +224,9 @@ def test_c446_a_connection_that_breaks_at_the_commit_of_a_group_is_told_to_each_
         raise psycopg.OperationalError("the connection is gone")
 
     with ThreadPoolExecutor(30) as pool, gathered(store, monkeypatch) as groups:
-        first = pool.submit(store.append, "first", [said("a")], 0)
+        first = pool.submit(store.append, "first", [completed("a")], 0)
         until(lambda: bool(groups))
-        appends = [pool.submit(store.append, str(n), [said("a")], 0) for n in range(12)]
+        appends = [pool.submit(store.append, str(n), [completed("a")], 0) for n in range(12)]
         until(lambda: len(store._groups._waiting) == 12)
         monkeypatch.setattr(store._engine.dialect, "do_commit", broken)
     errors = [type(one.exception()) for one in (first, *appends)]
@@ -274,11 +274,11 @@ def test_c446_ctrl_c_in_a_thread_that_waits_for_its_group_leaves_nobody_waiting(
     assert written == ["first", "last"]
 
 
-def test_who_may_only_read_reads_and_is_told_what_it_may_not(
+def test_a_read_only_user_reads_and_gets_a_clear_error_for_writes(
     store: nb.SQLStore, url: str, postgres: Path
 ) -> None:
-    """Rights are the database's; tables that are not there are no error of a reader."""
-    store.append("run", [said("a")], 0)
+    """Permissions are the database's; a reader gets no error for missing tables."""
+    store.append("run", [completed("a")], 0)
     name = f"reader_{os.getpid()}"
     sql(
         url,
@@ -287,10 +287,10 @@ def test_who_may_only_read_reads_and_is_told_what_it_may_not(
     )
     try:
         with nb.SQLStore(url.replace("tester", f"{name}:hunter2")) as reader:
-            assert reader.read("run") == [said("a")]
+            assert reader.read("run") == [completed("a")]
             for write in (
-                lambda: reader.append("run", [said("b")], 1),
-                lambda: reader.append("new", [said("b")], 0),
+                lambda: reader.append("run", [completed("b")], 1),
+                lambda: reader.append("new", [completed("b")], 0),
                 lambda: reader.delete("run"),
             ):
                 with pytest.raises(nb.errors.StoreError, match="role lacks permission") as error:
@@ -302,12 +302,12 @@ def test_who_may_only_read_reads_and_is_told_what_it_may_not(
             with pytest.raises(nb.errors.UsageError, match="Is it the right database"):
                 reader.read("run")
             with pytest.raises(nb.errors.StoreError, match="role lacks permission"):
-                reader.append("run", [said("b")], 0)
+                reader.append("run", [completed("b")], 0)
     finally:
         sql(url, f"drop owned by {name}", f"drop role {name}")
 
 
-def test_who_reads_while_another_thread_makes_the_tables_finds_nothing_and_no_error(
+def test_a_reader_finds_nothing_and_no_error_while_another_thread_creates_the_tables(
     store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a transaction has made is there for others once it is done."""
@@ -322,19 +322,19 @@ def test_who_reads_while_another_thread_makes_the_tables_finds_nothing_and_no_er
         insert(self, *told)
 
     monkeypatch.setattr(nb.SQLStore, "_insert", before_it_is_done)
-    store.append("run", [said("a")], 0)
+    store.append("run", [completed("a")], 0)
     assert seen == [[], []]
     assert store.run_ids() == ["run"]
 
 
-def test_tables_of_a_newer_version_are_refused_and_gone_ones_told(
+def test_tables_of_a_newer_version_are_refused_and_missing_ones_reported(
     store: nb.SQLStore, url: str
 ) -> None:
     """Nothing is written to what is not known."""
-    store.append("run", [said("a")], 0)
+    store.append("run", [completed("a")], 0)
     sql(url, "update nbagent_meta set version = 99")
     with nb.SQLStore(url) as late:
-        for act in (late.run_ids, lambda: late.append("run", [said("b")], 1)):
+        for act in (late.run_ids, lambda: late.append("run", [completed("b")], 1)):
             with pytest.raises(nb.errors.StoreError, match=r"newer nbagent.*Upgrade"):
                 act()
     sql(url, "drop table nbagent_events")
@@ -343,18 +343,18 @@ def test_tables_of_a_newer_version_are_refused_and_gone_ones_told(
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_an_engine_of_ones_own_threads_and_a_fork_may_use_it(url: str) -> None:
+def test_an_engine_of_the_caller_threads_and_a_fork_can_use_it(url: str) -> None:
     """The child gets connections of its own, and the engine stays its owner's."""
     engine = sa.create_engine(url.replace("postgresql", "postgresql+psycopg"))
     with nb.SQLStore(engine) as store:
-        store.append("run", [said("parent")], 0)
+        store.append("run", [completed("parent")], 0)
         child = multiprocessing.get_context("fork").Process(
-            target=lambda: store.append("run", [said("child")], 1)
+            target=lambda: store.append("run", [completed("child")], 1)
         )
         child.start()
         child.join()
         assert child.exitcode == 0
-        store.append("run", [said("parent again")], 2)
+        store.append("run", [completed("parent again")], 2)
         assert [e.text for e in store.read("run")] == ["parent", "child", "parent again"]
     with engine.connect() as connection:
         assert connection.scalar(sa.text("select count(*) from nbagent_events")) == 3
@@ -370,16 +370,18 @@ def test_an_engine_of_ones_own_threads_and_a_fork_may_use_it(url: str) -> None:
         ("mysql+pymysql://a:hunter2@b/c", "driver of .* is not installed"),
     ],
 )
-def test_what_is_no_database_is_refused_with_what_to_give(database: str, told: str) -> None:
+def test_an_object_that_is_not_a_database_is_refused_with_what_to_pass(
+    database: str, told: str
+) -> None:
     """And without the password that stands in it."""
     with pytest.raises(nb.errors.UsageError, match=told) as error:
         nb.SQLStore(database)
     assert "hunter2" not in str(error.value)
 
 
-def test_a_server_that_is_not_there_is_told_without_its_password() -> None:
+def test_an_unreachable_server_is_reported_without_its_password() -> None:
     """Nothing is asked of it before it is needed."""
     with nb.SQLStore("postgres://me:hunter2@127.0.0.1:9/runs?sslpassword=hunter2") as store:
         with pytest.raises(nb.errors.StoreError, match="refused") as error:
-            store.append("run", [said("a")], 0)
+            store.append("run", [completed("a")], 0)
         assert "hunter2" not in f"{error.value} {store!r}"

@@ -18,7 +18,7 @@ ASK = [["ask", {"question": "a or b?"}]]
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Begin]:
+def start_process(tmp_path: Path) -> Iterator[Begin]:
     """Begins processes on one store."""
     with beginning(tmp_path) as new:
         yield new
@@ -32,10 +32,10 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     ],
 )
 def test_c92_a_run_answered_in_another_process_completes_there_and_the_first_follows(
-    begin: Begin, tmp_path: Path, calls: Any, tool: str, answer: Any, text: str
+    start_process: Begin, tmp_path: Path, calls: Any, tool: str, answer: Any, text: str
 ) -> None:
     """The form in the notebook changes by itself when somebody answers from elsewhere."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=calls)
     assert run["status"] == "interrupted"
     first.tell("finish", run_id=run["id"])
@@ -52,13 +52,13 @@ def test_c92_a_run_answered_in_another_process_completes_there_and_the_first_fol
 
 
 def test_c113_state_and_answer_reach_the_tool_in_a_new_process_after_a_kill(
-    begin: Begin, tmp_path: Path
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """P6: the process that paused is killed; another one has the input, the state, and goes on."""
-    first = begin()
+    first = start_process()
     run = first.ask("start", calls=GATE)
     first.kill()
-    second = begin()
+    second = start_process()
     opened = second.ask("open", run_id=run["id"])
     assert opened == run
     assert opened["states"] == {"gate": {"quote": 200}}
@@ -69,10 +69,10 @@ def test_c113_state_and_answer_reach_the_tool_in_a_new_process_after_a_kill(
 
 
 def test_c132_of_two_processes_that_answer_at_once_one_wins_and_the_tool_runs_once(
-    begin: Begin, tmp_path: Path
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """P2 and P3, raced again and again: the other is told who and when, and both end alike."""
-    both = [begin(), begin()]
+    both = [start_process(), start_process()]
     runs = 15
     for _ in range(runs):
         run = both[0].ask("start", calls=[*GATE, *ASK])
@@ -100,11 +100,11 @@ def test_c132_of_two_processes_that_answer_at_once_one_wins_and_the_tool_runs_on
     assert effects(tmp_path) == ["gate"] * runs
 
 
-def test_a_slow_call_of_another_process_is_waited_for_and_not_run_again(
-    begin: Begin, tmp_path: Path
+def test_a_slow_call_of_another_process_is_awaited_and_not_run_again(
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """Whoever opens a run under way sees its end, as the one who drives it does."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
     opened = second.ask("open", run_id=run["id"])
@@ -123,11 +123,11 @@ LOST = [
 
 
 @pytest.mark.parametrize(("answer", "text", "times"), LOST, ids=["result", "again", "fail"])
-def test_c136_a_person_says_what_becomes_of_a_call_whose_process_was_killed(
-    begin: Begin, tmp_path: Path, answer: dict[str, str], text: str, times: int
+def test_c136_a_person_settles_a_call_whose_process_was_killed(
+    start_process: Begin, tmp_path: Path, answer: dict[str, str], text: str, times: int
 ) -> None:
     """It is asked once, whoever opens the run; nothing is repeated in silence."""
-    first, others = begin(), [begin(), begin()]
+    first, others = start_process(), [start_process(), start_process()]
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
     first.kill()
@@ -151,11 +151,11 @@ def test_c136_a_person_says_what_becomes_of_a_call_whose_process_was_killed(
     assert effects(tmp_path) == ["slow"] * times
 
 
-def test_c136_where_nobody_is_attached_awaiting_names_the_lost_call(
-    begin: Begin, tmp_path: Path
+def test_c136_without_a_person_awaiting_a_run_names_the_lost_call(
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """And says what answers it."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
     first.kill()
@@ -170,10 +170,10 @@ def test_c136_where_nobody_is_attached_awaiting_names_the_lost_call(
 
 @pytest.mark.parametrize("attended", [True, False])
 def test_c136_a_lost_call_beside_a_body_that_waits_here_is_asked_about_too(
-    begin: Begin, tmp_path: Path, *, attended: bool
+    start_process: Begin, tmp_path: Path, *, attended: bool
 ) -> None:
     """P7: settled is when nothing goes on without a person, and a call whose process died does not."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=[["slow", {}], ["twice", {}]], settle=False)
     wait_for("slow", tmp_path)
     while not first.ask("tell", run_id=run["id"])["interrupts"]:
@@ -195,11 +195,11 @@ def test_c136_a_lost_call_beside_a_body_that_waits_here_is_asked_about_too(
     assert effects(tmp_path).count("slow") == 1
 
 
-def test_a_slow_call_on_another_machine_is_waited_for_while_its_heart_beats(
-    begin: Begin, tmp_path: Path
+def test_a_slow_call_on_another_machine_is_awaited_while_its_heartbeat_continues(
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """What cannot be seen is heard: longer than silence is borne, and the run says whom it waits for."""
-    first, second = begin("another machine"), begin()
+    first, second = start_process("another machine"), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
     second.ask("open", run_id=run["id"])
@@ -215,11 +215,11 @@ def test_a_slow_call_on_another_machine_is_waited_for_while_its_heart_beats(
     assert second.hear()["text"] == '["slept"]'
 
 
-def test_c136_a_call_on_another_machine_is_lost_when_its_heart_has_stopped(
-    begin: Begin, tmp_path: Path
+def test_c136_a_call_on_another_machine_is_lost_when_its_heartbeat_has_stopped(
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """A container that was started anew is another machine: nobody waits for its calls for ever."""
-    first, second = begin("another machine"), begin()
+    first, second = start_process("another machine"), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
     first.kill()
@@ -230,10 +230,10 @@ def test_c136_a_call_on_another_machine_is_lost_when_its_heart_has_stopped(
 
 
 def test_c136_an_idempotent_call_whose_process_was_killed_runs_again(
-    begin: Begin, tmp_path: Path
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """In one of the processes that take the run over, and nobody is asked."""
-    first, others = begin(), [begin(), begin()]
+    first, others = start_process(), [start_process(), start_process()]
     run = first.ask("start", calls=[["steady", {}]], settle=False)
     wait_for("steady", tmp_path)
     first.kill()
@@ -247,26 +247,26 @@ def test_c136_an_idempotent_call_whose_process_was_killed_runs_again(
     assert effects(tmp_path) == ["steady"] * 2
 
 
-def test_a_killed_process_leaves_its_answered_call_to_whoever_opens_the_run(
-    begin: Begin, tmp_path: Path
+def test_a_killed_process_leaves_its_answered_call_to_the_next_process(
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """An answer that was stored counts, also where its process died before the tool was started."""
-    first = begin()
+    first = start_process()
     run = first.ask("start", calls=GATE)
     first.tell("answer_and_die", run_id=run["id"], interrupt=run["interrupts"]["gate"], data="yes")
     first.died()
     assert effects(tmp_path) == []
-    second = begin()
+    second = start_process()
     second.ask("open", run_id=run["id"])
     assert second.ask("finish", run_id=run["id"])["text"] == "[\"100 {'quote': 200} yes\"]"
     assert effects(tmp_path) == ["gate"]
 
 
 def test_a_paused_process_takes_over_when_the_one_that_answered_is_killed(
-    begin: Begin, tmp_path: Path
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """The run in the notebook does not hang because a script that answered it went away."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=GATE)
     second.ask("open", run_id=run["id"])
     second.tell("answer_and_die", run_id=run["id"], interrupt=run["interrupts"]["gate"], data="yes")
@@ -275,11 +275,11 @@ def test_a_paused_process_takes_over_when_the_one_that_answered_is_killed(
     assert effects(tmp_path) == ["gate"]
 
 
-def test_a_body_that_waits_at_its_line_goes_on_there_when_answered_elsewhere(
-    begin: Begin, tmp_path: Path
+def test_a_body_that_waits_at_its_line_continues_there_when_answered_elsewhere(
+    start_process: Begin, tmp_path: Path
 ) -> None:
     """``ctx.ask`` keeps its locals: the process that has them goes on, the one that answers follows."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=[["asker", {}]])
     assert run["status"] == "interrupted"
     second.ask("open", run_id=run["id"])

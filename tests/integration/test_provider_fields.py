@@ -31,21 +31,23 @@ THOUGHT = [
 ]
 
 
-def said(body: Body) -> Iterator[dict[str, Any]]:
+def assistant_messages(body: Body) -> Iterator[dict[str, Any]]:
     """What the model said, of a request."""
     return (message for message in body["messages"] if message["role"] == "assistant")
 
 
 def deepseek(body: Body) -> str:
     """Thinking mode: where calls were made, reasoning must be there, though it be empty."""
-    bare = (m for m in said(body) if m.get("tool_calls") and "reasoning_content" not in m)
+    bare = (
+        m for m in assistant_messages(body) if m.get("tool_calls") and "reasoning_content" not in m
+    )
     told = "The reasoning_content in the thinking mode must be passed back to the API."
     return told if next(bare, None) else ""
 
 
 def gemini(body: Body) -> str:
     """The first call of each turn has the signature that it came with."""
-    for index, message in enumerate(said(body)):
+    for index, message in enumerate(assistant_messages(body)):
         for call in message.get("tool_calls", ())[:1]:
             if call.get("extra_content") != SIGNED["extra_content"]:
                 name = call["function"]["name"]
@@ -58,13 +60,17 @@ def gemini(body: Body) -> str:
 
 def openrouter(body: Body) -> str:
     """Reasoning blocks come back as they were, in one piece."""
-    wrong = [m for m in said(body) if m.get("tool_calls") and m.get("reasoning_details") != DETAILS]
+    wrong = [
+        m
+        for m in assistant_messages(body)
+        if m.get("tool_calls") and m.get("reasoning_details") != DETAILS
+    ]
     return f"invalid reasoning blocks: {wrong[0].get('reasoning_details')!r}" if wrong else ""
 
 
 def mistral(body: Body) -> str:
     """Thoughts are parts of the content; nothing else is allowed."""
-    for index, message in enumerate(said(body)):
+    for index, message in enumerate(assistant_messages(body)):
         more = message.keys() - {"role", "content", "tool_calls"}
         if more:
             loc = ["body", "messages", index, "assistant", *more]
@@ -77,7 +83,7 @@ def mistral(body: Body) -> str:
 
 def groq(body: Body) -> str:
     """Says reasoning, and does not take it."""
-    for index, message in enumerate(said(body)):
+    for index, message in enumerate(assistant_messages(body)):
         for name in message.keys() - {"role", "content", "tool_calls", "name"}:
             return (
                 f"'messages.{index}' : for 'role:assistant' the following must be "
@@ -136,7 +142,7 @@ def agent_at(server: ChatServer, *, host: str = "127.0.0.1", **more: Any) -> nb.
     return agent
 
 
-async def go(agent: nb.Agent, prompt: str | None, *, stream: bool, **how: Any) -> nb.Run:
+async def run_agent(agent: nb.Agent, prompt: str | None, *, stream: bool, **how: Any) -> nb.Run:
     run = agent.run(prompt, attended=False, **how) if prompt else agent.run(attended=False, **how)
     if stream:
         run.subscribe(lambda _event: None)
@@ -150,14 +156,14 @@ def notes(run: nb.Run) -> list[tuple[str, ...]]:
 
 @STREAM
 @pytest.mark.parametrize("name", KINDS)
-async def test_c170_what_a_provider_sends_comes_back_to_it(name: str, stream: bool) -> None:
+async def test_c170_provider_data_is_sent_back_to_its_provider(name: str, stream: bool) -> None:
     """Two turns with calls, and a second run behind them: the server has what it wants, and nobody hears of it."""
     kind = KINDS[name]
     with ChatServer([kind.turn, kind.turn, Reply("done"), kind.turn, Reply("again")]) as server:
         server.rule = kind.rule
         agent = agent_at(server)
-        first = await go(agent, "go", stream=stream)
-        second = await go(agent, "on", stream=stream, after=first)
+        first = await run_agent(agent, "go", stream=stream)
+        second = await run_agent(agent, "on", stream=stream, after=first)
         await agent.model.aclose()
     assert (first.result.text, second.result.text) == ("done", "again")
     assert not any([*notes(first), *notes(second)])
@@ -169,10 +175,10 @@ WAYS = ["messages as JSON", "generate", "reopened", "a fork", "a history that ru
 
 @pytest.mark.parametrize("name", ["DeepSeek", "Gemini", "OpenRouter"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_c170_it_survives_whatever_a_history_survives(
+async def test_c170_provider_data_survives_wherever_a_history_does(
     name: str, way: str, tmp_path: Any
 ) -> None:
-    """Another process, a pause, a fork, plain JSON: what the provider wants back is part of the history."""
+    """Another process, a pause, a fork, plain JSON: provider data is part of the history."""
     kind = KINDS[name]
     asks = Reply(
         "",
@@ -211,8 +217,10 @@ async def test_c170_it_survives_whatever_a_history_survives(
 
 
 @STREAM
-async def test_c171_another_provider_gets_none_of_it_and_that_is_told_once(stream: bool) -> None:
-    """The note stands where the switch is; back at the first, its own data are there again."""
+async def test_c171_another_provider_gets_no_foreign_data_and_one_note_says_so(
+    stream: bool,
+) -> None:
+    """The note is where the provider changes; back at the first one, its own data is sent again."""
     kind = KINDS["DeepSeek"]
     with (
         ChatServer([kind.turn, Reply("one"), kind.turn, Reply("four")]) as first,
@@ -220,10 +228,10 @@ async def test_c171_another_provider_gets_none_of_it_and_that_is_told_once(strea
     ):
         first.rule, other.rule = deepseek, groq
         here, there = agent_at(first), agent_at(other, host="localhost")
-        runs = [await go(here, "1", stream=stream)]
-        runs.append(await go(there, "2", stream=stream, after=runs[-1]))
-        runs.append(await go(there, "3", stream=stream, after=runs[-1]))
-        runs.append(await go(here, "4", stream=stream, after=runs[-1]))
+        runs = [await run_agent(here, "1", stream=stream)]
+        runs.append(await run_agent(there, "2", stream=stream, after=runs[-1]))
+        runs.append(await run_agent(there, "3", stream=stream, after=runs[-1]))
+        runs.append(await run_agent(here, "4", stream=stream, after=runs[-1]))
     assert [run.result.text for run in runs] == ["one", "two", "three", "four"]
     told = (
         "localhost continues from here. Data that only 127.0.0.1 can read in its earlier answers, such as their "
@@ -231,11 +239,11 @@ async def test_c171_another_provider_gets_none_of_it_and_that_is_told_once(strea
     )
     assert [notes(run) for run in runs] == [[(), ()], [(told,), ()], [()], [(), ()]]
     assert (len(first.refused), other.refused) == (2, [])  # see the next test
-    again = [m.get("reasoning_content") for m in said(first.bodies[-1])]
+    again = [m.get("reasoning_content") for m in assistant_messages(first.bodies[-1])]
     assert again == ["Think hard.", "", "", "", "", "Think hard."]
 
 
-async def test_c172_reasoning_that_a_server_misses_in_answers_of_others_is_empty_there() -> None:
+async def test_c172_reasoning_missing_in_answers_of_other_models_is_sent_as_empty() -> None:
     """Where DeepSeek goes on with a history of another model, it wants the field in each of its calls."""
     call = {"type": "tool_call", "id": "a", "name": "look", "input": {"x": 1}}
     result = {"type": "tool_result", "id": "a", "name": "look", "output": 1}
@@ -251,13 +259,15 @@ async def test_c172_reasoning_that_a_server_misses_in_answers_of_others_is_empty
         assert response.text == "done"
         assert (await agent.generate("on", messages=response.messages)).text == "more"
     assert len(server.refused) == 1
-    assert [m["reasoning_content"] for m in said(server.bodies[-1])] == ["", ""]
+    assert [m["reasoning_content"] for m in assistant_messages(server.bodies[-1])] == ["", ""]
 
 
-async def test_what_a_server_does_not_want_after_all_is_an_error_that_says_so() -> None:
+async def test_a_field_that_the_server_refuses_is_an_error_that_says_so() -> None:
     """Each way is tried once, and where none helps all is as it was; the next refusal is told at once."""
     with ChatServer([KINDS["DeepSeek"].turn]) as server:
-        server.rule = lambda body: "reasoning_content is odd" if next(said(body), None) else ""
+        server.rule = lambda body: (
+            "reasoning_content is odd" if next(assistant_messages(body), None) else ""
+        )
         agent = agent_at(server)
         with pytest.raises(nb.errors.ModelError, match="reasoning_content is odd"):
             await agent.generate("go")
@@ -266,13 +276,15 @@ async def test_what_a_server_does_not_want_after_all_is_an_error_that_says_so() 
         with pytest.raises(nb.errors.ModelError, match="reasoning_content is odd"):
             await agent.generate("go")
     assert len(server.requests) == 6
-    assert next(said(server.bodies[-1]))["reasoning_content"] == "Think hard."
+    assert next(assistant_messages(server.bodies[-1]))["reasoning_content"] == "Think hard."
 
 
-async def test_c170_runs_at_once_learn_it_together() -> None:
+async def test_c170_concurrent_runs_learn_the_way_together() -> None:
     """Each of them is refused at most once, and none undoes what another has learnt."""
     turn = KINDS["Groq"].turn
-    with ChatServer(lambda body: Reply("done") if next(said(body), None) else turn) as server:
+    with ChatServer(
+        lambda body: Reply("done") if next(assistant_messages(body), None) else turn
+    ) as server:
         server.rule = groq
         agent = agent_at(server)
         runs = [agent.run("go", attended=False, after=None) for _ in range(8)]
@@ -284,17 +296,17 @@ async def test_c170_runs_at_once_learn_it_together() -> None:
 
 
 @STREAM
-async def test_c170_reasoning_is_kept_once(stream: bool) -> None:
+async def test_c170_reasoning_is_stored_once(stream: bool) -> None:
     """The message has its text; what goes back says only under which name."""
     thought = "A long thought. " * 100
     with ChatServer([Reply("hi", reasoning=thought)]) as server:
-        run = await go(agent_at(server), "go", stream=stream)
+        run = await run_agent(agent_at(server), "go", stream=stream)
     assert json.dumps(run.messages).count(thought) == 1
     assert run.messages[-1]["provider"]["data"] == {"reasoning": "reasoning_content"}
 
 
 @STREAM
-async def test_no_credential_comes_with_what_goes_back(stream: bool) -> None:
+async def test_provider_data_contains_no_credential(stream: bool) -> None:
     """P13: a server that says the key in a field of its own does not get it into the journal."""
     key = "sk-very-secret-key-123"
     fields = {"debug": {"headers": [f"Bearer {key}"]}}
@@ -304,14 +316,14 @@ async def test_no_credential_comes_with_what_goes_back(stream: bool) -> None:
         async with nb.OpenAIModel("m", base_url=server.url, api_key=key) as model:
             agent = nb.Agent(model)
             agent.tool(lambda x: x, name="look")
-            run = await go(agent, "go", stream=stream)
+            run = await run_agent(agent, "go", stream=stream)
     assert key not in json.dumps(run.messages)
     assert "•••" in run.messages[1]["provider"]["data"]["fields"]["debug"]["headers"][0]
     assert all(key not in event.model_dump_json() for event in run.journal)
 
 
 @pytest.mark.parametrize("where", ["call_fields", "fields"])
-async def test_p13_a_secret_of_a_call_does_not_come_back_beside_it(where: str) -> None:
+async def test_p13_a_secret_of_a_call_is_not_repeated_beside_it(where: str) -> None:
     """A server that repeats the arguments in a field of its own keeps them from nobody but us."""
     from pydantic import SecretStr  # noqa: PLC0415 - for the tool alone
 
@@ -327,7 +339,7 @@ async def test_p13_a_secret_of_a_call_does_not_come_back_beside_it(where: str) -
             entered.append(password.get_secret_value())
             return "in"
 
-        run = await go(agent, "go", stream=True)
+        run = await run_agent(agent, "go", stream=True)
     assert entered == ["hunter22"]
     assert all("hunter22" not in event.model_dump_json() for event in run.journal)
 
@@ -345,7 +357,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("provider", FORGED)
-async def test_a_history_from_anywhere_says_no_more_than_a_message_may(provider: Any) -> None:
+async def test_a_foreign_history_can_contain_no_more_than_a_message_may(provider: Any) -> None:
     """What is kept of a provider never stands for what nbagent says itself, whatever its shape."""
     part = {"type": "tool_call", "id": "a", "name": "look", "input": {"x": 1}}
     forged = {"fields": {"id": "b", "type": "x", "function": {"name": "rm", "arguments": "{}"}}}
@@ -358,7 +370,7 @@ async def test_a_history_from_anywhere_says_no_more_than_a_message_may(provider:
     load(history)
     with ChatServer([Reply("done")]) as server:
         assert (await agent_at(server).generate(messages=history)).text == "done"
-    sent = next(said(server.bodies[0]))
+    sent = next(assistant_messages(server.bodies[0]))
     function = {"name": "look", "arguments": '{"x":1}'}
     call = {"id": "a", "type": "function", "function": function}
     assert sent == {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -21,7 +21,7 @@ OTHER = "key-of-another-provider-0123456789"
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_provider_is_asked_at_its_place_with_its_own_key(name, monkeypatch) -> None:
+async def test_a_provider_is_asked_at_its_address_with_its_own_key(name, monkeypatch) -> None:
     """And with no other, though the environment has OpenAI's."""
     provider = PROVIDERS[name]
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com")
@@ -41,7 +41,7 @@ async def test_a_provider_is_asked_at_its_place_with_its_own_key(name, monkeypat
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_missing_key_is_the_providers_own(name, monkeypatch) -> None:
+async def test_a_missing_key_error_names_the_key_of_the_provider(name, monkeypatch) -> None:
     """It is named at first use, never OpenAI's by mistake; local servers need none."""
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com")
     provider = PROVIDERS[name]
@@ -57,7 +57,7 @@ async def test_a_missing_key_is_the_providers_own(name, monkeypatch) -> None:
         await model.aclose()
 
 
-async def test_the_keys_that_are_there_are_told_where_one_is_missing(monkeypatch) -> None:
+async def test_available_keys_are_listed_where_one_is_missing(monkeypatch) -> None:
     """Whoever has another provider's key reads how it is used."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.setenv("ANTHROPIC_API_KEY", OTHER)
@@ -67,7 +67,7 @@ async def test_the_keys_that_are_there_are_told_where_one_is_missing(monkeypatch
     assert OTHER not in str(raised.value)
 
 
-async def test_a_server_of_ones_own_that_is_not_there_is_asked_after() -> None:
+async def test_an_unreachable_server_of_the_person_is_reported_as_probably_not_started() -> None:
     """A local one was most likely not started."""
     with ChatServer() as server:
         url = server.url
@@ -76,13 +76,13 @@ async def test_a_server_of_ones_own_that_is_not_there_is_asked_after() -> None:
             await nb.Agent(model).generate("go")
 
 
-async def test_where_azure_is_each_person_says() -> None:
+async def test_the_azure_endpoint_comes_from_the_person() -> None:
     """Without it the variable is named, and how it looks."""
     with pytest.raises(ModelConfigError, match=r"Set AZURE_OPENAI_ENDPOINT, or pass .*/openai/v1"):
         await nb.Agent("azure:gpt").generate("go")
 
 
-async def test_a_server_in_the_environment_takes_any_name_and_needs_no_key(monkeypatch) -> None:
+async def test_a_server_from_the_environment_accepts_any_name_and_needs_no_key(monkeypatch) -> None:
     """As local servers are told to many programs."""
     with ChatServer([Reply("yes")]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -92,7 +92,7 @@ async def test_a_server_in_the_environment_takes_any_name_and_needs_no_key(monke
     assert server.bodies[0]["model"] == "llama3.1:8b"
 
 
-async def test_no_key_of_any_provider_is_told_by_another(monkeypatch) -> None:
+async def test_no_provider_leaks_the_key_of_another(monkeypatch) -> None:
     """A gateway may say its neighbor's key in an error; a word that stands for no key stays."""
     monkeypatch.setenv("MISTRAL_API_KEY", OTHER)
     with ChatServer([Refuse(400, f"upstream refused {OTHER} of ollama")]) as server:
@@ -103,7 +103,7 @@ async def test_no_key_of_any_provider_is_told_by_another(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["OpenAI", "AzureOpenAI"])
-def test_a_client_that_would_block_is_refused_with_the_one_to_give(kind) -> None:
+def test_a_blocking_client_is_refused_with_the_async_one(kind) -> None:
     """The synchronous client, made or as a class."""
     made = {"api_key": "k", "base_url": "http://localhost:1/v1"}
     if kind == "AzureOpenAI":
@@ -121,7 +121,7 @@ def test_a_setting_beside_a_client_is_refused(setting) -> None:
         nb.OpenAIModel("m", client=SimpleNamespace(chat=None), **{setting: 1})
 
 
-async def test_any_ready_client_is_asked_as_it_is(monkeypatch) -> None:
+async def test_any_ready_client_is_used_as_it_is(monkeypatch) -> None:
     """One with headers and an http client of its own, one made from another, a class."""
     with ChatServer([Reply("yes")] * 3) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -134,7 +134,7 @@ async def test_any_ready_client_is_asked_as_it_is(monkeypatch) -> None:
     assert [seen.headers["x-mine"] for seen in server.requests] == ["1"] * 3
 
 
-async def test_a_key_that_a_clients_server_refuses_is_the_clients() -> None:
+async def test_a_refused_key_of_a_client_is_reported_as_the_key_of_the_client() -> None:
     """No variable is named that was not read."""
     with ChatServer([Refuse(401)]) as server:
         async with openai.AsyncOpenAI(
@@ -154,7 +154,7 @@ FORMATS = {"schema": "json_schema", "object": "json_object", "prompt": None}
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_the_shape_of_an_answer_is_told_as_the_provider_takes_it(name) -> None:
+async def test_the_shape_of_an_answer_is_requested_as_the_provider_supports_it(name) -> None:
     """By a schema, in JSON mode, or in words alone; what a person says goes before."""
     mode = PROVIDERS[name].output
     with ChatServer([Reply('{"name": "Rome"}')] * 2) as server:

@@ -34,13 +34,13 @@ def run_in_pyodide(script: str) -> None:
     assert done.stdout.splitlines()[-1:] == ["whole"], done.stdout[-4000:] + done.stderr[-4000:]
 
 
-def test_c470_where_python_has_no_threads_tools_run_on_its_loop_and_what_needs_one_says_so() -> (
-    None
-):
+def test_c470_without_threads_tools_run_on_the_loop_and_what_needs_a_thread_says_so() -> None:
     """Plain and async tools, approvals, questions, flows, a store on disk, HTML; refusals in one sentence."""
     run_in_pyodide("core.py")
 
 
-def test_c473_c474_a_card_hears_its_own_page_alone_and_without_a_sanitizer_all_is_text() -> None:
+def test_c473_c474_a_card_receives_only_messages_of_its_page_and_without_a_sanitizer_shows_plain_text() -> (
+    None
+):
     """The channel of a card: what is no message changes nothing, null is None both ways; without nh3 all is text."""
     run_in_pyodide("cards.py")

@@ -14,7 +14,7 @@ GATE = ["gate", {"amount": 1}]
 HURRIED = ["hurried", {}]
 
 
-def begun(both: list[Process], tool: list[Any]) -> Any:
+def paused_run(both: list[Process], tool: list[Any]) -> Any:
     """A run that both hold, paused at this tool and at a question."""
     run = both[0].ask("start", calls=[tool, ASK])
     both[1].ask("open", run_id=run["id"])
@@ -28,7 +28,7 @@ def ended(both: list[Process], run: Any) -> Any:
     return ends[0]
 
 
-def test_p2_answers_cancels_and_deadlines_of_two_processes_race_and_one_wins_each_time(
+def test_p2_of_racing_answers_cancels_and_deadlines_of_two_processes_one_wins_each_time(
     tmp_path: Path,
 ) -> None:
     """What was accepted ran once, what was not never; both come to the same journal and end."""
@@ -38,7 +38,7 @@ def test_p2_answers_cancels_and_deadlines_of_two_processes_race_and_one_wins_eac
             before = effects(tmp_path)
             kind = ("answers", "cancel", "deadline")[k % 3]
             tool = "hurried" if kind == "deadline" else "gate"
-            run = begun(both, HURRIED if kind == "deadline" else GATE)
+            run = paused_run(both, HURRIED if kind == "deadline" else GATE)
             at = run["deadlines"].get("hurried") or time.time() + 0.03
             answer = {"run_id": run["id"], "interrupt": run["interrupts"].get(tool, "gone")}
             both[k % 2].tell("answer", **answer, at=at, data="yes")

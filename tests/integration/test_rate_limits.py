@@ -15,7 +15,7 @@ import nbagent as nb
 from nbagent.core.base.errors import ModelError
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request, Waiting
-from nbagent.models.openai.errors import wait_told
+from nbagent.models.openai.errors import wait_from_headers
 from tests.integration.chat_server import Body, ChatServer, Refuse, Reply
 
 HELLO = [user("hello")]
@@ -48,7 +48,7 @@ class Bucket:
             return Refuse(429, "slow down", {"retry-after-ms": str(wait)})
 
 
-async def test_fifty_runs_at_once_share_what_the_server_gives() -> None:
+async def test_fifty_concurrent_runs_share_the_rate_limit_of_the_server() -> None:
     """Each is refused a few times at most, since a refusal of one holds all; none fails, none asks in vain."""
     bucket = Bucket(20, 0.6)
     with ChatServer(bucket) as server:
@@ -70,8 +70,8 @@ async def test_fifty_runs_at_once_share_what_the_server_gives() -> None:
     assert all(wait.seconds >= 0.5 for wait in waited)
 
 
-async def test_one_refusal_holds_the_requests_of_all_agents_with_this_model() -> None:
-    """Whoever comes meanwhile is not even sent, until the time that the server told."""
+async def test_one_refusal_delays_the_requests_of_all_agents_with_this_model() -> None:
+    """Later requests are not even sent until the time that the server set."""
     replies = [Refuse(429, "slow", {"retry-after": "0.7"}), Reply("first"), Reply("second")]
     came: list[float] = []
 
@@ -111,7 +111,7 @@ async def test_models_that_share_their_limits_wait_for_each_other() -> None:
         assert most == 4
 
 
-async def test_a_run_that_is_stopped_while_it_waits_gives_its_place_back() -> None:
+async def test_a_run_that_is_stopped_while_it_waits_frees_its_place() -> None:
     """And waits no longer."""
     with ChatServer([Refuse(429, "slow", {"retry-after": "30"})]) as server:
         async with model_at(server) as model:
@@ -126,22 +126,22 @@ async def test_a_run_that_is_stopped_while_it_waits_gives_its_place_back() -> No
             assert model._limits._line._under_way == 0
 
 
-async def test_a_wait_that_is_too_long_is_told_at_once() -> None:
+async def test_a_wait_that_is_too_long_fails_at_once() -> None:
     """With the time, and the setting; a person need not sit there for an hour."""
     with ChatServer([Refuse(429, "slow", {"retry-after": "3600"})] * 2) as server:
         async with model_at(server) as model:
             with pytest.raises(
-                ModelError, match=r"accepts requests again in 3,600 s, at .* max_wait is 60 s"
+                ModelError, match=r"are possible again in 3,600 s, at .* max_wait is 60 s"
             ):
                 [d async for d in model.stream(Request(HELLO))]
         async with model_at(server, max_wait=0.5) as model:
-            with pytest.raises(ModelError, match=r"it was not asked again"):
+            with pytest.raises(ModelError, match=r"it was not retried"):
                 [d async for d in model.stream(Request(HELLO))]
         assert len(server.requests) == 2
 
 
-async def test_no_quota_is_no_reason_to_wait() -> None:
-    """Time does not heal it."""
+async def test_an_exhausted_quota_is_not_waited_for() -> None:
+    """Waiting does not help."""
     refuse = Refuse(429, "pay", {"x-should-retry": "false"})
     with ChatServer([refuse]) as server:
         async with model_at(server) as model:
@@ -151,7 +151,7 @@ async def test_no_quota_is_no_reason_to_wait() -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-async def test_a_client_of_ones_own_keeps_its_number_of_retries(retries: int) -> None:
+async def test_a_client_passed_by_the_caller_keeps_its_number_of_retries(retries: int) -> None:
     """Ours take the place of the client's: neither more nor fewer requests than it says."""
     with ChatServer([Refuse(500)] * 9) as server:
         async with openai.AsyncOpenAI(
@@ -198,8 +198,8 @@ TOLD: list[tuple[dict[str, str], float | None]] = [
 
 
 @pytest.mark.parametrize(("headers", "seconds"), TOLD)
-def test_a_time_is_read_however_a_server_writes_it(
+def test_a_retry_time_is_parsed_in_every_format_of_servers(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     """Milliseconds, seconds, a date, and what the headers of limits say."""
-    assert wait_told(headers, NOW) == (None if seconds is None else pytest.approx(seconds))
+    assert wait_from_headers(headers, NOW) == (None if seconds is None else pytest.approx(seconds))

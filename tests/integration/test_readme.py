@@ -34,24 +34,23 @@ async def execute(block: str, names: dict) -> object:
 async def test_every_python_block_of_the_readme_does_what_the_text_says(
     capsys, monkeypatch, tmp_path
 ):
-    """Hello world pauses in its tool; approving in code and answers given beforehand both end it; a table is read and saved."""
+    """Hello world pauses before its tool; an approval, or an answer passed at the start, completes it; a table is read and saved."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.chdir(tmp_path)
-    hello, in_code, headless, table, after_it = BLOCKS
+    hello, headless, table, after_it = BLOCKS
     names: dict = {}
 
     run = await execute(hello, names)
     await run.settled()
     assert run.status == "interrupted"
     assert [pending.tool_name for pending in run.interrupts] == ["transfer_money"]
-    await run.cancel()
-
-    await execute(in_code, names)
+    run.approve(run.interrupts[0])
+    await run
+    await execute(headless, names)
     assert names["result"].text in capsys.readouterr().out
-    for block in (in_code, headless):
-        await execute(block, names)
-        assert names["run"].status == "completed"
-        assert str(names["run"].calls["transfer_money"][-1].value).startswith("sent ")
+    for each in (run, names["run"]):
+        assert each.status == "completed"
+        assert str(each.calls["transfer_money"][-1].value).startswith("sent ")
 
     (tmp_path / "orders.csv").write_text("customer,cups\nAda,3\nGrace,5\nGrace,5\n")
     await a_table(table, after_it, names, monkeypatch)
@@ -90,7 +89,7 @@ def test_hello_world_is_under_12_lines():
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) < 12
 
 
-def test_the_readme_gives_exactly_the_two_commands():
+def test_the_readme_has_exactly_the_two_commands():
     """What CI runs is what the README says."""
     ci = (Path(__file__).parents[2] / ".ci" / "run").read_text(encoding="utf-8")
     assert 'python -m pip install -e ".[demo]" && nbagent demo\n' in README
@@ -101,5 +100,5 @@ def test_the_readme_gives_exactly_the_two_commands():
 
 def test_every_link_of_the_readme_into_the_repository_has_a_target():
     """No picture and no page is missing."""
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", README):
+    for target in re.findall(r'(?:\]\(|src=")(?!https?:)([^)#"]+)', README):
         assert (Path(__file__).parents[2] / target).is_file(), target

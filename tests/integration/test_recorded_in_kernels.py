@@ -11,7 +11,9 @@ LEFT = 'agent().run("go")'
 """The same run, whose model has nothing to say by itself."""
 
 
-def test_c202_answers_in_forms_are_recorded_and_stay_the_persons_in_a_replay(tmp_path, monkeypatch):
+def test_c202_answers_in_forms_are_recorded_and_stay_with_the_person_in_a_replay(
+    tmp_path, monkeypatch
+):
     """NBAGENT_RECORD keeps what was pressed; with NBAGENT_REPLAY the form stands, and another answer is told kindly."""
     path = tmp_path / "session.json"
     monkeypatch.setenv("NBAGENT_RECORD", str(path))

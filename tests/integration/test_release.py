@@ -61,7 +61,7 @@ async def released(agent: nb.Agent) -> nb.Run:
     return run
 
 
-async def test_c481_what_was_released_goes_on_where_it_is_answered(store: Any) -> None:
+async def test_c481_a_released_run_continues_where_it_is_answered(store: Any) -> None:
     """The body runs again from its last step, in the handle that answers; the one that released it follows."""
     did: list[str] = []
     run = await released(planner(store, did))
@@ -74,7 +74,7 @@ async def test_c481_what_was_released_goes_on_where_it_is_answered(store: Any) -
     assert [event.by for event in run.journal if event.type == "run_taken"] == ["release"]
 
 
-async def test_c481_who_released_a_run_leaves_it_to_others_though_it_is_answered(
+async def test_c481_a_released_run_stays_with_others_even_if_it_is_answered(
     store: Any,
 ) -> None:
     """An answer by record, of a process without the agent, is kept for whoever opens the run next."""
@@ -91,7 +91,7 @@ async def test_c481_who_released_a_run_leaves_it_to_others_though_it_is_answered
     assert did == ["looked", "left", "booked 2"]
 
 
-async def test_c481_who_released_it_may_answer_it_all_the_same(store: Any) -> None:
+async def test_c481_the_process_that_released_a_run_can_still_answer_it(store: Any) -> None:
     """And drives it again."""
     did: list[str] = []
     run = await released(planner(store, did))
@@ -101,7 +101,7 @@ async def test_c481_who_released_it_may_answer_it_all_the_same(store: Any) -> No
     assert did == ["looked", "left", "booked 1"]
 
 
-async def test_c481_nothing_is_held_of_a_released_run(store: Any) -> None:
+async def test_c481_no_memory_is_used_for_a_released_run(store: Any) -> None:
     """Not its session, once nobody holds the run."""
     run = await released(planner(store, []))
     held = weakref.ref(session_of(run))
@@ -115,7 +115,7 @@ async def test_c481_nothing_is_held_of_a_released_run(store: Any) -> None:
     assert held() is None
 
 
-async def test_c481_what_works_is_not_released() -> None:
+async def test_c481_a_working_run_cannot_be_released() -> None:
     """It says what to wait for; one that has ended is left as it is."""
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([[call("slow"), call("ask")], "done"]))
@@ -128,7 +128,7 @@ async def test_c481_what_works_is_not_released() -> None:
 
     run = agent.run("go", attended=True, show=False)
     await until(lambda: bool(run.interrupts) and not session_of(run).is_writing)
-    with pytest.raises(nb.errors.UsageError, match=r"slow still runs.*await run\.settled"):
+    with pytest.raises(nb.errors.UsageError, match=r"slow is still running.*await run\.settled"):
         await run.release()
     go.set()
     await run.settled()

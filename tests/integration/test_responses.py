@@ -66,7 +66,7 @@ def calls(deltas: Sequence[ModelDelta]) -> list[tuple[str, str, Any]]:
     return [(i, name, json.loads(arguments)) for _, (i, name, arguments) in sorted(found.items())]
 
 
-def said(text: str, *notes: dict[str, Any], phase: str | None = None) -> dict[str, Any]:
+def message_item(text: str, *notes: dict[str, Any], phase: str | None = None) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": list(notes)}
     own = {"id": "msg_7", "role": "assistant", "content": [part], "status": "completed"}
     return {"type": "message", **own, **({"phase": phase} if phase else {})}
@@ -119,12 +119,19 @@ async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> N
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_cached_and_reasoning_tokens_and_the_end_are_told(stream: bool) -> None:
+async def test_cached_and_reasoning_tokens_and_the_finish_reason_are_reported(stream: bool) -> None:
     """Of the usage all that is billed apart; an answer that was cut off says why."""
     steps = [
-        Items(output=[said("cut")], finish="max_output_tokens", usage=(100, 50), details=(80, 30)),
-        Items(output=[said("no")], finish="content_filter"),
-        Items(output=[{**said(""), "content": [{"type": "refusal", "refusal": "I can't."}]}]),
+        Items(
+            output=[message_item("cut")],
+            finish="max_output_tokens",
+            usage=(100, 50),
+            details=(80, 30),
+        ),
+        Items(output=[message_item("no")], finish="content_filter"),
+        Items(
+            output=[{**message_item(""), "content": [{"type": "refusal", "refusal": "I can't."}]}]
+        ),
     ]
     with ResponsesServer(steps) as server:
         async with model_at(server) as model:
@@ -135,7 +142,7 @@ async def test_cached_and_reasoning_tokens_and_the_end_are_told(stream: bool) ->
 
 
 @pytest.mark.parametrize("how", ["live", "json"])
-async def test_reasoning_goes_back_before_what_it_led_to(how: str) -> None:
+async def test_reasoning_is_sent_back_before_the_items_that_follow_it(how: str) -> None:
     """The strict server takes the second turn: its own items in their order, without ids and nothing twice."""
     turn = Reply("First.", [("look", {"n": 1}), ("look", {"n": 2})], reasoning="Think.")
     with ResponsesServer([turn, turn, Reply("Done.", reasoning="Easy."), Reply("Bye.")]) as server:
@@ -176,7 +183,7 @@ async def test_texts_and_inputs_are_not_stored_twice() -> None:
     assert not any(text in kept for text in ("A text of", "Some thought", "1234567"))
 
 
-async def test_a_response_that_its_text_and_calls_say_keeps_nothing_else() -> None:
+async def test_a_response_complete_in_text_and_calls_stores_nothing_else() -> None:
     """No provider data where there is nothing to add: the history is as small as any."""
     with ResponsesServer([Reply("Hi.", [("add", {"n": 1})])], reasons=False) as server:
         async with model_at(server, "plain") as model:
@@ -185,7 +192,7 @@ async def test_a_response_that_its_text_and_calls_say_keeps_nothing_else() -> No
 
 
 @pytest.mark.parametrize("change", ["text", "a call less", "another call", "no data", "nonsense"])
-async def test_a_history_that_was_changed_goes_out_as_text_and_calls(change: str) -> None:
+async def test_a_changed_history_is_sent_as_text_and_calls(change: str) -> None:
     """Items that do not fit the message any more are left out, their reasoning with them."""
     reply = Reply("Look:", [("add", {"n": 1}), ("add", {"n": 2})], reasoning="Hm.")
     with ResponsesServer([reply, Reply("ok")]) as server:
@@ -220,7 +227,7 @@ async def test_a_history_that_was_changed_goes_out_as_text_and_calls(change: str
 
 
 @pytest.mark.parametrize("order", [("chat", "responses"), ("responses", "chat")])
-async def test_c177_a_history_of_one_api_goes_on_in_the_other_in_the_middle_of_a_run(
+async def test_c177_a_history_of_one_api_continues_in_the_other_in_the_middle_of_a_run(
     order: Any,
 ) -> None:
     """Each sends the other's turns as plain text and calls, edits and rejections included."""
@@ -252,12 +259,12 @@ async def test_c177_a_history_of_one_api_goes_on_in_the_other_in_the_middle_of_a
     assert response.text == "Done."
 
 
-async def test_what_streams_and_what_came_whole_say_the_same() -> None:
+async def test_a_streamed_and_a_whole_response_give_the_same_message() -> None:
     """Commentary, refusals, several messages: one text, set apart, and rebuilt as it was."""
     output = [
-        said("Let me see.", phase="commentary"),
+        message_item("Let me see.", phase="commentary"),
         SEARCH,
-        said("It is tall.", CITED, phase="final_answer"),
+        message_item("It is tall.", CITED, phase="final_answer"),
     ]
     told = []
     with ResponsesServer([Items(output=output)] * 3) as server:
@@ -277,9 +284,9 @@ async def test_what_streams_and_what_came_whole_say_the_same() -> None:
     assert back[1] == {key: value for key, value in SEARCH.items() if key != "id"}
 
 
-async def test_a_hosted_search_is_told_while_it_runs_and_with_its_sources() -> None:
+async def test_a_hosted_search_is_shown_while_it_runs_and_with_its_sources() -> None:
     """The row says what is searched and read; what the text cites comes by itself."""
-    output = [SEARCH, said("Tall.", CITED)]
+    output = [SEARCH, message_item("Tall.", CITED)]
     search = nb.hosted("web_search", search_context_size="low")
     with ResponsesServer([Items(output=output)]) as server:
         async with model_at(server) as model:
@@ -298,7 +305,7 @@ async def test_a_hosted_search_is_told_while_it_runs_and_with_its_sources() -> N
     assert "web_search_call.action.sources" in body["include"]
 
 
-async def test_a_run_keeps_what_the_provider_ran() -> None:
+async def test_a_run_stores_the_tools_that_the_provider_ran() -> None:
     """It stands in the journal, and reads back as it was."""
     code = {
         "type": "code_interpreter_call",
@@ -308,7 +315,7 @@ async def test_a_run_keeps_what_the_provider_ran() -> None:
         "outputs": [{"type": "logs", "logs": "1\n"}],
         "status": "completed",
     }
-    steps = [Items(output=[SEARCH, code, said("Tall.", CITED)]), Reply("Bye.")]
+    steps = [Items(output=[SEARCH, code, message_item("Tall.", CITED)]), Reply("Bye.")]
     with ResponsesServer(steps) as server:
         async with model_at(server) as model:
             tools = [nb.hosted("web_search"), nb.hosted("code_interpreter", container={})]
@@ -333,7 +340,7 @@ class Point(BaseModel):
     y: int
 
 
-async def test_what_can_be_strict_is_and_what_cannot_is_as_it_was() -> None:
+async def test_a_schema_is_strict_where_possible_and_unchanged_otherwise() -> None:
     """A default, or room for more, makes a schema not strict; it is sent all the same, and said so."""
 
     def exact(a: int, b: list[str]) -> None: ...
@@ -379,7 +386,7 @@ async def test_a_server_without_schemas_is_asked_in_another_way() -> None:
         ({"max_tokens": 7, "verbosity": "low"}, {"max_output_tokens": 7}),
     ],
 )
-async def test_fields_of_ones_own_are_merged(given: Any, sent: Any) -> None:
+async def test_fields_of_the_caller_are_merged(given: Any, sent: Any) -> None:
     """``extra`` adds to what is sent, at any depth; the words of Chat Completions are understood."""
     with ResponsesServer([Reply("ok")]) as server:
         server.problem_with = lambda body: ""  # type: ignore[method-assign]
@@ -389,7 +396,7 @@ async def test_fields_of_ones_own_are_merged(given: Any, sent: Any) -> None:
     assert {key: body.get(key) for key in sent} == sent
 
 
-async def test_what_a_key_may_not_have_is_left_out_from_then_on() -> None:
+async def test_a_field_that_the_key_does_not_allow_is_left_out_from_then_on() -> None:
     """No summaries without a verified organization, no encrypted reasoning of a model that does not reason."""
     with ResponsesServer([Reply("a"), Reply("b")], reasons=False) as server:
         async with model_at(server) as model:
@@ -400,7 +407,7 @@ async def test_what_a_key_may_not_have_is_left_out_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
-async def test_a_tool_that_must_be_called_must_be_called_once(api: str) -> None:
+async def test_a_required_tool_is_required_only_once(api: str) -> None:
     """``required`` and a name hold for the first answer; then the model is free, or it would never end."""
     server_of = {"chat": ChatServer, "responses": ResponsesServer}[api]
     steps = [Reply(calls=[("look", {"n": 1})]), Reply("Done.")]
@@ -419,7 +426,7 @@ async def test_a_tool_that_must_be_called_must_be_called_once(api: str) -> None:
         assert sent == [first, first if choice in ("none", "auto") else "auto"]
 
 
-async def test_a_choice_of_a_tool_that_is_not_there_is_told() -> None:
+async def test_a_choice_of_an_unknown_tool_is_reported() -> None:
     """It names the choice, and what there is."""
     with ResponsesServer([]) as server:
         async with model_at(server, tool_choice="lok") as model:
@@ -450,7 +457,7 @@ async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None
     assert [(name, value) for _, name, value in calls(deltas)] == [("add", {"n": 1})]
 
 
-async def test_what_a_retry_does_not_help_is_told_at_once() -> None:
+async def test_a_permanent_failure_is_reported_at_once() -> None:
     """A response that failed for what was asked is an error with the server's words."""
     failed = Items(output=[], error={"code": "invalid_prompt", "message": "not like that"})
     with ResponsesServer([failed]) as server:
@@ -467,7 +474,7 @@ async def test_a_server_without_this_api_says_so() -> None:
                 await ask(model, Request(HELLO))
 
 
-async def test_a_model_that_wants_responses_says_so_in_chat() -> None:
+async def test_a_model_that_needs_responses_says_so_in_chat() -> None:
     """The server's own hint is told in the words of this package."""
     why = (
         "Function tools with reasoning_effort are not supported. Please use /v1/responses instead."
@@ -497,7 +504,7 @@ async def test_a_model_that_wants_responses_says_so_in_chat() -> None:
         ("gpt-5.6-sol", {"client": lambda: None, "api": "responses"}, "responses"),
     ],
 )
-def test_the_api_is_chosen_by_host_and_name_and_said_otherwise(
+def test_the_api_is_chosen_by_host_and_name_or_by_the_argument(
     name: str, settings: Any, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data, which ``api=`` overrides."""
@@ -505,7 +512,7 @@ def test_the_api_is_chosen_by_host_and_name_and_said_otherwise(
     assert nb.OpenAIModel(name, **settings)._api.name == api
 
 
-def test_an_api_that_is_none_is_refused() -> None:
+def test_an_unknown_api_is_refused() -> None:
     """At once, with those that are."""
     with pytest.raises(ModelConfigError, match="'auto', 'chat' or 'responses'"):
         nb.OpenAIModel("m", api="completions")  # type: ignore[arg-type]
@@ -535,7 +542,7 @@ async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> Non
     assert answers[0] == answers[1]
 
 
-async def test_a_turn_encodes_only_the_messages_that_are_new() -> None:
+async def test_a_turn_encodes_only_the_new_messages() -> None:
     """The history is encoded once, whatever the number of turns; the bytes are those of a fresh encoding."""
     history: list[Message] = [user("hello")]
     with ResponsesServer([Reply("x")] * 11) as server:
@@ -550,7 +557,7 @@ async def test_a_turn_encodes_only_the_messages_that_are_new() -> None:
         assert server.requests[-1].raw == server.requests[-2].raw
 
 
-async def test_files_go_along_in_messages_and_results() -> None:
+async def test_files_are_sent_in_messages_and_results() -> None:
     """A picture is an input_image, anything else an input_file; of a result, beside its output."""
     picture = {"type": "file", "media_type": "image/png", "data": "AAAA"}
     page = {"type": "file", "media_type": "application/pdf", "data": "BBBB", "name": "a.pdf"}
@@ -580,11 +587,11 @@ async def test_files_go_along_in_messages_and_results() -> None:
     assert told["output"] == [{"type": "input_text", "text": "see"}, image]
 
 
-def test_bytes_may_come_in_any_pieces() -> None:
+def test_bytes_arrive_in_any_pieces() -> None:
     """One byte at a time gives the same deltas, joined."""
     from tests.integration.responses_server import ResponsesServer as Server  # noqa: PLC0415
 
-    output = [SEARCH, said("Grüße, 世界", CITED)]
+    output = [SEARCH, message_item("Grüße, 世界", CITED)]
     body = {"model": "m", "input": [{"role": "user", "content": "x"}]}
     with Server() as server:
         data = b"".join(server.events(body, Items(output=output)))
@@ -606,7 +613,7 @@ def test_bytes_may_come_in_any_pieces() -> None:
         {"error": {"message": "no"}},
     ],
 )
-def test_what_is_no_event_of_the_api_breaks_the_stream_and_nothing_else(event: Any) -> None:
+def test_an_invalid_event_breaks_the_stream_and_nothing_else(event: Any) -> None:
     """It is told in words, and not by what it did to the code."""
     from nbagent.models.openai.stream import BrokenStream  # noqa: PLC0415
 
@@ -614,7 +621,7 @@ def test_what_is_no_event_of_the_api_breaks_the_stream_and_nothing_else(event: A
         ResponsesParser("p").chunk(event)
 
 
-def test_an_event_that_is_not_known_is_passed_over() -> None:
+def test_an_unknown_event_is_skipped() -> None:
     """The API grows."""
     assert ResponsesParser("p").chunk({"type": "response.something.new", "x": 1}) == []
 
@@ -635,7 +642,9 @@ SEARCHES = nb.hosted("web_search")
         lambda: nb.Agent("gpt-5.6-sol", tools=[nb.hosted("mcp", server_label="x")]),
     ],
 )
-def test_a_model_that_cannot_says_so_at_once(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_lacks_a_feature_says_so_at_once(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """When the agent is made, and not in the middle of a run."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     with pytest.raises((UsageError, ModelConfigError), match=r"hosted"):
@@ -651,7 +660,7 @@ def test_a_model_that_cannot_says_so_at_once(make: Any, monkeypatch: pytest.Monk
         [nb.allow("web_search", when=lambda typed: True)],
     ],
 )
-def test_c175_a_rule_that_would_ask_about_a_hosted_tool_is_refused_at_once(policy: Any) -> None:
+def test_c175_a_rule_that_would_review_a_hosted_tool_is_refused_at_once(policy: Any) -> None:
     """Nobody could be asked before it runs, and no input can be seen: that is said, and what to do."""
     with pytest.raises(UsageError, match="hosted tool"):
         nb.Agent("gpt-5.6-sol", tools=[SEARCHES], policy=policy, name="a")
@@ -669,7 +678,7 @@ def test_c175_a_rule_that_would_ask_about_a_hosted_tool_is_refused_at_once(polic
         ),
     ],
 )
-async def test_c176_a_hosted_tool_that_is_denied_is_not_offered(policy: Any, sent: Any) -> None:
+async def test_c176_a_denied_hosted_tool_is_not_offered(policy: Any, sent: Any) -> None:
     """The first rule that names it counts, as for any tool; those of an agent around it may deny too."""
     tools = [SEARCHES, nb.hosted("code_interpreter", container={"type": "auto"})]
     with ResponsesServer([Reply("ok")] * 2) as server:
@@ -686,7 +695,7 @@ async def test_c176_a_hosted_tool_that_is_denied_is_not_offered(policy: Any, sen
     assert offered == [sent, sent]
 
 
-def test_a_function_and_a_hosted_tool_of_one_name_are_refused() -> None:
+def test_a_function_and_a_hosted_tool_with_the_same_name_are_refused() -> None:
     """Rules and rows could not tell them apart."""
 
     def web_search(query: str) -> str:
@@ -702,7 +711,7 @@ def test_the_options_of_a_hosted_tool_are_in_no_repr() -> None:
     assert "secret" not in repr(tool)
 
 
-async def test_generate_takes_hosted_tools_by_name_and_as_they_are() -> None:
+async def test_generate_accepts_hosted_tools_by_name_and_as_objects() -> None:
     """As it takes functions: those that are named, and no others."""
     with ResponsesServer([Reply("ok")] * 4) as server:
         async with model_at(server) as model:
@@ -727,7 +736,9 @@ async def test_a_token_of_a_hosted_tool_is_a_credential(caplog: pytest.LogCaptur
         "status": "completed",
     }
     tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
-    with ResponsesServer([Items(output=[listed, call, said(token)]), Refuse(400, token)]) as server:
+    with ResponsesServer(
+        [Items(output=[listed, call, message_item(token)]), Refuse(400, token)]
+    ) as server:
         async with model_at(server) as model:
             agent = nb.Agent(model, tools=[tool])
             run = agent.run("go", attended=False)
@@ -758,11 +769,11 @@ class Pausing(ResponsesServer):
         yield last
 
 
-async def test_what_a_request_must_not_tell_is_its_own_whatever_runs_beside_it() -> None:
+async def test_secrets_of_a_request_are_its_own_whatever_runs_beside_it() -> None:
     """Another request of the same model, with other hosted tools, changes nothing of what is cut."""
     token = "mcp-token-0123456789abcdef"
     tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
-    failing = Items(output=[said("so")], error={"code": "x", "message": f"no such {token}"})
+    failing = Items(output=[message_item("so")], error={"code": "x", "message": f"no such {token}"})
     with Pausing([failing, Reply("beside")]) as server:
         async with model_at(server, max_retries=0) as model:
             deltas = model.stream(Request(HELLO, hosted=[tool]))
@@ -775,7 +786,7 @@ async def test_what_a_request_must_not_tell_is_its_own_whatever_runs_beside_it()
     assert token not in str(caught.value)
 
 
-async def test_a_model_goes_on_cutting_what_its_earlier_requests_had() -> None:
+async def test_a_model_still_removes_secrets_of_its_earlier_requests() -> None:
     """What is kept of a request, as in a recording, may be written after others have gone out."""
     token = "mcp-token-0123456789abcdef"
     tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
@@ -786,7 +797,7 @@ async def test_a_model_goes_on_cutting_what_its_earlier_requests_had() -> None:
             assert model.without_credentials(f"with {token}") == "with •••"
 
 
-async def test_requests_that_are_under_way_at_once_learn_together_what_is_refused() -> None:
+async def test_concurrent_requests_learn_together_which_fields_are_refused() -> None:
     """The second to be refused is asked again as well, though the first has changed the way by then."""
     both = threading.Barrier(2)
 

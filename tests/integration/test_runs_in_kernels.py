@@ -152,8 +152,8 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_form_is_answered_and_the_run_goes_on(page: Page, way: str) -> None:
-    """The core journey, on every kernel: ask in the cell, approve, run the tool once, end."""
+def test_a_form_is_answered_and_the_run_continues(page: Page, way: str) -> None:
+    """The core journey, on every kernel: ask in the cell, approve, run the tool once, finish."""
     cell, blocks = WAYS[way]
     page.kernel.must_run("ran.clear()")
     request = page.start(cell)
@@ -184,7 +184,7 @@ class SlowStore:
 """
 
 
-def test_a_form_is_answered_where_a_store_is_written_by_a_thread(page: Page) -> None:
+def test_a_form_is_answered_where_a_thread_writes_the_store(page: Page) -> None:
     """A store that may wait is written by a thread, which tells the card: its patches reach the page."""
     page.kernel.must_run(SLOW_STORE)
     page.start(RUN.replace('"all done"', '"all done", store=SlowStore()'))
@@ -194,7 +194,7 @@ def test_a_form_is_answered_where_a_store_is_written_by_a_thread(page: Page) -> 
     page.status(card, "completed")
 
 
-def test_what_is_no_answer_never_approves(newest: Page) -> None:
+def test_a_malformed_answer_never_approves(newest: Page) -> None:
     """Malformed presses get a receipt with an error, and the question stays open (C80)."""
     newest.kernel.must_run("ran.clear()")
     newest.start(RUN)
@@ -242,7 +242,7 @@ def test_a_kernel_interrupt_cancels_the_run_that_a_cell_waits_for(newest: Page, 
     newest.status(card, "cancelled")
 
 
-def test_running_a_cell_again_cancels_the_run_it_left_waiting(newest: Page) -> None:
+def test_rerunning_a_cell_cancels_the_run_it_left_waiting(newest: Page) -> None:
     """Two runs of one execution stay; those of an earlier execution of the cell go."""
     cell = f"a = {RUN}\nb = {RUN}\nkept = globals().setdefault('kept', []) + [a, b]"
     assert newest.kernel.finish(newest.start(cell, cell_id="one")).status == "ok"
@@ -270,7 +270,7 @@ def test_a_run_on_the_last_line_shows_no_second_copy(newest: Page) -> None:
     newest.kernel.must_run("await run.cancel()")
 
 
-def test_a_tool_defined_again_is_the_one_that_runs(newest: Page) -> None:
+def test_a_redefined_tool_is_the_one_that_runs(newest: Page) -> None:
     """The newest body runs; where its parameters changed, it is asked again and says so."""
     newest.kernel.must_run("made = agent([call('transfer', amount=5)], 'fine')")
     newest.start("run = made.run('go')")
@@ -289,7 +289,7 @@ def test_a_tool_defined_again_is_the_one_that_runs(newest: Page) -> None:
     assert "newly sent 5.0" in newest.kernel.must_run("print(run.calls['transfer'][0].output)")
 
 
-def test_with_nobody_there_a_question_fails_the_cell_and_stays_answerable(newest: Page) -> None:
+def test_without_a_person_a_question_fails_the_cell_and_stays_answerable(newest: Page) -> None:
     """nbclient, nbval and papermill: never a hang, one static display, an error that says what to do."""
     kernel = newest.kernel
     waiting = kernel.run(f"run = {RUN}\nrun", allow_stdin=False)
@@ -308,8 +308,8 @@ def test_with_nobody_there_a_question_fails_the_cell_and_stays_answerable(newest
     assert later.stdout == "all done\n", kernel.errors()
 
 
-def test_an_ended_run_gives_way_to_html_that_needs_no_kernel() -> None:
-    """Once a page said hello and nothing is touched, live widgets close and static HTML stays."""
+def test_a_finished_run_becomes_html_that_needs_no_kernel() -> None:
+    """Once a page has greeted and nothing is touched, live widgets close and static HTML stays."""
     left = (
         "from ipywidgets.widgets.widget import _instances\n"
         "print([type(each).__name__ for each in _instances.values()])"

@@ -19,7 +19,7 @@ from tests.integration.processes import Begin, Process, beginning, effects, wait
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Begin]:
+def start_process(tmp_path: Path) -> Iterator[Begin]:
     """Begins processes on one store."""
     with beginning(tmp_path) as new:
         yield new
@@ -75,12 +75,12 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_c310_a_process_that_was_stopped_runs_nothing_more_of_a_run_that_was_taken_over(
-    begin: Begin, tmp_path: Path, place: str
+def test_c310_a_suspended_process_runs_nothing_more_of_a_run_that_was_taken_over(
+    start_process: Begin, tmp_path: Path, place: str
 ) -> None:
-    """Taken over, answered and ended elsewhere; then it goes on, says who has it, and has changed nothing."""
+    """The run is taken over, answered and ended elsewhere; then the process wakes, reports who has the run, and has changed nothing."""
     calls, seen, answers, did, text = PLACES[place]
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     hangs = tmp_path / "HANG"
     hangs.touch()  # while it is there, a model does not come to its end
     run = first.ask("start", calls=calls, settle=False)
@@ -115,9 +115,11 @@ def _answer_all(process: Process, run_id: str, answers: dict[str, Any]) -> None:
             assert told == "won"
 
 
-def test_c311_who_had_the_run_is_told_who_has_it_and_follows(begin: Begin, tmp_path: Path) -> None:
+def test_c311_the_process_that_lost_a_run_learns_who_has_it_and_follows(
+    start_process: Begin, tmp_path: Path
+) -> None:
     """Awaiting it raises there, with the process that took it; its late result counts no more."""
-    first, second = begin(), begin()
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
     first.tell("finish", run_id=run["id"])
@@ -141,11 +143,11 @@ def test_c311_who_had_the_run_is_told_who_has_it_and_follows(begin: Begin, tmp_p
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "let go"])
-def test_c312_a_run_answered_by_its_record_goes_on_in_one_process_that_has_it(
-    begin: Begin, tmp_path: Path, held: bool
+def test_c312_a_run_answered_by_its_record_continues_in_one_process_that_has_it(
+    start_process: Begin, tmp_path: Path, held: bool
 ) -> None:
-    """The process that had it takes it; where that lives and let go of it, whoever opened it does; the body runs once."""
-    first, second = begin(), begin()
+    """The process that had it takes it; if that one has released it, another one with it open does; the body runs once."""
+    first, second = start_process(), start_process()
     run = first.ask("start", calls=[["gate", {"amount": 1}]])
     if not held:
         first.ask("forget", run_id=run["id"])
@@ -163,11 +165,11 @@ def test_c312_a_run_answered_by_its_record_goes_on_in_one_process_that_has_it(
     assert effects(tmp_path) == ["gate"]
 
 
-def test_c313_of_two_that_open_a_run_that_came_in_a_document_one_takes_it(
-    begin: Begin, tmp_path: Path
+def test_c313_of_two_processes_that_open_an_imported_run_one_takes_it(
+    start_process: Begin, tmp_path: Path
 ) -> None:
-    """Nobody drives it, and both may: one writes so first, and the other follows that one's run."""
-    first, both = begin(), [begin(), begin()]
+    """No process drives it, and both may: one takes it by its first write, and the other follows that run."""
+    first, both = start_process(), [start_process(), start_process()]
     run = first.ask("start", calls=[["look", {"at": "it"}], ["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
     document = nb.export_run(run["id"], store=tmp_path / "runs.db")

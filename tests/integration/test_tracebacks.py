@@ -32,7 +32,7 @@ RAISES = (
 )
 
 
-def test_an_error_shows_the_lines_of_the_person_and_none_of_ours(tmp_path, monkeypatch):
+def test_an_error_shows_the_lines_of_the_person_and_none_of_nbagent(tmp_path, monkeypatch):
     """A mistake takes the cell's own line and what to do; a tool that failed its own lines, too."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
@@ -80,8 +80,8 @@ def test_a_run_that_the_kernel_stops_says_so_in_one_line():
         assert _plain(kernel.errors()) == "KeyboardInterrupt: the run was cancelled"
 
 
-def test_a_failure_that_the_card_tells_is_one_line_below_it():
-    """Where nobody is attached a run that failed is shown, and its cell fails: not all of it twice."""
+def test_a_failure_shown_in_the_card_is_one_line_below_it():
+    """Without a person a failed run is shown, and its cell fails: the error is not shown twice."""
     code = 'nb.Agent(nb.ScriptedModel([RuntimeError("broke")])).run("go")'
     with front_end(NEWEST) as kernel:
         kernel.must_run(SETUP)
@@ -92,7 +92,7 @@ def test_a_failure_that_the_card_tells_is_one_line_below_it():
         assert _plain(kernel.errors()) == "ModelError: RuntimeError: broke"
 
 
-def test_a_question_mark_tells_the_options():
+def test_a_question_mark_shows_the_options():
     """``agent?`` and ``agent.tool?``, as the kernel answers a front end."""
     with front_end(NEWEST) as kernel:
         kernel.must_run('import nbagent as nb\nagent = nb.Agent("demo")')

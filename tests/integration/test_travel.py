@@ -65,7 +65,7 @@ def test_c480_an_agent_runs_in_another_process(tmp_path: Path) -> None:
         (lambda: nb.Agent("gpt-5", tools=[nb.mcp("https://example.org/mcp")]), "agent on gpt-5"),
     ],
 )
-def test_c480_no_key_or_password_goes_along(made: Any, shown: str) -> None:
+def test_c480_no_key_or_password_is_pickled(made: Any, shown: str) -> None:
     """What was made anew from it shows the same; within the process a copy is the object itself."""
     one = made()
     told = pickle.dumps(one)
@@ -77,7 +77,7 @@ def test_c480_no_key_or_password_goes_along(made: Any, shown: str) -> None:
         assert copy.deepcopy([one])[0] is one
 
 
-def test_c480_a_store_that_comes_twice_is_one_there(tmp_path: Path) -> None:
+def test_c480_a_store_that_is_sent_twice_is_one_object_there(tmp_path: Path) -> None:
     """Many tasks of one process share its connections."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     told = pickle.dumps([store])
@@ -92,17 +92,17 @@ def test_c480_a_store_that_comes_twice_is_one_there(tmp_path: Path) -> None:
     [
         (
             nb.MemoryStore,
-            r"nb.MemoryStore\(\) cannot .* this process's memory; keep them in nb.SQL",
+            r"nb.MemoryStore\(\) cannot .* this process's memory. Use nb.SQL",
         ),
         (lambda: nb.Agent("gpt-5", store=nb.MemoryStore()), r"nb.MemoryStore\(\) cannot"),
         (lambda: nb.OpenAIModel("x", client=openai.AsyncOpenAI(api_key=SECRET)), "client= has"),
-        (lambda: nb.OpenAIModel("x", base_url=f"http://a:{SECRET}@h/v1"), "holds a password"),
-        (lambda: nb.mcp("https://example.org/mcp", auth=SECRET), "may hold secrets"),
-        (lambda: nb.mcp("server", env={"KEY": SECRET}), "may hold secrets"),
-        (lambda: nb.SQLStore(sa.create_engine("sqlite://")), "give its URL"),
+        (lambda: nb.OpenAIModel("x", base_url=f"http://a:{SECRET}@h/v1"), "contains a password"),
+        (lambda: nb.mcp("https://example.org/mcp", auth=SECRET), "may contain secrets"),
+        (lambda: nb.mcp("server", env={"KEY": SECRET}), "may contain secrets"),
+        (lambda: nb.SQLStore(sa.create_engine("sqlite://")), "Pass the URL instead"),
     ],
 )
-def test_c480_what_cannot_go_is_named(made: Any, why: str) -> None:
+def test_c480_an_object_that_cannot_be_pickled_is_named(made: Any, why: str) -> None:
     """And nothing of it is told."""
     with pytest.raises(nb.errors.UsageError, match=why) as error:
         pickle.dumps(made())

@@ -49,7 +49,7 @@ async def trickling(begin: bytes) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("begin", BEGINS.values(), ids=BEGINS.keys())
-async def test_an_answer_that_comes_byte_by_byte_ends_some_time(begin: bytes) -> None:
+async def test_an_answer_that_arrives_byte_by_byte_times_out(begin: bytes) -> None:
     """Each byte comes in time, all of them never would; the time is counted for the whole."""
     async with trickling(begin) as url:
         model = nb.OpenAIModel("m", base_url=url, api_key="k", timeout=0.3, max_retries=0)

@@ -22,14 +22,14 @@ call = nb.ScriptedModel.call
 PAGE = Path(__file__).parents[2] / "docs" / "coming-from.md"
 
 
-def test_the_page_names_these_tests_and_no_others() -> None:
+def test_the_page_names_exactly_these_tests() -> None:
     """Who looks up a framework's words finds the test that plays them."""
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text(encoding="utf-8")))
     here = {name for name in globals() if name.startswith("test_")}
-    assert named == here - {"test_the_page_names_these_tests_and_no_others"}
+    assert named == here - {"test_the_page_names_exactly_these_tests"}
 
 
-async def asked(run: nb.Run) -> nb.PendingInterrupt:
+async def pending_question(run: nb.Run) -> nb.PendingInterrupt:
     """The question that the run waits with now."""
     await run.settled()
     assert run.status == "interrupted", run
@@ -56,7 +56,7 @@ async def test_langgraph_approve_or_reject(*, published: bool) -> None:
         return "published"
 
     run = publish.with_options(attended=True, show=False).run("News")
-    question = await asked(run)
+    question = await pending_question(run)
     await (run.approve(question) if published else run.reject(question))
     assert (await run).output == ("published" if published else "kept as a draft")
 
@@ -71,7 +71,7 @@ async def test_langgraph_review_and_edit() -> None:
         return await ctx.ask("Look it over", reply=str, value=draft)
 
     run = write.with_options(attended=True, show=False).run("spring")
-    question = await asked(run)
+    question = await pending_question(run)
     await run.respond(question, "A poem.")
     assert (await run).output == "A poem."
     assert [call.output for call in run.calls["write"]] == ["A poem."]
@@ -90,13 +90,13 @@ async def test_langgraph_validate_in_a_loop() -> None:
             question = f"{age} is too young. How old are you?"
 
     run = sign_up.with_options(attended=True, show=False).run()
-    question = await asked(run)
+    question = await pending_question(run)
     with pytest.raises(nb.errors.InvalidAnswer):
         run.respond(question, "old enough")
     with pytest.raises(nb.errors.InvalidAnswer):
         run.respond(question, -1)
     await run.respond(question, 12)
-    again = await asked(run)
+    again = await pending_question(run)
     assert again.metadata["message"] == "12 is too young. How old are you?"
     await run.respond(again, 30)
     assert (await run).output == "30, welcome"
@@ -111,7 +111,7 @@ async def test_langgraph_parallel_interrupts() -> None:
         return {"name": name, "age": age}
 
     run = profile.with_options(attended=True, show=False).run()
-    await asked(run)
+    await pending_question(run)
     await until(lambda: len(run.interrupts) == 2)
     first, second = run.interrupts
     await run.respond(second, 36)
@@ -134,14 +134,14 @@ async def test_langgraph_an_interrupt_inside_a_tool_that_a_node_calls() -> None:
         return await ctx.call(book, hotel=hotels[0])
 
     run = trip.with_options(attended=True, show=False).run("Rome")
-    question = await asked(run)
+    question = await pending_question(run)
     assert question.path == ("trip", "book")
     await run.restart(question, new_input={"hotel": "Stella"})
     assert "booked Stella" in str((await run).output)
     assert booked == ["Stella"]
 
 
-async def test_langgraph_a_thread_is_taken_up_again(tmp_path: Path) -> None:
+async def test_langgraph_a_thread_is_continued(tmp_path: Path) -> None:
     """``thread_id`` and a checkpointer: the run's id and its store."""
     done: list[str] = []
 
@@ -153,9 +153,9 @@ async def test_langgraph_a_thread_is_taken_up_again(tmp_path: Path) -> None:
 
     store = nb.SQLiteStore(tmp_path / "runs.db")
     first = import_file.with_options(store=store, attended=True, show=False).run("a.csv")
-    await asked(first)
+    await pending_question(first)
     again = await nb.open_run(first.id, agent=import_file, store=store, attended=True, show=False)
-    await again.respond(await asked(again), "no")
+    await again.respond(await pending_question(again), "no")
     assert (await again).output == "a.csv: no"
     assert done == ["a.csv"]
 
@@ -191,7 +191,7 @@ async def test_langchain_the_four_decisions(decision: str, told: str, ran: list[
         policy=[nb.review("send_email", editable=True, message="Mail goes out"), nb.allow("*")],
     )
     run = live(agent)
-    request = await asked(run)
+    request = await pending_question(run)
     assert (request.tool_name, request.input) == ("send_email", {"to": "ada", "body": "hi"})
     match decision:
         case "approve":
@@ -230,7 +230,7 @@ async def test_openai_agents_approval_decided_by_an_async_predicate() -> None:
         return f"20 degrees in {city}"
 
     run = live(agent)
-    question = await asked(run)
+    question = await pending_question(run)
     assert (question.input, ran) == ({"city": "Oakland"}, ["Rome"])
     await run.restart(question)
     assert (await run).text == "Warm."
@@ -280,7 +280,7 @@ async def test_openai_agents_an_agent_as_a_tool_with_approvals_at_two_layers() -
     run = live(desk)
     paths = []
     for _ in range(2):
-        question = await asked(run)
+        question = await pending_question(run)
         paths.append(question.path)
         await run.restart(question)
     assert (await run).text == "Take sunglasses."
@@ -288,7 +288,7 @@ async def test_openai_agents_an_agent_as_a_tool_with_approvals_at_two_layers() -
 
 
 async def test_an_agent_that_a_tool_runs_asks_on_the_outer_run() -> None:
-    """``await Runner.run(other, …)`` inside of a function tool."""
+    """``await Runner.run(other, …)`` inside a function tool."""
     ran: list[str] = []
     other = nb.Agent(nb.ScriptedModel([call("pay", to="ada"), "Paid."]), name="clerk")
 
@@ -304,7 +304,7 @@ async def test_an_agent_that_a_tool_runs_asks_on_the_outer_run() -> None:
         return (await other.run("Pay Ada")).text
 
     run = live(agent)
-    question = await asked(run)
+    question = await pending_question(run)
     assert (question.path, ran) == (("boss", "settle", "clerk", "pay"), [])
     await run.restart(question)
     assert (await run).text == "All settled."
@@ -334,7 +334,7 @@ async def test_pydantic_ai_approval_required_for_some_inputs_only() -> None:
         return f"{path} updated"
 
     run = live(agent)
-    question = await asked(run)
+    question = await pending_question(run)
     assert (question.input["path"], files) == (".env", {".env": "old", "notes": "new"})
     await run.reject(question, "never touch .env")
     await run
@@ -367,7 +367,7 @@ async def _result(run: nb.Run) -> nb.Result:
 # --- Genkit: interrupts without a body, without a type, with a parameter called "questions"
 
 
-async def test_genkit_trivia_questions_are_answered_by_whatever_the_player_says() -> None:
+async def test_genkit_trivia_questions_accept_any_answer_of_the_player() -> None:
     """A tool ``-> None`` whose parameter is named ``questions`` only presents, and waits."""
 
     class Question(BaseModel):
@@ -389,7 +389,7 @@ async def test_genkit_trivia_questions_are_answered_by_whatever_the_player_says(
         ctx.interrupt()
 
     run = live(trivia)
-    question = await asked(run)
+    question = await pending_question(run)
     await run.respond(question, "4")
     assert (await run).text == "Correct!"
     assert run.calls["present_questions"][0].output == "4"
@@ -426,7 +426,7 @@ async def test_genkit_ask_question_is_answered_from_a_list_of_answers() -> None:
     assert (await run).text == "Enjoy!"
     assert run.calls["ask_question"][0].output == "b"
     person = live(agent())
-    question = await asked(person)
+    question = await pending_question(person)
     assert question.expects == "choice"
     await person.respond(question, "charred")
     await person
@@ -448,7 +448,7 @@ async def test_genkit_go_a_transfer_is_restarted_with_new_input() -> None:
         return f"sent {input.amount} of {original.amount if original else input.amount}"
 
     run = live(agent)
-    await run.restart(await asked(run), new_input={"amount": 150})
+    await run.restart(await pending_question(run), new_input={"amount": 150})
     await run
     assert "sent 150.0 of 200.0" in str(run.calls["transfer"][0].output)
 
@@ -474,10 +474,10 @@ async def test_eino_a_rules_approval_and_then_the_tools_own_interrupt() -> None:
         return "sent"
 
     run = live(agent)
-    approval = await asked(run)
+    approval = await pending_question(run)
     assert (approval.kind, moved) == ("approval", [])
     await run.restart(approval)
-    own = await asked(run)
+    own = await pending_question(run)
     assert (own.kind, own.metadata["message"], moved) == ("tool", "overdraw by 4900?", [])
     await run.restart(own)
     assert (await run).text == "Done."
@@ -494,6 +494,6 @@ async def test_eino_review_and_edit_of_a_streaming_tool() -> None:
             yield word
 
     run = live(agent)
-    await run.restart(await asked(run), new_input={"about": "peace"})
+    await run.restart(await pending_question(run), new_input={"about": "peace"})
     await run
     assert "peace" in str(run.calls["story"][0].output)

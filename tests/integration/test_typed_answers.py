@@ -52,7 +52,7 @@ def kinds(server: ChatServer) -> list[str | None]:
         ([], ["json_schema", "json_object", None, None]),
     ],
 )
-async def test_a_server_that_refuses_a_way_is_asked_in_the_next(known, asked):
+async def test_after_a_refusal_the_next_way_to_ask_for_json_is_used(known, asked):
     """For good; what it is not told in a field stands in its instructions."""
     with ChatServer(knowing(*known)) as server:
         model = nb.OpenAIModel("m", base_url=server.url)
@@ -68,7 +68,7 @@ async def test_a_server_that_refuses_a_way_is_asked_in_the_next(known, asked):
             assert ("JSON Schema" in told) is not in_field
 
 
-async def test_requests_at_once_give_way_together():
+async def test_concurrent_requests_step_down_together():
     """Two refusals of one way are one step, not two."""
     with ChatServer(knowing("json_object")) as server:
         model = nb.OpenAIModel("m", base_url=server.url)
@@ -79,7 +79,7 @@ async def test_requests_at_once_give_way_together():
 
 
 @pytest.mark.parametrize(("output", "kind"), [("object", "json_object"), ("prompt", None)])
-async def test_the_way_can_be_said(output: Any, kind: str | None):
+async def test_the_way_can_be_chosen(output: Any, kind: str | None):
     """Then no request is refused first; a list is asked for as an object in words too."""
     with ChatServer([Reply('{"value": ["a"]}')]) as server:
         model = nb.OpenAIModel("m", base_url=server.url, output=output)
@@ -91,7 +91,7 @@ async def test_the_way_can_be_said(output: Any, kind: str | None):
         assert json.loads(schema)["properties"]["value"]["type"] == "array"
 
 
-async def test_a_text_needs_no_way_at_all():
+async def test_a_text_answer_needs_no_way_to_ask_for_json():
     """Nothing about JSON is sent for plain text, and another refusal is no reason to give way."""
     with ChatServer([Reply("hello"), Refuse(400, "no such response_format")]) as server:
         model = nb.OpenAIModel("m", base_url=server.url, output="prompt")
@@ -103,7 +103,7 @@ async def test_a_text_needs_no_way_at_all():
         assert [len(body["messages"]) for body in server.bodies] == [1, 1]
 
 
-def test_a_way_that_there_is_not_is_refused():
+def test_an_unknown_way_is_refused():
     """Naming those that there are."""
     with pytest.raises(nb.errors.ModelConfigError, match="'schema', 'object', 'prompt'"):
         nb.OpenAIModel("m", output="json")  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ class WebPage(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("live", [True, False])
-async def test_a_web_page_in_place_of_an_answer_is_told_as_a_wrong_base_url(live):
+async def test_a_web_page_in_place_of_an_answer_is_reported_as_a_wrong_base_url(live):
     """And not as an answer that broke off; once, since asking again helps nothing."""
     WebPage.asked = 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), WebPage)

@@ -17,14 +17,14 @@ TUTORIALS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-def read(path: Path) -> nbformat.NotebookNode:
+def saved_notebook(path: Path) -> nbformat.NotebookNode:
     """A notebook as it is saved."""
     return nbformat.read(path, as_version=4)
 
 
 def executed(path: Path) -> nbformat.NotebookNode:
     """A notebook with the outputs of a fresh kernel."""
-    notebook = read(path)
+    notebook = saved_notebook(path)
     resources = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=120, resources=resources, record_timing=False).execute()
     notebook.metadata.pop("widgets", None)

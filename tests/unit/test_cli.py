@@ -27,7 +27,7 @@ def test_the_quickstart_is_copied_once_and_never_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("in_the_way", ["file", "folder"])
-def test_what_is_in_the_way_of_the_copy_is_an_error_that_names_dir(in_the_way, tmp_path, capsys):
+def test_a_file_in_the_way_of_the_copy_is_an_error_that_names_dir(in_the_way, tmp_path, capsys):
     """The copy fails with what to do, and nothing is touched."""
     folder = tmp_path / "demo"
     if in_the_way == "file":
@@ -38,7 +38,7 @@ def test_what_is_in_the_way_of_the_copy_is_an_error_that_names_dir(in_the_way, t
     assert "--dir" in capsys.readouterr().err
 
 
-def test_without_jupyterlab_the_error_says_the_pip_command(monkeypatch, tmp_path, capsys):
+def test_without_jupyterlab_the_error_shows_the_pip_command(monkeypatch, tmp_path, capsys):
     """A person who installed without the extra learns what to type, and gets no half-made folder."""
     monkeypatch.setattr(demo, "NEEDED", ("ipykernel", "surely_not_installed"))
     assert cli.main(["demo", "--dir", str(tmp_path / "demo")]) == 1
@@ -70,17 +70,17 @@ def test_a_wrong_port_is_named(capsys):
     """The error says what was given and what is wanted."""
     with pytest.raises(SystemExit):
         cli.main(["demo", "--port", "abc"])
-    assert "'abc' is not a port. Give a number from 0 to 65535" in capsys.readouterr().err
+    assert "'abc' is not a port. Use a number from 0 to 65535" in capsys.readouterr().err
 
 
-def test_the_command_tells_its_version_as_a_module_too():
+def test_the_version_is_also_printed_by_the_module():
     """``python -m nbagent --version`` is ``nbagent --version``."""
     command = [sys.executable, "-m", "nbagent", "--version"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert told == f"nbagent {nb.__version__}\n"
 
 
-def test_the_kernel_is_this_python_and_comes_before_the_persons_own(tmp_path):
+def test_the_kernel_uses_this_python_and_comes_before_kernels_of_the_person(tmp_path):
     """A ``python3`` kernel of another environment cannot get in the way."""
     environment = demo.jupyter_environment(tmp_path, {"JUPYTER_PATH": "/theirs", "HOME": "/home"})
     first, theirs = environment["JUPYTER_PATH"].split(os.pathsep)
@@ -100,7 +100,7 @@ def test_the_server_opens_the_notebook_in_the_folder(tmp_path):
     assert set(hidden) - set(shown) == {"--no-browser"}
 
 
-def test_an_address_is_told_once_it_takes_connections(monkeypatch):
+def test_an_address_is_printed_once_it_accepts_connections(monkeypatch):
     """Jupyter lists a server shortly before it listens: a browser that was faster was refused."""
     with socket.socket() as server:
         server.bind((demo.HOST, 0))

@@ -40,12 +40,12 @@ def paths(page: Path) -> Iterator[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_path_that_a_page_names_is_there(page: Path):
+def test_every_path_that_a_page_names_exists(page: Path):
     """Links, and file and folder names in code quotes."""
     assert [path for path, there in paths(page) if not there] == []
 
 
-def test_the_layers_of_the_design_are_the_ones_that_are_checked():
+def test_the_layers_in_the_design_page_are_the_checked_ones():
     """Each contract of import-linter stands there word for word."""
     design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def test_the_layers_of_the_design_are_the_ones_that_are_checked():
             assert " > ".join(contract["layers"]) in design, contract["name"]
 
 
-def test_every_name_in_the_design_is_in_the_code():
+def test_every_name_in_the_design_page_is_in_the_code():
     """A class or function that was renamed is named here."""
     words = set(dir(builtins))
     for source in (ROOT / "nbagent").rglob("*.py"):
@@ -64,7 +64,7 @@ def test_every_name_in_the_design_is_in_the_code():
     assert sorted(set(named) - words) == []
 
 
-def test_the_code_refers_to_no_document_that_is_not_there():
+def test_the_code_refers_to_no_missing_document():
     """Docstrings and comments of the package and its tests."""
     for source in (*(ROOT / "nbagent").rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
         for name in re.findall(r"[\w/.-]+\.md\b", source.read_text(encoding="utf-8")):

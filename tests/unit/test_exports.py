@@ -20,7 +20,7 @@ from nbagent.core.base import errors, interrupts, metadata
 from nbagent.core.base.keywords import SPELLED
 from nbagent.core.journal import default
 from nbagent.core.run import generate, scripted_answers
-from nbagent.core.tools import files, instructions, policy
+from nbagent.core.tools import attachments, instructions, policy
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
 HEAVY = [
@@ -84,7 +84,7 @@ WITH_EXAMPLE = [f"nb.{name}" for name in EXAMPLES] + [
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLE)
-async def test_c442_what_is_looked_up_most_has_one_example_and_no_name_that_only_the_code_has(name):
+async def test_c442_the_most_used_names_have_one_example_and_public_types_only(name):
     """Shift+Tab: the example is Python of names that are there, and types are spelled out, without quotes."""
     shown = InteractiveShell.instance().inspector.info(await looked_up(name))
     text = f"{shown['definition']} {shown['init_definition']}"
@@ -104,7 +104,7 @@ async def test_c442_what_is_looked_up_most_has_one_example_and_no_name_that_only
 
 
 REAL = {
-    "Prompt": files.Prompt,
+    "Prompt": attachments.Prompt,
     "RunPending": generate.RunPending,
     "Pending": generate.Pending,
     "Kept": default.Kept,
@@ -126,7 +126,7 @@ def test_c443_a_type_is_spelled_as_it_is(name):
     assert eval(SPELLED[name], names) == REAL[name]
 
 
-async def test_a_run_says_where_its_text_is():
+async def test_a_run_refers_to_the_place_of_its_text():
     """A run is awaited for it, or is run by ``run_sync``."""
     run = nb.Agent(nb.ScriptedModel(["hello"])).run("go", show=False)
     for name in ("text", "output", "finish_reason"):
@@ -137,8 +137,8 @@ async def test_a_run_says_where_its_text_is():
     await run
 
 
-def test_every_name_is_told_in_the_guide_and_no_other():
-    """A name that nobody explains is a name too many."""
+def test_the_guide_explains_every_name_and_no_other():
+    """An unexplained name is one too many."""
     assert set(re.findall(r"\bnb\.(\w+)", GUIDE)) == set(nb.__all__)
 
 
@@ -164,7 +164,7 @@ async def held(name):
 @pytest.mark.parametrize(
     "name", ["Agent", "Chat", "Flow", "Run", "Result", "Response", "PendingInterrupt"]
 )
-async def test_what_a_person_holds_shows_what_the_guide_tells_and_nothing_else(name):
+async def test_public_objects_show_only_documented_attributes(name):
     """The engine's own attributes are not offered by completion."""
     (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", GUIDE, re.MULTILINE)
     assert public(await held(name)) == set(re.findall(r"`(\w+)`", row))
@@ -178,7 +178,7 @@ def test_every_name_can_be_imported(name):
         assert value.__doc__
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error():
+def test_a_missing_name_is_an_attribute_error():
     """As of any module."""
     with pytest.raises(AttributeError, match="nope"):
         _ = nb.nope
@@ -193,7 +193,7 @@ def test_importing_nbagent_loads_nothing_heavy():
     assert ran.stdout.strip() == "[]"
 
 
-def test_importing_nbagent_loads_what_is_asked_for_and_no_more():
+def test_importing_nbagent_loads_only_what_is_used():
     """A notebook's first cell waits for nothing: the names come when they are used, typed all the same."""
     code = "import sys, nbagent; print(sorted(n for n in sys.modules if n.startswith('nbagent')), 'pydantic' in sys.modules)"
     ran = subprocess.run(
@@ -226,7 +226,7 @@ def test_a_scripted_conversation_needs_no_client():
 @pytest.mark.parametrize(
     ("wrong", "right"), [("Confrim", "Confirm"), ("Toolcontext", "ToolContext"), ("aks", None)]
 )
-def test_a_name_that_is_mistyped_is_told_with_the_right_one(wrong, right):
+def test_a_mistyped_name_is_answered_with_the_right_one(wrong, right):
     """Where one is near."""
     with pytest.raises(AttributeError) as raised:
         getattr(nb, wrong)
@@ -235,7 +235,7 @@ def test_a_name_that_is_mistyped_is_told_with_the_right_one(wrong, right):
 
 
 def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
-    """As ``except nb.errors.ToolFailed``; who looks for it at the root is told where it is."""
+    """As ``except nb.errors.ToolFailed``; a lookup at the root says where it is."""
     raised = [
         v for v in vars(errors).values() if isinstance(v, type) and v.__module__ == errors.__name__
     ]

@@ -8,7 +8,7 @@ import pytest
 
 import nbagent
 from tests.bench.capabilities import CAPABILITIES, Capability, is_in
-from tests.bench.figures import ACCEPT, counts, grown, kept, passed, surplus
+from tests.bench.figures import ACCEPT, counts, grown, passed, stored_figures, surplus
 from tests.bench.journeys import Step
 
 Calls = dict[str, dict[str, dict[str, int]]]
@@ -20,18 +20,20 @@ def calls() -> Calls:
     return passed()
 
 
-def test_p18_what_a_run_costs_grows_only_where_it_is_said():
+def test_p18_the_cost_of_a_run_grows_only_where_the_figures_file_says_so():
     """Functions, files and calls of the four journeys, events and bytes of a plain run, modules that are loaded."""
     now = counts()
-    more = grown(kept()["counts"], now)
+    more = grown(stored_figures()["counts"], now)
     assert more == [], f"{'; '.join(more)}. If it has to be: {ACCEPT}"
-    assert sorted(now) == sorted(kept()["counts"]), f"counts came or went: {ACCEPT}"
+    assert sorted(now) == sorted(stored_figures()["counts"]), f"counts came or went: {ACCEPT}"
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
-def test_p18_a_run_passes_no_room_that_it_does_not_use(capability: Capability, calls: Calls):
+def test_p18_a_run_calls_no_code_of_unused_capabilities(capability: Capability, calls: Calls):
     """What an agent or a run needs is known once it is made; calls that are known today may only become fewer."""
-    told = surplus(calls[capability.name]["without"], kept()["known"].get(capability.name, 0))
+    told = surplus(
+        calls[capability.name]["without"], stored_figures()["known"].get(capability.name, 0)
+    )
     assert not told, (
         f"{capability.name}: {told}\nFind out what the agent or run needs once, as it is made; "
         "where that cannot be, raise the number in `known` of tests/bench/figures.json, with a reason"
@@ -39,21 +41,21 @@ def test_p18_a_run_passes_no_room_that_it_does_not_use(capability: Capability, c
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
-def test_a_run_with_a_capability_passes_each_part_of_its_room(capability: Capability, calls: Calls):
+def test_a_run_with_a_capability_calls_each_part_of_its_code(capability: Capability, calls: Calls):
     """A file or function of the table that was renamed is named here, and could not be looked for in vain."""
     entered = [Step(*step.split(":")) for step in calls[capability.name]["with"]]
     parts = [part for part in capability.room if not any(is_in(step, part) for step in entered)]
     assert parts == []
 
 
-def test_what_is_known_is_of_a_capability_and_of_a_run():
+def test_every_known_exception_belongs_to_a_capability_and_a_run():
     """No debt is kept under a name that nothing looks at, or as none."""
-    known = kept()["known"]
+    known = stored_figures()["known"]
     assert set(known) <= {one.name for one in CAPABILITIES}
     assert all(known.values())
 
 
-def test_a_count_has_grown_beyond_three_in_a_hundred_or_where_none_was_kept():
+def test_a_count_that_grew_by_more_than_three_percent_or_is_new_is_reported():
     """By name, from what to what; one that shrank is fine."""
     before = {"calls": 100, "files": 10, "bytes": 1000, "gone": 5}
     assert grown(before, {"calls": 103, "files": 9, "bytes": 1030}) == []
@@ -66,8 +68,8 @@ def test_a_count_has_grown_beyond_three_in_a_hundred_or_where_none_was_kept():
     ]
 
 
-def test_one_call_more_into_a_room_that_is_not_used_is_told():
-    """With the functions that were called."""
+def test_one_more_call_into_unused_code_is_reported():
+    """With the names of the called functions."""
     found = {"core/chat.py:Chat.send": 2, "core/chat.py:Chat.stop": 1}
     assert surplus(found, 3) == ""
     assert "3 calls" in surplus(found, 2)

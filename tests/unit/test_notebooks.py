@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.integration.tutorials import INDEX, NOTEBOOKS, TUTORIALS, WIDGET, read
+from tests.integration.tutorials import INDEX, NOTEBOOKS, TUTORIALS, WIDGET, saved_notebook
 
 CODE_LINES = 40
 WORDS = 110
@@ -14,16 +14,16 @@ WORDS = 110
 
 def test_the_list_names_every_notebook_once():
     """A tutorial that is not in it is not found; a link in it leads somewhere."""
-    (cell,) = read(INDEX).cells
+    (cell,) = saved_notebook(INDEX).cells
     named = re.findall(r"\]\((\w+\.ipynb)\)", cell.source)
     assert sorted(named) == [path.name for path in TUTORIALS]
     assert named[0] == "01_quickstart.ipynb"
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_notebook_is_read_in_short_steps(path):
+def test_a_notebook_has_short_steps(path):
     """It begins with its title; no cell is a wall of text or of code; what it links to is there."""
-    cells = read(path).cells
+    cells = saved_notebook(path).cells
     assert cells[0].source.startswith("# ")
     for cell in cells:
         if cell.cell_type == "code":
@@ -35,9 +35,9 @@ def test_a_notebook_is_read_in_short_steps(path):
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_notebook_is_saved_with_what_it_shows(path):
+def test_a_notebook_is_saved_with_its_outputs(path):
     """A page without a kernel reads it: outputs in the order of execution, no widget, no error, no folder of ours."""
-    code = [cell for cell in read(path).cells if cell.cell_type == "code"]
+    code = [cell for cell in saved_notebook(path).cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]
     assert outputs

@@ -1,4 +1,4 @@
-"""Addresses of web pages that others name: which host they lead to, in the letters that tell it apart."""
+"""Addresses of web pages from others: their host, in unambiguous letters."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\]")
 _MISREAD = re.compile(r"[\\\s\x00-\x1f\x7f]")
-"""What browsers read in another way, or leave out."""
+"""Characters that browsers interpret differently, or ignore."""
 
 
 def host_of(address: str) -> str | None:
     """The host that a page's address leads to, as browsers ask for it: in ASCII, so that no letter looks like another.
 
-    None where it is no address of a page (``http`` or ``https``), or one that may be read in two ways.
+    None if it is not the address of a page (``http`` or ``https``), or is ambiguous.
     """
     if _MISREAD.search(address):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 from .errors import UsageError
 
 MOST = 1e15
-"""What is more is a mistake. Sums go no further: one that was not known would be no limit."""
+"""The largest valid amount. A sum stops here, because an unknown sum would not be a limit."""
 
 
 def amount(value: Any) -> float | None:
@@ -25,10 +25,10 @@ def amount(value: Any) -> float | None:
 
 
 def checked_amount(name: str, value: Any, *, optional: bool = False) -> Any:
-    """A number that code gives, or None where that is allowed.
+    """A number from code, or None if that is allowed.
 
     Raises:
-        UsageError: it is nan, infinite, negative, too large or no number; ``name`` says which.
+        UsageError: it is nan, infinite, negative, too large or not a number; ``name`` is in the message.
     """
     if (value is None and optional) or amount(value) is not None:
         return value

@@ -1,4 +1,4 @@
-"""What people call in a cell and must await: shown, or dropped, without ``await``, it says so in words."""
+"""Coroutines for cells: if one is shown or dropped without ``await``, it explains what to write."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SHOWN = 40
 
 
 class Awaited(Coroutine[Any, Any, T]):
-    """A coroutine that tells what to write where nobody awaits it: as a cell's value, and in the warning.
+    """A coroutine that explains what to write if it is not awaited: as a cell's value, and in a warning.
 
     Args:
         made: the coroutine itself.
-        call: how a person wrote the call.
+        call: the call as a person wrote it.
         at: the file and the line of the call.
     """
 
@@ -32,7 +32,7 @@ class Awaited(Coroutine[Any, Any, T]):
         self._call = call
         self._at = at
         self._has_begun = self._has_told = False
-        """Whether somebody awaits it, and whether it has said what to write."""
+        """True if it is awaited, and whether it has shown what to write."""
 
     def __repr__(self) -> str:
         if self._has_begun:
@@ -41,19 +41,19 @@ class Awaited(Coroutine[Any, Any, T]):
         return f"Not started. Write `await {self._call}`"
 
     def __await__(self) -> Generator[Any, Any, T]:
-        return self._begun().__await__()
+        return self._mark_awaited().__await__()
 
     def send(self, value: Any, /) -> Any:
         """As of any coroutine."""
-        return self._begun().send(value)
+        return self._mark_awaited().send(value)
 
     def throw(self, *error: Any) -> Any:
         """As of any coroutine."""
-        return self._begun().throw(*error)
+        return self._mark_awaited().throw(*error)
 
     def close(self) -> None:
         """As of any coroutine."""
-        self._begun().close()
+        self._mark_awaited().close()
 
     def __del__(self) -> None:
         if self._has_begun:  # who awaits it holds what was made, and maybe not this
@@ -64,7 +64,7 @@ class Awaited(Coroutine[Any, Any, T]):
             said = f"`{call}` did not run, because it was not awaited. Write `await {call}`"
             warnings.warn_explicit(said, RuntimeWarning, *self._at)
 
-    def _begun(self) -> Coroutine[Any, Any, T]:
+    def _mark_awaited(self) -> Coroutine[Any, Any, T]:
         self._has_begun = True
         return self._made
 
@@ -72,10 +72,10 @@ class Awaited(Coroutine[Any, Any, T]):
 def awaited(
     label: str,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-    """A decorator: what the call gives says, where it is not awaited, that it must be.
+    """A decorator: the result of the call explains that it must be awaited, if it is not.
 
     Args:
-        label: how people write the call, such as ``nb.open_run``.
+        label: the call as people write it, such as ``nb.open_run``.
     """
 
     def decorate(
@@ -107,5 +107,5 @@ def _shown(value: Any) -> str:
 
 
 def _shown_option(value: Any) -> str:
-    """No text: what comes from a variable may be a secret, such as the password in a store's URL."""
+    """An option as it is shown; ``…`` for a string, because it may be a secret, such as a password in a store's URL."""
     return "…" if isinstance(value, str) else _shown(value)

@@ -29,7 +29,7 @@ _BLOCKS = [
     *((0x0, 0x1000), (0x1800, 0x2100), (0xD800, 0xE000), (0xFE00, 0x11100)),
     *((0x13400, 0x13500), (0x1BC00, 0x1BD00), (0x1D100, 0x1D200), (0xE0000, 0xE0080)),
 ]
-"""Where they are."""
+"""The blocks that contain them."""
 
 
 def escaped(text: str) -> str:
@@ -39,7 +39,7 @@ def escaped(text: str) -> str:
 
 @cache
 def _written() -> dict[int, str]:
-    """How each of them is written; made when one is first met."""
+    """The visible form of each character; made on first use."""
     every = [chr(code) for first, end in _BLOCKS for code in range(first, end)]
     return {ord(c): c.encode("unicode_escape").decode() for c in every if _CONTROLS.match(c)}
 
@@ -49,7 +49,7 @@ _PROSE = re.compile("[\n\t -~\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\U0010f
 
 
 def without_controls(text: str) -> str:
-    """The text with ``⟨U+001B⟩`` for each character that moves, colors, ends or turns what stands around it.
+    """The text with ``⟨U+001B⟩`` for each character that moves, colors, ends or reverses the text around it.
 
     Line breaks of any kind are newlines. Joiners, marks and other invisible letters stay: scripts and emoji need them.
     """
@@ -59,7 +59,7 @@ def without_controls(text: str) -> str:
 
 
 def json_without_controls(text: str) -> str:
-    """A JSON document in which the same characters are written by their code, as JSON has it: it reads as the same."""
+    """A JSON document with these characters as JSON escapes; its value is the same."""
     return text if _PROSE.fullmatch(text) is not None else text.translate(_json_signs())
 
 
@@ -80,7 +80,7 @@ def _codes() -> list[int]:
 
 
 def escaped_repr(cls: _Class) -> _Class:
-    """A class whose repr holds those of values of others, which may say anything."""
+    """A class decorator for a repr with values of others, which may contain such characters."""
     made: Callable[..., str] = cls.__repr__
 
     def __repr__(self: object) -> str:  # noqa: N807 - it becomes the class's own
@@ -91,7 +91,7 @@ def escaped_repr(cls: _Class) -> _Class:
 
 
 class _Log(logging.Filter):
-    """Has each record say what it says without controls, and the traceback that comes with it."""
+    """A log filter that removes controls from each record and its traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         said = record.getMessage()

@@ -3,29 +3,29 @@
 NbagentError
 ├── UsageError                 the caller did something that cannot work
 │   ├── ToolError              a tool is declared wrongly or is not registered
-│   ├── MessagesError          a history that no model may receive
-│   ├── InvalidAnswer          an answer that does not fit; nothing was changed
-│   ├── NotPending             an answer for something that does not wait for one
+│   ├── MessagesError          a history is malformed
+│   ├── InvalidAnswer          an answer is not valid; nothing was changed
+│   ├── NotPending             an answer for something that is not waiting for one
 │   ├── UnansweredInterrupts   a message while questions are open
 │   ├── RunNotFinished         a result was asked for too early
 │   └── ModelConfigError       no key, no such model, a misconfigured client
-├── RunError                   a run could not go on
+├── RunError                   a run could not continue
 │   ├── ModelError             the model or its server failed
-│   │   └── NotRecorded        a replay was asked what its recording has no answer to
-│   ├── McpError               an MCP server cannot be had, or failed
-│   ├── ToolFailed             a tool failed and the agent says to raise
+│   │   └── NotRecorded        the recording has no answer to a request
+│   ├── McpError               an MCP server cannot be used, or failed
+│   ├── ToolFailed             a tool failed, and ``on_tool_error`` is "raise"
 │   ├── Misuse                 a tool used its context wrongly
 │   ├── BudgetExceeded         turns, tokens, cost or time are used up
-│   │   └── TurnLimit          the model would not stop
-│   ├── Expired                a question's time ran out, and that fails the run
-│   ├── Cancelled              somebody stopped the run
+│   │   └── TurnLimit          the model used all its turns
+│   ├── Expired                a question expired, and that fails the run
+│   ├── Cancelled              the run was stopped
 │   └── StoreError             the journal could not be written
 │       └── Busy               the store would have to wait
-├── Conflict                   somebody else answered first
-├── Rejected                   a person said no, raised where a tool or ``nb.form`` asked
-└── HumanInputRequired         nobody is there to answer
+├── Conflict                   the question was already answered
+├── Rejected                   a person rejected a question of a tool or ``nb.form``
+└── HumanInputRequired         no person can answer
 
-Apart from it stands ``nbagent.Interrupt``: a signal, not an error.
+``nbagent.Interrupt`` is not among them: it is a signal, not an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .controls import escaped
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'danger'?`` for a name that is near to a known one, else nothing."""
+    """``. Did you mean 'danger'?`` for a name that is similar to a known one, else an empty string."""
     import difflib  # noqa: PLC0415  only a mistake needs it
 
     lower = {each.lower(): each for each in known}
@@ -48,13 +48,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 class NbagentError(Exception):
-    """Root of everything nbagent raises; names and values of others in its text are without controls."""
+    """Base class of all nbagent errors. Its text contains no control characters."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(escaped(message))
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows in the place of its own traceback."""
+        """The lines that IPython shows instead of its own traceback."""
         return hooks.error_lines(self)
 
 
@@ -67,13 +67,13 @@ class ToolError(UsageError):
 
 
 class MessagesError(UsageError, ValueError):
-    """A history that is malformed, so that no model may receive it."""
+    """A history is malformed, so no model may receive it."""
 
 
 class InvalidAnswer(UsageError, ValueError):
-    """An answer that does not fit what was asked; nothing was changed.
+    """An answer does not match its question; nothing was changed.
 
-    ``errors`` has one ``{"loc": (...), "msg": "..."}`` for each thing that is wrong.
+    ``errors`` has one ``{"loc": (...), "msg": "..."}`` for each problem.
     """
 
     def __init__(self, message: str, *, errors: Sequence[dict[str, Any]] = ()) -> None:
@@ -82,7 +82,7 @@ class InvalidAnswer(UsageError, ValueError):
 
 
 class NotPending(UsageError, LookupError):
-    """An answer names something that does not wait for one."""
+    """An answer names something that is not waiting for one."""
 
 
 class UnansweredInterrupts(UsageError):
@@ -102,7 +102,7 @@ class ModelConfigError(UsageError):
 
 
 class RunError(NbagentError):
-    """A run could not go on; ``messages`` is the history so far, to resume from."""
+    """A run could not continue; ``messages`` is the history so far, to continue from."""
 
     def __init__(self, message: str, *, messages: Sequence[Any] = (), text: str = "") -> None:
         super().__init__(message)
@@ -115,7 +115,7 @@ class ModelError(RunError):
 
 
 class NotRecorded(ModelError):
-    """A replay was asked what its recording has no answer to; ``diff`` shows against the nearest request."""
+    """The recording has no answer to this request. ``diff`` compares it with the nearest recorded request."""
 
     def __init__(
         self, message: str, *, messages: Sequence[Any] = (), text: str = "", diff: str = ""
@@ -129,27 +129,27 @@ class McpError(RunError):
 
 
 class ToolFailed(RunError):
-    """A tool failed and the agent was told to raise; the cause is ``__cause__``."""
+    """A tool failed, and ``on_tool_error`` is ``"raise"``; the cause is ``__cause__``."""
 
 
 class Misuse(RunError):
-    """A tool used its context in a way that cannot be stored, such as metadata that is no JSON."""
+    """A tool used its context in a way that cannot be stored, such as metadata that is not JSON."""
 
 
 class BudgetExceeded(RunError):
-    """A budget is used up; ``messages`` and ``text`` hold what there is so far."""
+    """A budget is used up; ``messages`` and ``text`` have the results so far."""
 
 
 class Expired(RunError):
-    """A question's time ran out, and its tool said that this fails the run."""
+    """A question expired, and its tool set ``on_expire="fail"``."""
 
 
 class TurnLimit(BudgetExceeded):
-    """The model used all its turns; ``messages`` and ``text`` hold what there is so far."""
+    """The model used all its turns; ``messages`` and ``text`` have the results so far."""
 
 
 class Cancelled(RunError):
-    """Somebody stopped the run."""
+    """The run was stopped."""
 
 
 class StoreError(RunError):
@@ -157,19 +157,19 @@ class StoreError(RunError):
 
 
 class Busy(StoreError):
-    """The store would have to wait, and was asked not to; nothing was done."""
+    """The store would have to wait, and the caller does not wait; nothing was done."""
 
 
 class Conflict(NbagentError):
-    """Somebody else answered first; the message says who and when."""
+    """The question was already answered. The message names who and when."""
 
 
 class Rejected(NbagentError):
-    """A person said no; raised at the line where a tool asked, or where ``nb.form`` was awaited."""
+    """A person rejected the question. Raised where the tool asked or ``nb.form`` was awaited."""
 
 
 class HumanInputRequired(NbagentError):
-    """A run waits for a person and nobody is attached; it stays paused, to be answered later."""
+    """A run needs a person's answer and no person is here. It stays paused and can be answered later."""
 
     def __init__(self, message: str, *, interrupts: Sequence[Any] = (), run_id: str = "") -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
-"""The durable events of a run: what the journal holds.
+"""The stored events of a run, which its journal consists of.
 
-Each is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the
-run itself; inside a call, whose tool is an agent or whose body starts runs, it holds the ids of the
-calls that lead there.
+Each event is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the run
+itself. Inside a call whose tool is an agent, or whose body starts runs, it has the ids of the calls that lead
+there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
 from .errors import StoreError
-from .files import Said
+from .file_parts import Content
 from .foreign import MAX_EVENT_PARTS, counted, parts_of, read_by
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
@@ -31,7 +31,7 @@ FORMAT_VERSION = 2
 
 
 class _KeptAsGiven:
-    """Lets pydantic take a dict without copying it."""
+    """A pydantic marker for a dict that is used without copying it."""
 
     def __get_pydantic_core_schema__(self, _type: Any, _handler: Any) -> core_schema.CoreSchema:
         return core_schema.json_or_python_schema(
@@ -41,27 +41,27 @@ class _KeptAsGiven:
 
 
 Input: TypeAlias = Annotated[dict[str, Any], _KeptAsGiven()]
-"""A JSON object that is kept as it is given, and not copied: several events tell of the same input."""
+"""A JSON object that is used without copying it, because several events have the same input."""
 
 _CONFIG = ConfigDict(extra="forbid", defer_build=True)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
-def _made(kind: type[T]) -> type[T]:
+def _unchecked(kind: type[T]) -> type[T]:
     """An event that the engine makes by the thousand, of values that it has checked before."""
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def _checked(kind: type[T]) -> type[T]:
-    """An event that holds values of people and of their code: pydantic checks them when it is made."""
+    """A class decorator for events with values of people and their code: pydantic checks them when made."""
     decorate: Any = checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
     made: type[T] = decorate(kind)
     return made
 
 
-class _Told:
-    """A part of a journal, with the names that people know from pydantic's models."""
+class _EventPart:
+    """A part of a journal, with method names like those of pydantic's models."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class _Told:
         return plain
 
     def model_dump_json(self, **options: Any) -> str:
-        """All of it as JSON; ``dump`` gives an event as a store keeps it."""
+        """All of it as JSON; ``dump`` returns an event as a store has it."""
         text: str = _serializer(type(self)).to_json(self, **options).decode()
         return text
 
@@ -81,13 +81,13 @@ class _Told:
         return made
 
 
-class _Encoded(_Told):
-    """Has room for its own JSON, from the check whether it can be kept until it is stored."""
+class _Encoded(_EventPart):
+    """A part with its own JSON, from the check whether it can be stored until it is stored."""
 
     __slots__ = ("_data",)
 
 
-@_made
+@_unchecked
 class Event(_Encoded):
     """Something that happened; ``at`` is Unix time in seconds."""
 
@@ -100,8 +100,8 @@ AnswerForm: TypeAlias = Literal["text", "json", "value"]
 
 
 @_checked
-class RowOf(_Told):
-    """Which row of which batch a run is of; what ends the run adds what the row has used."""
+class RowOf(_EventPart):
+    """The row and batch of a run; the event that ends the run adds its usage."""
 
     batch: str
     key: str
@@ -112,7 +112,7 @@ class RowOf(_Told):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: float | None = None
-    """US dollars; None as well where a part of it is not known."""
+    """US dollars; None also if a part of it is unknown."""
 
 
 @_checked
@@ -126,44 +126,44 @@ class RunStarted(Event):
     messages: list[Any]
     max_turns: int
     after: str | None = None
-    """The id of the run whose conversation this one goes on with."""
+    """The id of the run that this one continues."""
     owner: str = ""
-    """The process that drives it to begin with, as ``this_process`` names it."""
+    """The process that runs it first, as ``this_process`` names it."""
     flow: bool = False
-    """Whether it has no model: the call that ``messages`` end with is all of it."""
+    """True for a flow: the call at the end of ``messages`` is the whole run."""
     answer: AnswerForm = "text"
-    """What the model is to end with: a text, JSON, or JSON as the ``value`` of an object."""
+    """The form of the final answer: text, JSON, or JSON as the ``value`` of an object."""
     cell: str = ""
-    """The id of the notebook's cell whose code began it; empty where that is not known."""
+    """The id of the notebook cell whose code started it; empty if unknown."""
     row: RowOf | None = None
     """The row of a batch that it is of."""
 
 
 @_checked
 class RunQueued(Event):
-    """A run was asked for that begins, with ``RunStarted``, once the run before it has ended."""
+    """A run was requested that starts, with ``RunStarted``, when the previous run has ended."""
 
     type: Literal["run_queued"] = "run_queued"
     version: int = FORMAT_VERSION
     agent: str
     model: str
     after: str
-    """The id of the run before, whose conversation it goes on with."""
+    """The id of the previous run, which this one continues."""
     text: str
     content: tuple[dict[str, Any], ...] | None = None
-    """The prompt's parts, text and files, where it has files; ``text`` is then a word for each part."""
+    """The prompt's parts, text and files, if it has files; ``text`` then has a word for each part."""
     elsewhere: bool = False
-    """Whether the run before is kept in another store: who opens this one finds it in no journal."""
+    """True if the previous run is in another store, so that no journal here has it."""
 
     @property
-    def said(self) -> Said:
-        """What the model is told."""
+    def prompt(self) -> Content:
+        """The prompt for the model: text, or parts."""
         return self.text if self.content is None else self.content
 
 
-@_made
-class CallRequested(_Told):
-    """One tool call of a model response; ``raw`` is the arguments' text where it was no JSON object."""
+@_unchecked
+class CallRequested(_EventPart):
+    """One tool call of a model response; ``raw`` is the arguments' text if it was not a JSON object."""
 
     __pydantic_config__ = _CONFIG
     id: str
@@ -171,15 +171,15 @@ class CallRequested(_Told):
     input: dict[str, Any]
     raw: str | None = None
     final: bool = False
-    """Whether the tool's answer ends the run."""
+    """True if the tool's answer ends the run."""
     server_id: str | None = None
-    """The id that the model gave, where another call of the history has it: the model sees it again."""
+    """The model's id of the call, if another call of the history has the same; the model receives it again."""
     provider: Any = None
-    """What the response's provider wants back with this call."""
+    """Data that the response's provider needs again with this call."""
 
 
 @_checked
-class HostedRan(_Told):
+class HostedRan(_EventPart):
     """One call of a hosted tool, which the model's provider ran within its response."""
 
     name: str
@@ -188,12 +188,12 @@ class HostedRan(_Told):
     """``running`` where the response ended before the call did."""
     output: str | None = None
     sources: tuple[dict[str, str], ...] = ()
-    """What it read, each with its ``url``, and its ``title`` where it has one."""
+    """The pages it read, each with its ``url``, and its ``title`` if it has one."""
     files: tuple[dict[str, Any], ...] = ()
-    """What it made, as file parts."""
+    """The files it made, as file parts."""
 
 
-@_made
+@_unchecked
 class ModelResponded(Event):
     """The model answered: text, calls, or both."""
 
@@ -208,44 +208,44 @@ class ModelResponded(Event):
     cached_tokens: int = 0
     """Of the input tokens, those that the server had already."""
     reasoning_tokens: int = 0
-    """Of the output tokens, those that nobody reads."""
+    """Output tokens of hidden reasoning."""
     provider: dict[str, Any] | None = None
-    """Whose response it is (``name``), where it has what that provider wants back (``data``)."""
+    """The provider of the response (``name``), if its data must be sent again (``data``)."""
     notes: tuple[str, ...] = ()
-    """What the person should know of it."""
+    """Notes on the response for the person."""
     hosted: tuple[HostedRan, ...] = ()
-    """What the provider ran for it."""
+    """Calls of hosted tools by the provider."""
     citations: tuple[dict[str, str], ...] = ()
-    """What its text refers to, each with a ``title``, and a ``url`` where it has one."""
+    """References of its text, each with a ``title``, and a ``url`` if it has one."""
     cut: Literal["stopped", "failed"] | None = None
-    """Why it ends before its end: the run was stopped, or the model's call failed. None of a whole response."""
+    """The reason why it is incomplete: the run was stopped, or the request failed. None if it is complete."""
 
 
-@_made
+@_unchecked
 class ModelPartial(Event):
-    """What a model has streamed since the last one of these, kept in case the process ends before the response is whole."""
+    """The text streamed since the last such event, stored in case the process ends before the response does."""
 
     type: Literal["model_partial"] = "model_partial"
     text: str = ""
     reasoning: str = ""
     anew: bool = False
-    """Whether it is the first of a response: what was kept before counts no more."""
+    """True for the first one of a response; earlier ones no longer count."""
 
 
 @_checked
 class OutputRefused(Event):
-    """The model's last text is no answer of the wanted type; the model is told why."""
+    """The model's last text is not an answer of the wanted type; the model receives the reason."""
 
     type: Literal["output_refused"] = "output_refused"
     errors: str
-    """What does not fit, in words."""
+    """The errors, in words."""
     again: bool = True
-    """Whether asking again may help: what was cut off at a limit is cut off again."""
+    """True if another request may help; a response at its length limit would be cut off again."""
 
 
-@_made
+@_unchecked
 class ToolStarted(Event):
-    """The claim to run a body: written before it runs, so that nobody runs it twice."""
+    """The claim to run a body, stored before it runs, so that no other process runs it too."""
 
     type: Literal["tool_started"] = "tool_started"
     call_id: str
@@ -253,7 +253,7 @@ class ToolStarted(Event):
     owner: str
     """Host, process id and process start of who runs it."""
     input: dict[str, Any]
-    """What the body gets: the input as proposed, or as the person changed it."""
+    """The input of the body: as proposed, or as the person changed it."""
     verdict: str | None = None
     """The rule that let it run, where one was asked."""
 
@@ -271,36 +271,36 @@ class BodyCalled(Event):
 
 @_checked
 class StepFinished(Event):
-    """A named step inside a body has its value, which a later attempt takes instead of repeating it."""
+    """The value of a named step of a body; a later attempt uses it instead of running the step again."""
 
     type: Literal["step_finished"] = "step_finished"
     call_id: str
     name: str
     value: Any = None
     error: str | None = None
-    """Why it has none: a step that failed is done again."""
+    """The error of a failed step; it runs again."""
     seconds: float | None = None
-    """How long it took."""
+    """Duration."""
 
 
-@_made
+@_unchecked
 class ToolFinished(Event):
     """A call has its result."""
 
     type: Literal["tool_finished"] = "tool_finished"
     call_id: str
     output: Any = None
-    """What the model is told, as JSON."""
+    """The result for the model, as JSON."""
     error: bool = False
     printed: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
     """Mime bundles the tool displayed while it ran."""
     display: dict[str, Any] | None = None
-    """Mime bundle of the result itself, where it shows richer than its JSON."""
+    """Mime bundle of the result itself, if it is richer than its JSON."""
     verdict: str | None = None
     """The rule that denied the call, where one did."""
     files: tuple[dict[str, Any], ...] = ()
-    """File parts of the result, which the model is to see and the person does: shown, and kept, once."""
+    """File parts of the result for the model and the person; shown and stored once."""
 
 
 @_checked
@@ -314,9 +314,9 @@ class Interrupted(Event):
     kind: InterruptKind
     expects: Expects
     input: Input
-    """What is shown, and what an approval covers."""
+    """The displayed input, to which an approval applies."""
     entered: Input | None = None
-    """The input as the call came to the middleware, where that made another of it."""
+    """The input before middleware changed it."""
     metadata: Any = None
     state: Any = None
     editable: bool | tuple[str, ...] = False
@@ -325,13 +325,13 @@ class Interrupted(Event):
     expires_at: float | None = None
     on_expire: OnExpire = "reject"
     expire_output: Any = None
-    """The answer that ``on_expire="answer"`` gives."""
+    """The answer of ``on_expire="answer"``."""
     reply_schema: Any = None
     """JSON Schema of an answer, or None where anything goes."""
     input_schema: Any = None
     """JSON Schema of the input, where that may be changed."""
     prefill: Any = None
-    """What the answer's form shows to begin with."""
+    """The initial value in the answer's form."""
     ask: int | None = None
     """For a question of ``ctx.ask``: which one of its body, counted from 0."""
     external: str | None = None
@@ -339,9 +339,9 @@ class Interrupted(Event):
     verdict: str | None = None
     """The rule that asked, for an approval."""
     budget: str | None = None
-    """What is used up: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
+    """The used-up limit: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
     around: bool = False
-    """Whether middleware around the tool paused, and not its body."""
+    """True if middleware around the tool paused, not its body."""
     asking: Input | None = None
     """The inputs that ask, by name, of a body that paused without metadata."""
     printed: str = ""
@@ -349,16 +349,16 @@ class Interrupted(Event):
 
     @property
     def asker(self) -> Asker:
-        """Who asks, and is told what a restart carries."""
+        """The source of the question, which receives the data of a restart."""
         return "middleware" if self.around else self.kind
 
     def is_late(self, now: float) -> bool:
-        """Whether its time is over: it takes no answer any more, and what its tool said comes instead."""
+        """Whether its time is over, so that ``on_expire`` applies and it cannot be answered."""
         return self.expires_at is not None and now >= self.expires_at
 
 
 def question_digest(event: Interrupted) -> str:
-    """What the answer to a question of ``ctx.ask`` is bound to: what was asked, and for what."""
+    """The digest that an answer to a ``ctx.ask`` question is bound to: of the question and its answer type."""
     return digest_of(event.tool_name, event.metadata, event.reply_schema)
 
 
@@ -370,13 +370,13 @@ class MessageQueued(Event):
     text: str
     by: str
     content: tuple[dict[str, Any], ...] | None = None
-    """Its parts, text and files, where it has files; ``text`` is then a word for each part."""
+    """Its parts, text and files, if it has files; ``text`` then has a word for each part."""
     user: str = ""
     """As in ``Resolved``."""
 
     @property
-    def said(self) -> Said:
-        """What the model is told."""
+    def prompt(self) -> Content:
+        """The message for the model: text, or parts."""
         return self.text if self.content is None else self.content
 
 
@@ -389,17 +389,18 @@ class Resolved(Event):
     call_id: str
     resolution: Resolution
     by: str
-    """The way it came: ``form``, ``code``, ``command line``, ``external``, ``expiry``, or what the caller says."""
+    """The source of the answer: ``form``, ``code``, ``command line``, ``external``, ``expiry``, or the
+    caller's text."""
     owner: str = ""
-    """The process that goes on with the run; empty where nobody does before somebody takes it."""
+    """The process that continues the run; empty if no process does until one takes it."""
     remembers: Remembered | None = None
-    """What an approval that is to be remembered covers, of the tool as it was then."""
+    """The scope of an approval to be remembered, with the tool as it was then."""
     user: str = ""
-    """The person whose process took it, as ``this_user`` knows them; empty where no person answered."""
+    """The person whose process took it, as ``this_user`` names them; empty if no person answered."""
 
     @property
     def for_this_run(self) -> Remembered | None:
-        """What is remembered in this run, and not in every run of the agent object."""
+        """The approval to remember in this run, but not in every run of the agent object."""
         said = getattr(self.resolution, "remember", None)
         return self.remembers if said in ("input_in_run", "tool_in_run") else None
 
@@ -412,12 +413,12 @@ class RunCompleted(Event):
     text: str = ""
     output: Any = None
     row: RowOf | None = None
-    """The row of a batch that it was of, and what it used: a batch that goes on reads nothing else of it."""
+    """The row of a batch with its usage, so that a batch can continue without reading other events."""
 
 
 @_checked
 class RunFailed(Event):
-    """The run could not go on."""
+    """The run could not continue."""
 
     type: Literal["run_failed"] = "run_failed"
     error: str
@@ -429,36 +430,36 @@ class RunFailed(Event):
 
 @_checked
 class RunRetried(Event):
-    """A run that had failed goes on from its last good state."""
+    """A failed run continues from its last good state."""
 
     type: Literal["run_retried"] = "run_retried"
     by: str
     owner: str = ""
-    """The process that goes on with it."""
+    """The process that continues it."""
     user: str = ""
     """As in ``Resolved``."""
 
 
 @_checked
 class RunTaken(Event):
-    """Another process drives the run from here on; what ran elsewhere has no say in it any more."""
+    """Another process runs the run from here on; the results of earlier processes no longer count."""
 
     type: Literal["run_taken"] = "run_taken"
     by: str
-    """Why: ``take over`` where somebody said so, ``silence`` where the one before was gone, ``vacancy`` where nobody
-    drove it: it had been answered by its record, or came in a document; ``release`` where the process that drove it
-    has left it to any."""
+    """The reason: ``take over`` if a person asked for it, ``silence`` if the earlier process had ended,
+    ``vacancy`` if no process was running it (it was answered by its record, or imported), ``release`` if its
+    process released it."""
     owner: str = ""
     """The process that drives it now; empty after a release."""
     gone: str = ""
-    """The process that had it before, whose calls it takes; empty where it takes all, whoever lives."""
+    """The earlier process, whose calls are taken over; empty to take over from all processes."""
     user: str = ""
     """As in ``Resolved``."""
 
 
 @_checked
 class RunImported(Event):
-    """All before came in a document: nothing in it counts as approved here."""
+    """All earlier events came in a document; their approvals do not count here."""
 
     type: Literal["run_imported"] = "run_imported"
     by: str
@@ -467,7 +468,7 @@ class RunImported(Event):
 
 @_checked
 class RunCancelled(Event):
-    """Somebody stopped the run; calls named here were still running and their results are discarded."""
+    """The run was stopped. The named calls were still running; their results are discarded."""
 
     type: Literal["run_cancelled"] = "run_cancelled"
     by: str
@@ -514,7 +515,7 @@ def event_schema() -> dict[str, Any]:
 MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]] | None] = [
     None,  # format 2 can begin a history with a reference to the run before; 1 always has all of it
 ]
-"""The n-th (from 1) makes the JSON of an event of format n one of format n + 1; None where it is one."""
+"""The n-th (from 1) converts the JSON of an event of format n to format n + 1; None if it is the same."""
 
 
 def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
@@ -540,20 +541,20 @@ def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
 
 
 def dump(event: StoredEvent) -> str:
-    """An event as JSON, without what has its default; types and the version are always told.
+    """An event as JSON, without defaults, but always with types and the version.
 
     Raises:
-        ValueError: it holds a text that is no Unicode.
+        ValueError: a string in it is not Unicode.
     """
     return encoded(event).decode()
 
 
 def encoded(event: StoredEvent) -> bytes:
-    """``dump`` as UTF-8; what ``kept`` has encoded is not encoded again."""
+    """``dump`` as UTF-8; an event of ``storable_event`` is not encoded again."""
     data: bytes | None = getattr(event, "_data", None)
     if data is not None:
         return data
-    serializer = _serializer(type(event))
+    serializer = _serializers.get(type(event)) or _serializer(type(event))
     if isinstance(event, RunQueued | RunStarted | Resolved):  # the version; a resolution's type
         whole: bytes = serializer.to_json(event, exclude_none=True)
         return whole
@@ -565,7 +566,7 @@ def encoded(event: StoredEvent) -> bytes:
 
 
 def _serializer(kind: type[Any]) -> Any:
-    """What writes events of a kind; made late, as it costs what an import should not pay."""
+    """The serializer for a kind of event; made on first use, because that is slow."""
     found = _serializers.get(kind)
     if found is None:
         found = _serializers[kind] = TypeAdapter(kind).serializer
@@ -579,18 +580,18 @@ def checked(kind: type[T], value: Any) -> T:
     """An event of this kind from plain data.
 
     Raises:
-        pydantic.ValidationError: it is none.
+        pydantic.ValidationError: the value is not valid.
     """
     return TypeAdapter(kind).validate_python(value)
 
 
-def kept(event: StoredEvent) -> StoredEvent:
-    """The event as every journal can keep it and any later process read it, encoded until ``stored``.
+def storable_event(event: StoredEvent) -> StoredEvent:
+    """The event in a form that every journal can store and any later process can read, encoded until ``stored``.
 
     It is the same object, unless a text in it is no Unicode, which is written out.
 
     Raises:
-        ValueError: there is no such; the message says why.
+        ValueError: that is not possible; the message explains why.
     """
     try:
         data = encoded(event)
@@ -614,7 +615,7 @@ def stored(event: StoredEvent) -> None:
 
 
 MAX_SIZE = 200_000_000
-"""Bytes of one event; SQLite keeps a billion bytes in one row."""
+"""Maximum bytes of one event; SQLite stores a billion bytes in one row."""
 _READABLE = 200
 """Levels of lists and objects, the event itself included."""
 

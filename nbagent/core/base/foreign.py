@@ -1,9 +1,9 @@
 """JSON that others wrote: its parts are counted before objects are made of them.
 
-A text of some megabytes can hold millions of tiny parts, and reading it, or making models of it, holds
-the interpreter for seconds and takes a gigabyte. Whoever reads what a model, a server, a file or a page
-sent gives it to ``counted`` first. It imports the standard library alone, and no neighbor: the process
-beside an MCP server reads it by its path.
+A text of some megabytes can have millions of tiny parts. Reading it, or making models of it, blocks the
+interpreter for seconds and uses a gigabyte. So all text from a model, a server, a file or a page goes through
+``counted`` first. This module imports only the standard library, because the process beside an MCP server
+loads it by its path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ R = TypeVar("R")
 T = TypeVar("T", str, bytes, str | bytes)
 
 MAX_PARTS = 100_000
-"""Objects, lists, keys, texts, numbers and truth values of one JSON text; to read so many takes some 20 ms."""
+"""Maximum objects, lists, keys, strings, numbers and booleans of one JSON text; reading them takes about 20
+ms."""
 MAX_SAID_PARTS = 50_000
 """The same of what a model writes by itself, a call's arguments or an answer: it is read and written several times."""
 MAX_EVENT_PARTS = 2_000_000
@@ -30,7 +31,7 @@ class TooManyParts(ValueError):
 
 
 def counted(text: T, most: int = MAX_PARTS) -> T:
-    """The same JSON text, if it has no more parts; one of so many characters is not even looked at.
+    """The same JSON text, if it has no more parts and not too many characters.
 
     Raises:
         TooManyParts: it has more.
@@ -41,10 +42,10 @@ def counted(text: T, most: int = MAX_PARTS) -> T:
 
 
 def parts_of(text: str | bytes, most: int) -> int:
-    """How many parts a JSON text has, or more; exact enough to tell whether they are more than ``most``.
+    """Number of parts of a JSON text, or more; exact enough to compare with ``most``.
 
-    Each part but the first stands behind a comma, a colon or an opening bracket. Only where there are too
-    many of those are the ones within texts left out, piece by piece and no further than needed.
+    Each part but the first follows a comma, a colon or an opening bracket. Only if there are too many of
+    those, the ones inside strings are subtracted, piece by piece and no further than needed.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     found = 1 + _marks(data)
@@ -70,7 +71,7 @@ _PIECE = 262_144
 
 
 def read_by(reader: Callable[[T], R], text: T) -> R:
-    """What a reader makes of a text; of a large one without Python's collector, which takes most of the time of many parts."""
+    """The result of a reader; for a large text without Python's garbage collector, which is slow for many parts."""
     if len(text) <= LARGE or not gc.isenabled():
         return reader(text)
     gc.disable()
@@ -85,7 +86,7 @@ LARGE = 50_000
 
 
 def counted_value(value: Any, most: int = MAX_PARTS, *, characters: int | None = None) -> None:
-    """Refuse what somebody else has parsed where it has more parts, or characters in its texts together.
+    """Raise if a parsed value of others has more parts, or more characters in all strings.
 
     Raises:
         TooManyParts: it has.

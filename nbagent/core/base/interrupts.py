@@ -1,4 +1,4 @@
-"""What a paused tool says, and what settles it."""
+"""The interrupt of a paused tool, and its answers."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from pydantic import (
 
 from .amounts import amount
 from .errors import InvalidAnswer, suggest
-from .keywords import spell_out, tells
+from .keywords import checks_keywords, spell_out
 from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
 
 MAX_EXPIRY = 100 * 365.25 * 86400
-"""Seconds that a question may wait at most: a clock must be able to tell when that is."""
+"""Maximum seconds that a question may wait, so that its deadline is a valid time."""
 
 F = TypeVar("F", bound=Callable[..., None])
 
 
 def without_init(init: F) -> F:
-    """Let pydantic validate without this ``__init__``, which only places arguments.
+    """Let pydantic validate without this ``__init__``, which only assigns arguments.
 
-    Whoever asks for its signature, such as Jupyter's inspector, gets that of its first overload.
+    Its signature, as in Jupyter's inspector, is that of its first overload.
     """
     init.__dict__["__pydantic_base_init__"] = True
     overloads = get_overloads(init)
@@ -55,11 +55,11 @@ def without_init(init: F) -> F:
 
 
 class InPlace(BaseModel):
-    """Base of what may be made with its first fields in place."""
+    """Base of models whose first fields can be positional."""
 
     model_config = ConfigDict(defer_build=True)
     first_fields: ClassVar[tuple[str, ...]] = ()
-    """Those that need no name, in order; a subclass has the same."""
+    """The positional fields, in order; a subclass has the same."""
 
     @without_init
     def __init__(self, *given: Any, **fields: Any) -> None:
@@ -89,78 +89,82 @@ T = TypeVar("T")
 A = TypeVar("A", bound="Respond | Restart")
 
 InterruptKind = Literal["tool", "question", "approval", "ask", "later", "lost", "budget"]
-"""``tool``: a body paused, or middleware around it, and can be re-run. ``question``: a tool with no body, only an answer settles
-it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
-with the answer at that line. ``later``: a call has an interim result, and an outside system gives the final one.
-``lost``: the process that ran a body is gone, and nobody knows what that
-came to. ``budget``: the run reached a limit (no call)."""
+"""``tool``: a body paused, or middleware around it, and can run again. ``question``: a tool without a body;
+only an answer settles it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with
+``ctx.ask`` and continues with the answer at that line. ``later``: a call has an interim result, and an
+outside system sends the final one. ``lost``: the process that ran a body has ended, and the outcome is
+unknown. ``budget``: the run reached a limit (no call)."""
 
 Asker: TypeAlias = InterruptKind | Literal["middleware"]
-"""Who asks: as the kind says, but middleware for itself."""
+"""The source of a question: its kind, or middleware."""
 
 RESTARTED: tuple[Asker, ...] = ("tool", "middleware", "approval")
-"""Who is told of the restart that runs the body after its pause."""
+"""Sources that receive the restart after their pause."""
 
 Expects = Literal[
     "approval", "edit", "confirmation", "choice", "value", "external", "outcome", "budget"
 ]
-"""What answers a question. ``approval``: whether a tool runs. ``edit``: the same, with input that may be
-changed. ``confirmation``: whether a body goes on in its middle. ``choice``: one or several of what the
-metadata offers. ``value``: a value in the tool's place, or at the line of ``ctx.ask``. ``external``: an
-outside system's value. ``outcome``: whether a call runs again, or what it came to. ``budget``: how much more a run may use. ``metadata.expected`` decides it."""
+"""The kind of answer to a question. ``approval``: whether a tool runs. ``edit``: the same, with input that
+may be changed. ``confirmation``: whether a body continues at its question. ``choice``: one or several options
+of the metadata. ``value``: a result instead of the tool's, or at the line of ``ctx.ask``. ``external``: an
+outside system's value. ``outcome``: whether a call runs again, or its result. ``budget``: how much more a run
+may use. ``metadata.expected`` decides it."""
 
 OnExpire = Literal["reject", "answer", "fail"]
-"""What the end of its time does to an interrupt: refuse it, answer it with a default, fail the run."""
+"""The effect of expiry on an interrupt: reject it, answer it with a default, or fail the run."""
 
 
 Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
-"""What an approval may be remembered for: this tool with this input or with any, in this run alone
-or in every run of this agent object. A run is that of the outermost agent, with all that runs inside."""
+"""The scope of a remembered approval: this tool with this input or with any, in this run or in every run of
+this agent object. A run is that of the outermost agent, with all inner runs."""
 
 
 ASKS_OUTSIDE = "the server is asking, and waits"
-"""The step of a body that asks for a program outside, which waits for the answer and ends with the body's process."""
+"""The step of a body that waits for an answer for an outside program. The program ends with the body's
+process."""
 
 ASKED_AGAIN = (
     "This question is asked again after you approved it. To ask only once, guard it in the tool with `if not "
     "ctx.resumed:`."
 )
-"""The note of an interrupt that its tool raised once more, word for word, when it was restarted."""
+"""The note of an interrupt that its tool raised again, with the same text, after a restart."""
 
 SCHEMA_CHANGED = "The tool's parameters changed since you approved this call, so it is asked again."
-"""The note of an interrupt whose approval was for the tool as it was defined before."""
+"""The note of an interrupt that was approved for an earlier definition of the tool."""
 
 INPUT_CHANGED = (
-    "The input changed on its way to the tool since you approved it, so it is asked again."
+    "The input changed on its way to the tool since you approved it, so you are asked again."
 )
-"""The note of an interrupt whose tool would get another input than a person let run."""
+"""The note of an interrupt whose tool would receive another input than the approved one."""
 
 TOOL_CHANGED = (
     "The server changed this tool since it was shown (its description, hints or parameters), so it is asked "
     "again."
 )
-"""What the note begins with of an interrupt whose approval was for a server's tool as it was before."""
+"""The start of the note of an interrupt that was approved for an earlier version of a server's tool."""
 
-SECRET_GONE = (
-    "Secrets are not stored, and this process does not have this one, so it is asked for again."
-)
-"""The note of an interrupt that asks for a secret which was given before."""
+SECRET_GONE = "Secrets are not stored, and this process does not have this one, so you are asked for it again."
+"""The note of an interrupt that asks again for a secret."""
 
-DOES_NOT_FIT = "The last answer was not valid, so it is asked again: {why}"
-"""The note of an interrupt that was answered where the tool was not known, with what it does not take."""
+DOES_NOT_FIT = "The last answer was not valid, so you are asked again: {why}"
+"""The note of an interrupt whose answer, given without the tool, turned out to be invalid."""
 
-CODE_CHANGED = "The tool's code changed since you chose to always allow it, so it is asked again."
+CODE_CHANGED = "The tool's code changed since you chose to always allow it, so you are asked again."
 """The note of an interrupt whose approval was remembered for another function of that name."""
 
 
-class Interrupt(BaseException):
-    """Raised by a tool to pause its call; takes what ``ToolContext.interrupt`` takes.
+LIMIT = "the run's limit"
+"""The name, for people, of the source of a ``budget`` question, which has no tool."""
 
-    A signal and not an error: it is no ``Exception``, so ``except Exception`` in tools and
-    middleware lets it pass.
+
+class Interrupt(BaseException):
+    """Raised by a tool to pause its call, with the arguments of ``ToolContext.interrupt``.
+
+    It is a signal and not an ``Exception``, so ``except Exception`` in tools and middleware does not catch
+    it.
     """
 
-    @tells("nb.Interrupt")
+    @checks_keywords("nb.Interrupt")
     def __init__(
         self,
         metadata: Any = None,
@@ -176,20 +180,20 @@ class Interrupt(BaseException):
         self.editable = editable
         self.expiry = Expiry.of(expires_in, on_expire)
         self.external: str | None = None
-        """The token that answers it from outside; set by ``ToolContext.interrupt``."""
+        """The token for an answer from outside; set by ``ToolContext.interrupt``."""
 
 
 class Expiry(NamedTuple):
-    """When an interrupt stops waiting, and what becomes of it then."""
+    """The time limit of an interrupt, and its effect."""
 
     seconds: float
     then: OnExpire = "reject"
     output: Any = None
-    """The answer that ``answer`` gives."""
+    """The answer of ``"answer"``."""
 
     @classmethod
     def of(cls, expires_in: float | timedelta | None, on_expire: Any) -> Expiry | None:
-        """From what a tool says; None without a time.
+        """Make an expiry from a tool's arguments; None without a time.
 
         Args:
             expires_in: seconds, or a timedelta.
@@ -219,7 +223,7 @@ class Expiry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What a restart carries to the tool; always truthy, also without data."""
+    """The data of a restart for the tool; always truthy, also without data."""
 
     data: Json = None
 
@@ -228,11 +232,11 @@ class Resumed:
 
 
 class _Resolution(BaseModel):
-    """What all that settles an interrupt has."""
+    """Common fields of all answers to an interrupt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     interrupt: str | None = None
-    """The id of the interrupt that it settles, where it knows it; an event tells that beside it."""
+    """The id of the interrupt, if it is known; in an event, the id is next to it."""
 
     @field_validator("interrupt", mode="before")
     @classmethod
@@ -246,7 +250,7 @@ class Respond(_Resolution):
     type: Literal["respond"] = "respond"
     output: Any = None
     error: str | None = None
-    """What the model is told instead of a result."""
+    """The error that the model receives instead of a result."""
 
     @without_init
     def __init__(
@@ -266,13 +270,13 @@ class Respond(_Resolution):
 
 
 class Restart(_Resolution):
-    """Run the tool (again), with the input replaced where ``input`` is given."""
+    """Run the tool (again), with the input replaced if ``input`` is not None."""
 
     type: Literal["restart"] = "restart"
     input: dict[str, Any] | None = None
     data: Any = None
     remember: Remember | None = None
-    """For an approval: what not to ask about again."""
+    """For an approval: the scope in which not to ask again."""
 
     @without_init
     def __init__(
@@ -287,7 +291,7 @@ class Restart(_Resolution):
 
 
 class Reject(_Resolution):
-    """Refuse: the tool never runs, and the model is told, with the reason where there is one."""
+    """Reject the call: the tool does not run, and the model learns why."""
 
     type: Literal["reject"] = "reject"
     reason: str | None = None
@@ -304,7 +308,7 @@ Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminato
 
 @dataclass(frozen=True, slots=True)
 class PendingInterrupt:
-    """An interrupt that waits: what a person, a form or code answers."""
+    """An open interrupt, to be answered by a person, a form or code."""
 
     id: str
     tool_name: str
@@ -319,19 +323,19 @@ class PendingInterrupt:
     expires_at: float | None = None
     """Unix time in seconds, or None."""
     digest: str = ""
-    """Of tool name, input and schema as displayed: what an approval is bound to."""
+    """Digest of tool name, input and schema as displayed, to which an approval is bound."""
     note: str | None = None
-    """Something the person should know, such as that the tool changed since it was last approved."""
+    """A note for the person, such as that the tool changed since it was last approved."""
     original_input: dict[str, Any] | None = None
     state: Json = None
     reply_schema: Json = None
-    """JSON Schema of an answer, or None where anything goes."""
+    """JSON Schema of an answer, or None if any value is valid."""
     input_schema: Json = None
-    """JSON Schema of the input, where that may be changed."""
+    """JSON Schema of the input, if it may be changed."""
     asking: dict[str, Any] | None = None
-    """The inputs that ask, by name, where the body paused without metadata."""
+    """The inputs that are the question, by name, if the body paused without metadata."""
     _tool: Any = field(default=None, compare=False, repr=False)
-    """The tool it is bound to in this process, if it is, so that helpers can validate early."""
+    """The tool in this process, if known, so that helpers can validate early."""
 
     @property
     def restartable(self) -> bool:
@@ -339,29 +343,29 @@ class PendingInterrupt:
         return self.kind in ("tool", "approval", "lost")
 
     def metadata_as(self, type_: type[T]) -> T | None:
-        """The metadata as ``type_``, or None where there is none or it has another shape."""
+        """The metadata as ``type_``, or None if there is none or it has another shape."""
         return value_as(self.metadata, type_)
 
     def respond(self, value: Any) -> Respond:
-        """An answer to this, for ``generate`` or ``run.resolve``.
+        """Build an answer, for ``generate`` or ``run.resolve``.
 
         Raises:
-            InvalidAnswer: the value does not fit, where the tool is known.
+            InvalidAnswer: the value is not valid; checked if the tool is known.
         """
         return self._checked(Respond(value, interrupt=self))
 
     def restart(
         self, *, new_input: Any = None, data: Any = None, remember: Remember | None = None
     ) -> Restart:
-        """A restart of this, for ``generate`` or ``run.resolve``.
+        """Build a restart, for ``generate`` or ``run.resolve``.
 
         Raises:
-            InvalidAnswer: the tool has no body, or the input does not fit, where the tool is known.
+            InvalidAnswer: the tool has no body, or the input is not valid; checked if the tool is known.
         """
         return self._checked(restart_of(new_input, data, self, remember=remember))
 
     def reject(self, reason: str | None = None) -> Reject:
-        """A refusal of this, for ``generate`` or ``run.resolve``."""
+        """Build a rejection, for ``generate`` or ``run.resolve``."""
         return reject_of(reason, self)
 
     def _checked(self, resolution: A) -> A:
@@ -370,7 +374,7 @@ class PendingInterrupt:
 
 
 def value_as(value: Json, type_: type[T]) -> T | None:
-    """A stored JSON value as ``type_`` where its shape fits with no unknown keys, else None."""
+    """A stored JSON value as ``type_`` if it has its shape and no unknown keys, else None."""
     if value is None:
         return None
     try:
@@ -387,7 +391,7 @@ def to_json(value: Any) -> Json:
     """A Python value (pydantic model, dataclass, plain data) as unchangeable JSON.
 
     Raises:
-        TypeError, ValueError: it is no JSON.
+        TypeError, ValueError: it is not JSON.
     """
     if value is None:
         return None
@@ -404,7 +408,7 @@ def restart_of(
     """A restart from Python values.
 
     Raises:
-        InvalidAnswer: they are no JSON, the input is no mapping, or nothing can be remembered so.
+        InvalidAnswer: a value is not JSON, the input is not a mapping, or ``remember`` is not valid.
     """
     if remember not in (None, *get_args(Remember)):
         known = ", ".join(map(repr, get_args(Remember)))
@@ -418,10 +422,10 @@ def restart_of(
 
 
 def reject_of(reason: Any, interrupt: PendingInterrupt | str | None = None) -> Reject:
-    """A refusal.
+    """A rejection.
 
     Raises:
-        InvalidAnswer: the reason is no text.
+        InvalidAnswer: the reason is not a string.
     """
     if reason is not None and not isinstance(reason, str):
         raise InvalidAnswer(f"A reason must be a string or None, got a {type(reason).__name__}")
@@ -448,5 +452,5 @@ def new_token() -> str:
 
 
 def token_digest(token: str) -> str:
-    """What is stored of a token: its SHA-256."""
+    """The stored form of a token: its SHA-256."""
     return hashlib.sha256(token.encode()).hexdigest()

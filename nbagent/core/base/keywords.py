@@ -1,4 +1,4 @@
-"""Unknown keywords: a call that is given one is told ours, also where it is another library's word."""
+"""Hints for unknown keywords: the error names the right keyword, also for words of other libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import suggest
 F = TypeVar("F", bound=Callable[..., Any])
 
 _told: dict[str, Callable[..., Any]] = {}
-"""What people call, by how they write it."""
+"""Public calls, by the way people write them."""
 
 _ASKED_FIRST = ("approval", "policy", "Use nb.tool(approval=True) to ask before a tool runs")
 _INSTRUCTED = ("instructions",)
@@ -32,7 +32,7 @@ _HELD = ("context",)
 _WATCHED = ("on_event", "Use run.events() or run.subscribe(…) to follow a run and stream its text")
 
 _ELSEWHERE = ("nb.Agent", "agent.run", "nb.tool")
-"""Where a keyword may belong that was given to something else."""
+"""Calls that an unknown keyword may belong to."""
 
 _OURS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("prompt", "system", "system_prompt", "system_message"), _INSTRUCTED),
@@ -75,13 +75,14 @@ _OURS: dict[str, tuple[str, ...]] = {
     "question": ("metadata",),
     **dict.fromkeys(("choices", "options"), ("Pass nb.Choose(message, choices) as the metadata",)),
 }
-"""Words of other libraries, and what they are here: keywords, the first that the call takes, or a sentence."""
+"""Words of other libraries, and their equivalents here: keywords (the first that the call has), or a
+sentence."""
 
 
 SPELLED = {
     "Prompt": "str | Sequence[Any]",
-    "RunPending": "Literal['wait', 'refuse', 'reject', 'queue']",
-    "Pending": "Literal['refuse', 'reject', 'queue']",
+    "RunPending": "Literal['wait', 'raise', 'reject', 'queue']",
+    "Pending": "Literal['raise', 'reject', 'queue']",
     "Kept": "Store | str | os.PathLike[str]",
     "Answers": "Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None",
     "Instructions": "str | Callable[[], Said] | Callable[[RunView], Said] | None",
@@ -90,10 +91,10 @@ SPELLED = {
     "Choices": "Sequence[str | int | float | Option] | Column | Callable[[], Any]",
     "Remember": "Literal['input_in_run', 'tool_in_run', 'input', 'tool']",
 }
-"""Names of types that only the code has, as whoever looks up a call reads them."""
+"""Internal type names, as the signature of a call shows them."""
 _NAME = re.compile(r"[A-Z]\w+|Said")
 _SAID = {"Instructions": "str", "Condition": "bool", "Approval": "bool"}
-"""What a function of such a type says, if it is not to be waited for."""
+"""The return type that is shown for a function of such a type, if it is not async."""
 
 
 class _Spelled(str):
@@ -106,13 +107,13 @@ class _Spelled(str):
 
 
 def spell_out(function: Callable[..., Any]) -> None:
-    """Show the types of a function without quotes, and spelled out, to whoever looks it up."""
+    """Show the types of a function spelled out and without quotes in its signature."""
     types = function.__annotations__
     types |= {name: _Spelled(_spelled(t)) for name, t in types.items() if isinstance(t, str)}
 
 
 def _spelled(annotation: str, said: str = "Any") -> str:
-    """A type as it is shown: no name in it that nobody can import."""
+    """A type as it is shown: without names that cannot be imported."""
 
     def spell(name: re.Match[str]) -> str:
         known = said if name[0] == "Said" else SPELLED.get(name[0])
@@ -121,14 +122,14 @@ def _spelled(annotation: str, said: str = "Any") -> str:
     return _NAME.sub(spell, annotation).replace(" | None | None", " | None")
 
 
-def tells(label: str) -> Callable[[F], F]:
-    """A decorator: a call with a keyword that is not known says which one is meant.
+def checks_keywords(label: str) -> Callable[[F], F]:
+    """A decorator: an unknown keyword raises an error that names the right one.
 
-    Where it is looked up (``inspect.signature``, Shift+Tab in Jupyter) its types are spelled out.
-    Its own line in a traceback is hidden where tracebacks are shown without such lines (IPython, pytest).
+    Its signature (``inspect.signature``, Shift+Tab in Jupyter) has the types spelled out. Its own line in a
+    traceback is hidden in IPython and pytest.
 
     Args:
-        label: how people write the call, such as ``agent.run``.
+        label: the call as people write it, such as ``agent.run``.
     """
 
     def decorate(function: F) -> F:
@@ -152,12 +153,12 @@ def tells(label: str) -> Callable[[F], F]:
     return decorate
 
 
-def tells_made(kind: type[Any], label: str) -> None:
+def check_keywords_of(kind: type[Any], label: str) -> None:
     """The same for what makes the objects of a class whose ``__init__`` is generated."""
-    kind.__init__ = tells(label)(kind.__init__)
+    kind.__init__ = checks_keywords(label)(kind.__init__)
 
 
-_CALLED = tells("")(lambda: None).__code__
+_CALLED = checks_keywords("")(lambda: None).__code__
 del _told[""]
 
 
@@ -185,7 +186,7 @@ _OWN = __name__.partition(".")[0]
 
 
 def _wrong(label: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
-    """What is wrong with the arguments of a call, and what is meant; None where that is something else."""
+    """The error in the arguments of a call, with a hint; None for an error of another kind."""
     function = _told[label]
     known = _names(function)
     unknown = next((name for name in kwargs if name not in known), None)
@@ -205,7 +206,7 @@ def _names(function: Callable[..., Any]) -> list[str]:
 
 
 def _hint(label: str, word: str) -> str:
-    """What was meant: a keyword of this call, something else that does it, or another call's keyword."""
+    """The hint: a keyword of this call, an equivalent, or the keyword of another call."""
     own, ours = _names(_told[label]), _OURS.get(word.lower(), ())
     for meant in ours:
         if meant in own:

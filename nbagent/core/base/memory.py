@@ -1,4 +1,4 @@
-"""What a person said to allow always: for which calls of which tool."""
+"""Remembered approvals: the calls of a tool that a person chose to always allow."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ class Remembered(BaseModel):
         return escaped(f"allow {self.tool}{told}")
 
     def covers(self, tool: str, input_: Json) -> bool:
-        """Whether it was said of calls of that name with that input."""
+        """Whether it applies to calls of that name with that input."""
         if self.tool != tool:
             return False
         return self.input is None or canonical(self.input) == canonical(input_)
 
     def has_schema(self, schema: Json) -> bool:
-        """Whether the tool took the same input then."""
+        """Whether the tool had the same input schema then."""
         return self.parameters == digest_of(self.tool, None, schema)
 
-    def says_again(self, earlier: Remembered) -> bool:
-        """Whether it says of the same calls what an earlier one said; in JSON, 1 is not true."""
+    def is_repeat_of(self, earlier: Remembered) -> bool:
+        """Whether it applies to the same calls as an earlier one; in JSON, 1 is not true."""
         now, before = (canonical([each.tool, each.input]) for each in (self, earlier))
         return now == before
 
 
 def with_memory(known: Iterable[Remembered], new: Remembered) -> tuple[Remembered, ...]:
-    """What is remembered in a run, and this: one for each tool and input.
+    """The remembered approvals of a run with a new one: one for each tool and input.
 
-    Two tools of one name, of agents inside each other, are told apart by what they do.
+    Two tools with one name, of agents inside each other, are distinguished by their code.
     """
-    kept = (one for one in known if not (new.says_again(one) and new.code == one.code))
+    kept = (one for one in known if not (new.is_repeat_of(one) and new.code == one.code))
     return (*kept, new)

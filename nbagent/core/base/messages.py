@@ -33,7 +33,7 @@ from typing import Any, Never, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
 
 from .errors import MessagesError
-from .files import Said, check_file
+from .file_parts import Content, check_file
 
 Json: TypeAlias = Any
 Part: TypeAlias = dict[str, Any]
@@ -52,6 +52,10 @@ class FrozenDict(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = _frozen
     clear = pop = popitem = setdefault = update = _frozen
 
+    def __hash__(self) -> int:  # type: ignore[override]
+        """Unhashable as any dict; but an own ``__hash__`` lets ``EMPTY`` be a dataclass's default."""
+        raise TypeError("unhashable type: 'FrozenDict'")
+
     def __copy__(self) -> FrozenDict:
         return self
 
@@ -62,7 +66,7 @@ class FrozenDict(dict[str, Any]):
         return (freeze, (dict(self),))
 
 
-EMPTY = FrozenDict()
+EMPTY: dict[Any, Any] = FrozenDict()
 """The one empty dict of all states that have nothing to hold."""
 
 
@@ -101,7 +105,7 @@ class Message(FrozenDict):
     __slots__ = ("ids", "wire")
 
     ids: tuple[list[str], list[str]] | None
-    """Those of its calls and of its results, once somebody asked: a history is checked turn after turn."""
+    """The ids of its calls and results, computed once, because a history is checked at each turn."""
     wire: tuple[str, bytes] | None
     """``(adapter format, bytes)`` or None; never part of the message's value."""
 
@@ -119,14 +123,14 @@ def freeze(value: Json) -> Json:
         return value
     if isinstance(value, dict):
         kind = FrozenFile if value.get("type") == "file" else FrozenDict
-        return kind({k: v if type(v) in _PLAIN else freeze(v) for k, v in value.items()})
+        return kind({k: v if type(v) in _FROZEN else freeze(v) for k, v in value.items()})
     if isinstance(value, list | tuple):
-        return FrozenList([v if type(v) in _PLAIN else freeze(v) for v in value])
+        return FrozenList([v if type(v) in _FROZEN else freeze(v) for v in value])
     return value
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-"""What never changes."""
+_FROZEN = frozenset({str, int, float, bool, type(None), FrozenDict, FrozenList, FrozenFile})
+"""Types whose values never change."""
 
 
 def message(
@@ -146,13 +150,13 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def user(said: Said) -> Message:
+def user(said: Content) -> Message:
     """A user message of one text, or of parts."""
     return message("user", *([text_part(said)] if isinstance(said, str) else said))
 
 
 def correction(text: str) -> Message:
-    """What nbagent itself tells the model in the person's place: its answer does not fit."""
+    """A correction for the model as a user message: its answer does not match the type."""
     return message("user", {**text_part(text), "nbagent": {"correction": True}})
 
 
@@ -162,7 +166,7 @@ def is_prompt(value: Mapping[str, Any]) -> bool:
 
 
 def cut_off(text: str, reasoning: str, why: str) -> Message:
-    """What a model said of an answer that got no further."""
+    """The assistant message of an answer that was cut off."""
     said = (("reasoning", reasoning), ("text", text))
     record = {"nbagent": {"cut": why}}
     return message("assistant", *({"type": k, "text": t, **record} for k, t in said if t))
@@ -175,7 +179,7 @@ def is_cut_off(value: Mapping[str, Any]) -> bool:
 
 
 def whole(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """A history without an answer that was cut off at its end: the model is asked for that anew."""
+    """A history without a cut-off answer at its end, so that the model answers again."""
     ends = bool(messages) and messages[-1]["role"] == "assistant" and is_cut_off(messages[-1])
     return messages[:-1] if ends else messages
 
@@ -240,7 +244,7 @@ _NAME = "it must be a string that says who of several people wrote the message, 
 
 
 def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What a message's provider wants back; None where it has nothing."""
+    """The data that a message's provider wants back; None if there is none."""
     provider = value.get("provider")
     if provider is None:
         return None
@@ -330,7 +334,7 @@ def _ids(item: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 INSTEAD = "pass a path, an id or plain data instead, such as df.to_dict('records')"
-"""What to do with a value that is no JSON where one is kept, for errors."""
+"""Advice in errors for a value that is not JSON."""
 
 
 def jsonable(value: Any) -> Json:
@@ -344,7 +348,7 @@ def jsonable(value: Any) -> Json:
 
 
 def _number(value: Any) -> Json:
-    """What numpy calls a scalar, such as the sum of a column, as Python's own number."""
+    """A numpy scalar, such as the sum of a column, as a Python number."""
     if getattr(value, "ndim", None) == 0 and getattr(value.dtype, "kind", "") in set("biuf"):
         number: Json = value.item()
         return number
@@ -374,7 +378,7 @@ MAX_DEPTH = 100
 
 
 def storable(value: Json) -> Json:
-    """JSON as a journal keeps it, so that it can be read again; text that is no Unicode is written out.
+    """JSON for a journal that can be read again; invalid Unicode is escaped.
 
     Raises:
         TypeError, ValueError: it is no JSON, or nested too deep; the message says which.
@@ -404,7 +408,7 @@ def check_depth(data: bytes, depth: int) -> None:
 
 
 def written_out(value: Json) -> Json:
-    """The value with what is no Unicode (half a surrogate pair) in its texts as an escape."""
+    """The value with invalid Unicode (half a surrogate pair) escaped in its strings."""
     match value:
         case str():
             mended = value.encode(errors="backslashreplace").decode()
@@ -425,7 +429,7 @@ _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def canonical(value: Json) -> str:
-    """The same, with keys sorted: a store may give a JSON object back in another order.
+    """The same with sorted keys: a store may return a JSON object in another order.
 
     Raises:
         TypeError, ValueError: the value is no JSON.

@@ -1,4 +1,4 @@
-"""The ready-made metadata of an interrupt: what a tool says to the person it asks."""
+"""Ready-made metadata of an interrupt: the question that the person sees."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .messages import Json
 
 
 class Metadata(InPlace):
-    """Base of the ready-made metadata; subclass one to add fields, which are shown as facts."""
+    """Base of the ready-made metadata. Fields of a subclass are shown as facts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     first_fields: ClassVar[tuple[str, ...]] = ("message",)
 
 
 class Option(InPlace):
-    """One choice: the ``value`` that is answered, what the person reads, and a line of help."""
+    """One choice: the ``value`` of the answer, the text that the person reads, and a line of help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     first_fields = ("value", "label", "help")
@@ -58,13 +58,13 @@ Choices: TypeAlias = Sequence[str | int | float | Option] | Column | Callable[[]
 
 
 def _listed(choices: Any) -> Any:
-    """Choices as they are now: what a function gives, or a column's values, each once."""
+    """The current choices: a function's result, or a column's values, each once."""
     if callable(choices):
         choices = choices()
     if hasattr(choices, "columns") and not hasattr(choices, "tolist"):
         names = [str(name) for name in choices.columns]
         column = repr(names[0]) if names else "…"
-        raise Misuse(f"choices is a whole table. Pass one column, such as df[{column}]")
+        raise Misuse(f"choices must be one column, such as df[{column}], got a whole table")
     if hasattr(choices, "tolist"):
         values = dict.fromkeys(choices.tolist())
         choices = [one for one in values if one is not None and one == one]  # noqa: PLR0124 - NaN
@@ -72,7 +72,7 @@ def _listed(choices: Any) -> Any:
 
 
 def _choice(value: Any) -> Any:
-    """A plain value as a choice: it is what is answered, and its text is what is read."""
+    """A plain value as a choice, with its text as the label."""
     if isinstance(value, str | Option | Mapping):
         return value
     return Option(value=value, label=str(value))
@@ -84,9 +84,9 @@ class Choose(Metadata):
     Example:
             keep = await ctx.ask(nb.Choose("Keep which?", choices=["name", "age"], multiple=True))
 
-    ``choices`` may be given as a function without parameters, or as a column (a pandas ``Series``, a
-    numpy array): its values are taken when the question is asked, each once, without missing ones.
-    What is stored is that list, so a run that is opened later asks the same.
+    ``choices`` can be a function without parameters, or a column (a pandas ``Series``, a numpy array). Its
+    values are taken when the question is asked, each once, without missing ones. That list is stored, so a
+    run that is opened later asks the same.
     """
 
     first_fields = ("message", "choices")
@@ -94,9 +94,9 @@ class Choose(Metadata):
     choices: Annotated[list[str | Option], BeforeValidator(_listed)]
     multiple: bool = False
     allow_other: bool = False
-    """Whether the person may write an answer that is not on the list."""
+    """True if the person may write an answer that is not in the list."""
     selected: list[Any] = Field(default_factory=list)
-    """Values that are chosen to begin with; set by code, never by a model."""
+    """Values that are selected initially; set by code, never by a model."""
 
     @overload
     def __init__(
@@ -124,10 +124,10 @@ class Choose(Metadata):
         super().__init__(*given, **fields)
 
     def check_askable(self) -> None:
-        """Refuse a question that has no answer.
+        """Raise if the question has no possible answer.
 
         Raises:
-            Misuse: there is nothing to choose from.
+            Misuse: there are no choices.
         """
         if not self.choices and not self.allow_other:
             raise Misuse(
@@ -137,7 +137,7 @@ class Choose(Metadata):
 
 
 class Confirm(Metadata):
-    """Ask whether to go on, with the exact input shown.
+    """Ask for approval, and show the exact input.
 
     Example:
             if not ctx.resumed:
@@ -146,7 +146,7 @@ class Confirm(Metadata):
 
     message: str
     danger: bool = False
-    """Whether approving cannot be undone; shown as such."""
+    """True if approving cannot be undone; the form shows it."""
 
     @overload
     def __init__(self, message: str, /, *, danger: bool = False) -> None: ...
@@ -176,7 +176,7 @@ class Ask(Metadata):
 
 
 class Edit(Metadata):
-    """Ask to look over the input, which can be changed before the tool runs.
+    """Ask for a review of the input, which can be changed before the tool runs.
 
     Example:
             if not ctx.resumed:
@@ -205,18 +205,18 @@ def expected(
     external: bool = False,
     asking: Mapping[str, Any] | None = None,
 ) -> Expects:
-    """What answers a question: decided here, when it is asked, and read off its event by all others.
+    """The kind of answer to a question. It is decided here when the question is asked, and stored in its event.
 
-    Where a body paused, its metadata says whether it asks for leave to go on (``Confirm``, what may be
-    edited, whatever else only informs) or for an answer in its place.
+    If a body paused, its metadata decides: it asks to continue (``Confirm``, editable input, or metadata that
+    only informs), or for an answer.
 
     Args:
-        kind: who asks.
-        metadata: what it says to the person, as the tool made it.
+        kind: the kind of interrupt.
+        metadata: the metadata as the tool made it.
         reply_schema: JSON Schema of the answer.
-        editable: what of the input may be changed.
-        external: whether an outside system answers.
-        asking: of a body that paused bare, what ``asking_inputs`` finds; else None.
+        editable: the inputs that may be changed.
+        external: True if an outside system answers.
+        asking: for a body that paused without metadata, the result of ``asking_inputs``; else None.
     """
     if external or kind == "later":
         return "external"
@@ -245,7 +245,7 @@ def _of_pause(
     editable: bool,
     asking: Mapping[str, Any] | None,
 ) -> Expects:
-    """What answers the pause of a body, or of middleware around it."""
+    """The kind of answer to the pause of a body, or of middleware around it."""
     if choices or (asking and "choices" in asking):
         return "choice"
     if choices is not None or asking is not None or isinstance(metadata, Ask):
@@ -256,22 +256,22 @@ def _of_pause(
 
 
 def is_bare(metadata: Any) -> bool:
-    """Whether a pause says nothing to the person."""
+    """Whether a pause has no text for the person."""
     return metadata is None or (isinstance(metadata, Mapping) and not metadata)
 
 
 def asking_inputs(
     input_: Mapping[str, Any], declared: Mapping[str, Any], reply_schema: Json
 ) -> dict[str, Any]:
-    """The inputs with which a body asks that paused bare, as a model wrote them or left them to their default.
+    """The inputs that are the question of a body that paused without metadata.
 
-    A ``question``, or a ``message`` where the tool takes nothing but what a question has, is what is asked;
-    ``choices`` are what it offers where the tool may return them, with ``multiple`` and ``allow_other``
-    (or ``allowOther``). What the tool does not declare never asks.
+    A ``question`` input is the question, and so is a ``message`` if the tool has no inputs other than those
+    of a question. ``choices`` are its options if the tool may return them, with ``multiple`` and
+    ``allow_other`` (or ``allowOther``). Values are the model's, or defaults. Undeclared inputs do not count.
 
     Args:
-        input_: of the call.
-        declared: JSON Schemas of what the tool takes, by name.
+        input_: the input of the call.
+        declared: JSON Schemas of the tool's inputs, by name.
         reply_schema: JSON Schema of the answer.
     """
     given: dict[str, Any] = {}
@@ -294,13 +294,13 @@ def asking_inputs(
 _ASKED = ("message", "question")
 _OFFERED = ("choices", "multiple", "allow_other", "allowOther")
 _LOOKED_AT = 20
-"""Choices that are tried, of any number."""
+"""Maximum number of choices that are checked."""
 
 
 def takes_several(choices: Sequence[Any], multiple: Any, reply_schema: Json) -> bool | None:
-    """Whether the answer is a list of the choices, or one of them; None where neither is an answer.
+    """Whether the answer is a list of choices (True) or one choice (False); None if neither is valid.
 
-    What was said counts where the type of the answer allows both.
+    ``multiple`` decides if the type of the answer allows both.
     """
     values = [
         one["value"] if isinstance(one, Mapping) and "value" in one else one
@@ -313,12 +313,12 @@ def takes_several(choices: Sequence[Any], multiple: Any, reply_schema: Json) -> 
 
 
 def fits(reply_schema: Json, value: Json) -> bool:
-    """Whether a value is an answer, as far as the schema of the answer tells."""
+    """Whether a value is an answer, according to the schema."""
     return reply_schema is None or not hooks.schema_errors(reply_schema, value)
 
 
 def _is_question(metadata: Any) -> bool:
-    """Whether the metadata asks something that has an answer, and not whether to go on."""
+    """Whether the metadata has a question with an answer, not a request to continue."""
     plain = to_json(metadata)
     if isinstance(metadata, Confirm) or not isinstance(plain, Mapping):
         return False
@@ -327,7 +327,7 @@ def _is_question(metadata: Any) -> bool:
 
 
 def _choices(metadata: Any) -> Sequence[Any] | None:
-    """What the metadata offers, whatever made it; None where it offers nothing."""
+    """The options of any metadata; None if it has none."""
     plain = to_json(metadata)
     choices = plain.get("choices") if isinstance(plain, Mapping) else None
     return choices if isinstance(choices, Sequence) and not isinstance(choices, str) else None

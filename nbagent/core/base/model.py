@@ -1,4 +1,4 @@
-"""What a language model is to the engine: one verb that streams deltas."""
+"""The interface of a language model: one method that streams deltas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HostedStatus = Literal["running", "done", "failed"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolSpec:
-    """A tool as a model is told about it; one object per tool, so adapters may cache by identity."""
+    """A tool as the model receives it; one object per tool, so adapters may cache by identity."""
 
     name: str
     description: str
@@ -32,17 +32,17 @@ class Hosted:
     kind: str
     """The provider's name for it, such as ``web_search``."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """As the provider takes them; a token may be among them."""
+    """The provider's options; a token may be among them."""
     name: str = ""
-    """What rules and the card call it: the kind, or the label that the provider wants for it."""
+    """The name in rules and in the card: the kind, or the label that the provider requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one response or of several, and what they cost in US dollars.
 
-    What is not known is never 0: ``cost`` is that of all of it or None. What is no finite number of at
-    least 0 is not known, whoever said it, and that is logged.
+    Unknown is never 0: ``cost`` is the whole cost or None. A value that is not a finite number of at least 0
+    counts as unknown and is logged.
     """
 
     input_tokens: int = 0
@@ -51,11 +51,11 @@ class Usage:
     cached: int = 0
     """Of the input tokens, those that the server had already."""
     reasoning: int = 0
-    """Of the output tokens, those that nobody reads."""
+    """Output tokens of hidden reasoning."""
     known_cost: float = 0.0
-    """What of the cost is known: all of it, or where ``cost`` is None at least so much."""
+    """The known part of the cost: all of it, or a lower bound if ``cost`` is None."""
     partial: bool = False
-    """Whether there was a response of which the model did not tell the tokens."""
+    """True if the model did not report the tokens of a response."""
     written: int = 0
     """Of the input tokens of a response, those put into the server's cache: some charge more for them."""
 
@@ -101,12 +101,12 @@ class Usage:
 
     @property
     def is_priced(self) -> bool:
-        """Whether what all of it cost is known; nothing cost nothing."""
+        """Whether the whole cost is known; no usage costs nothing."""
         return self.cost is not None or self == NOTHING
 
 
 def _are_counts(values: tuple[Any, ...]) -> bool:
-    """Whether all are whole numbers that can be counted."""
+    """Whether all are valid counts."""
     return all(type(value) is int and 0 <= value <= MOST for value in values)
 
 
@@ -119,9 +119,9 @@ _COUNTED = {
     "known_cost": 0.0,
     "written": 0,
 }
-"""What a usage counts, and what stands for what is not known."""
+"""The counts of a usage, with the values for unknown ones."""
 NOTHING = Usage()
-"""That no model was asked; a response of which nothing was told is ``Usage(partial=True)``."""
+"""No usage: no request was made. A response without a report is ``Usage(partial=True)``."""
 
 
 class Request(NamedTuple):
@@ -135,9 +135,9 @@ class Request(NamedTuple):
     output_schema: dict[str, Any] | None = None
     """A JSON Schema that the final text must fit, always an object's; None for free text."""
     stream: bool = True
-    """Whether anybody watches the deltas; without, an adapter may ask for the whole at once."""
+    """True if deltas are used; otherwise an adapter may request the whole response at once."""
     hosted: Sequence[Hosted] = ()
-    """What the provider may run by itself; only models with ``check_hosted`` get any."""
+    """Tools that the provider may run itself; only for models with ``check_hosted``."""
 
 
 class TextDelta(NamedTuple):
@@ -170,7 +170,7 @@ class ToolCallDelta(NamedTuple):
     id: str | None = None
     name: str | None = None
     provider: Any = None
-    """What the provider wants back with this call, as JSON that only it reads."""
+    """Data that the provider needs again with this call, as JSON that only it reads."""
 
     @property
     def type(self) -> Literal["tool_call_delta"]:
@@ -179,20 +179,20 @@ class ToolCallDelta(NamedTuple):
 
 
 class HostedCall(NamedTuple):
-    """A call of a hosted tool as it stands by now; the last one with an ``id`` counts."""
+    """The current state of a hosted tool call; the last one with an ``id`` counts."""
 
     id: str
     """Unique in its response."""
     name: str
     input: Mapping[str, Any]
-    """What the provider ran it with, as far as it says so."""
+    """The input that the provider used, if it reports it."""
     status: HostedStatus = "running"
     output: str | None = None
-    """What came of it, as text; or why it failed."""
+    """The result as text, or the error."""
     sources: Sequence[Mapping[str, str]] = ()
-    """What it read: ``{"url": str}``, with ``"title"`` where it has one."""
+    """The pages it read: ``{"url": str}``, with ``"title"`` if it has one."""
     files: Sequence[Mapping[str, Any]] = ()
-    """What it made, as file parts."""
+    """The files it made, as file parts."""
 
     @property
     def type(self) -> Literal["hosted_call"]:
@@ -201,7 +201,7 @@ class HostedCall(NamedTuple):
 
 
 class Citation(NamedTuple):
-    """What the text of this response refers to: a page, or a file by its name."""
+    """A reference of this response's text: a page, or a file by its name."""
 
     title: str
     url: str = ""
@@ -213,7 +213,7 @@ class Citation(NamedTuple):
 
 
 class Discarded(NamedTuple):
-    """What was streamed so far in this response does not count: the attempt failed and is repeated."""
+    """The streamed part of this response does not count: the attempt failed and is repeated."""
 
     reason: str
 
@@ -224,7 +224,7 @@ class Discarded(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """Something that the person should know of this response: it is kept with it, and shown."""
+    """A note on this response for the person; it is stored and shown with it."""
 
     text: str
 
@@ -253,8 +253,8 @@ class Finished(NamedTuple):
     usage: Usage = Usage()
     model: str | None = None
     provider: dict[str, Any] | None = None
-    """Whose response it is, as ``{"name": str}``, where it or a call has data that go back with the
-    history; with ``"data"``, as JSON that only that provider reads, where it has such itself."""
+    """The provider of the response, as ``{"name": str}``, if it or a call has data to send again with the
+    history; with ``"data"``, JSON that only that provider reads, if the response itself has some."""
 
     @property
     def type(self) -> Literal["finished"]:
@@ -279,17 +279,17 @@ class Model(Protocol):
     """A language model.
 
     One that tells with each response what it cost (``Usage.cost``) may say so by an attribute
-    ``tells_cost`` that is True: without it, no run with ``Budget(cost=…)`` asks it.
+    ``reports_cost`` that is True: without it, no run with ``Budget(cost=…)`` asks it.
     """
 
     @property
     def name(self) -> str:
-        """What the person reads, such as ``gpt-5``."""
+        """The name that the person reads, such as ``gpt-5``."""
 
     def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
         """Answer one request, piece by piece, ending with ``Finished``.
 
         Raises:
             ModelError: the server refused, or the stream broke and retrying did not help.
-            ModelConfigError: there is no key, or the client is misconfigured.
+            ModelConfigError: the key is missing, or the client is misconfigured.
         """

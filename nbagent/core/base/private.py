@@ -1,4 +1,4 @@
-"""The one way in which what a run holds gets into a file: whole or not at all, its owner's alone, through no link."""
+"""Writing private files: whole or not at all, readable only for the owner, and not through a link."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, text: str, *, keep_rights: bool = False) -> None:
-    """Write a file as UTF-8, which nobody but its owner may read; what is there is replaced, and never followed.
+    """Write a file as UTF-8, readable only for its owner. An existing file is replaced; a link is not followed.
 
     Args:
         path: of a plain file, or of one that is not there yet.
@@ -27,7 +27,7 @@ def write_private(path: Path, text: str, *, keep_rights: bool = False) -> None:
         if not stat.S_ISREG(found.st_mode):
             what = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
             told = (
-                f"it is {what}, and nbagent does not write to one. Give the path of a regular file"
+                f"it is {what}, and nbagent does not write to one. Pass the path of a regular file"
             )
             raise FileExistsError(errno.EEXIST, told, str(path))
         if keep_rights and (os.name == "nt" or found.st_uid == os.geteuid()):
@@ -39,7 +39,7 @@ def write_private(path: Path, text: str, *, keep_rights: bool = False) -> None:
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Make a private file of a name that nobody else knows, and rename it, which follows no link."""
+    """Write a private file with a random name, and rename it, which follows no link."""
     number, name = tempfile.mkstemp(prefix=f".{path.name[:60]}.", dir=path.parent)
     draft = Path(name)
     try:

@@ -1,4 +1,4 @@
-"""Which process runs something, in a word that other processes can check."""
+"""Identifies a process by a word that other processes can check."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def describe_process(word: str) -> str:
 
 
 def has_ended(word: str) -> bool | None:
-    """Whether that process has ended; None where it cannot be known, as on another machine."""
+    """Whether that process has ended; None if that is unknown, as on another machine."""
     machine, pid, start, _ = _parts(word)
     if not machine or machine != _machine() or not pid.isdecimal():
         return None
@@ -69,7 +69,7 @@ def _parts(word: str) -> tuple[str, str, str, str]:
 
 @cache
 def _machine() -> str:
-    """Where a process id means one process: this boot, and on Linux this container; else the hardware.
+    """The scope in which a process id is unique: this boot and, on Linux, this container; else the hardware.
 
     Names of machines change while they run, and two may have the same one. Empty where nothing tells.
     """
@@ -85,7 +85,7 @@ def _machine() -> str:
 
 
 def _start(pid: int) -> str | None:
-    """When a process started, in ticks since the machine did; None where the system doesn't say."""
+    """Start time of a process in ticks since boot; None if the system does not provide it."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -106,7 +106,7 @@ def _alive(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether it has ended and its parent has not asked how: it runs nothing any more."""
+    """Whether the process has ended and was not reaped by its parent."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

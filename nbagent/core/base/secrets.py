@@ -1,4 +1,4 @@
-"""Secrets: which parts of a value are secret, and the mask that stands for them wherever it is kept or told.
+"""Secrets: the secret parts of a value, and the mask that replaces them wherever the value is stored or shown.
 
 A secret value is what pydantic says is one (``SecretStr``, ``SecretBytes``, ``Secret[T]``), and what a
 schema marks with ``writeOnly`` or ``format: password``. In an event, a message or a view stands its
@@ -29,12 +29,12 @@ T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]
 
 MASK = "**********"
-"""What pydantic writes for a secret; a mask of ours goes on with ``#`` and eight random digits."""
+"""Pydantic's text for a secret; our masks add ``#`` and eight random digits."""
 _MASKS = re.compile(r"\*{10}(#[0-9a-f]{8})?")
 _GONE: Any = object()
 _SECRETS = (SecretStr, SecretBytes, Secret)
 _VALUES = ("default", "const", "enum", "example", "examples")
-"""Keywords of a schema whose values are no schemas."""
+"""Keywords of a schema whose values are not schemas."""
 
 
 class Sealed(str):
@@ -112,7 +112,7 @@ def holds_secret(schema: Json) -> bool:
 
 
 class SecretPlaces:
-    """Where the values of one JSON Schema are secret.
+    """The secret places of one JSON Schema.
 
     What the schema does not name inside of an object that has secrets may be a secret under another
     name; ``seal`` asks the type itself.
@@ -159,7 +159,7 @@ class SecretPlaces:
         return freeze(self._changed(value, lambda _secret, _path: MASK, _as_it_is))
 
     def lost(self, value: Json) -> list[Path]:
-        """Where masks stand whose secrets are not in this process (any more)."""
+        """The places of masks whose secrets this process does not have."""
         found: list[Path] = []
 
         def look(secret: Json, path: Path) -> Json:
@@ -255,7 +255,7 @@ class SecretPlaces:
 
 
 def _is_of_another(part: Mapping[str, Any], value: Json) -> bool:
-    """Whether a tag says that an object is of another schema than this one of a union."""
+    """Whether a tag shows that an object belongs to another schema of a union."""
     properties = part.get("properties")
     if not isinstance(properties, Mapping) or not isinstance(value, Mapping):
         return False
@@ -266,7 +266,7 @@ def _is_of_another(part: Mapping[str, Any], value: Json) -> bool:
 
 
 def _below(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
-    """The schemas of what stands at this key or index."""
+    """The schemas of the value at this key or index."""
     found: list[Json] = []
     for part in parts:
         if isinstance(key, int):
@@ -339,7 +339,7 @@ def is_held(value: Json) -> bool:
 
 
 def has_lost(value: Json) -> bool:
-    """Whether a mask of ours stands anywhere in it whose secret is not in this process (any more)."""
+    """Whether the value has a mask of ours whose secret this process does not have."""
     return any(
         isinstance(each, str) and each != MASK and is_mask(each) and not is_held(each)
         for each in _leaves(value)
@@ -382,7 +382,7 @@ def prefilled(value: Json) -> Json:
 
 
 def release(*values: Json) -> None:
-    """Forget the secrets in these values: nobody needs them any more."""
+    """Forget the secrets in these values."""
     if held:
         for mask in list(_sealed_in(values)):
             mask.forget()
@@ -415,7 +415,7 @@ def sealed_json(value: Any) -> Json:
 
 
 def plain_json(value: Any) -> Json:
-    """A Python value as JSON, its secrets told: for validation alone.
+    """A Python value as JSON with its secrets in plain text, for validation only.
 
     Raises:
         TypeError, ValueError: it is no JSON.
@@ -433,7 +433,7 @@ def shown(sealed: Json) -> Json:
 
 
 def _told(masked: Json, python: Any, told: Callable[[Json], Json]) -> Json:
-    """JSON in which pydantic has masked secrets, with what ``told`` makes of each in its place."""
+    """JSON with masked secrets, where the function replaces each mask."""
     if isinstance(python, _SECRETS):
         plain = plain_json(python.get_secret_value())
         return plain if plain in (None, "") else told(plain)

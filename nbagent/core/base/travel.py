@@ -1,4 +1,4 @@
-"""What goes to another process by pickle: made anew there from what it was given, without keys and passwords."""
+"""Pickling for other processes: objects are made again from their arguments, without keys and passwords."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self, TypeAlias
 from .errors import UsageError
 
 Made: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
-"""What ``__reduce__`` gives."""
+"""The result of ``__reduce__``."""
 
 
 class Travels:

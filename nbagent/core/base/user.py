@@ -1,4 +1,4 @@
-"""The person a process works for: what an answer's record says of who gave it."""
+"""The person of a process, for the record of who answered."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextvars import ContextVar
 from functools import cache
 
 _NOBODY = ("expiry", "external", "idempotent=True", "middleware", "recording")
-"""Ways that an answer comes about without a person, or from one whom this process does not know."""
+"""Sources of answers without a person, or with one whom this process cannot name."""
 
 
 code_of_model: ContextVar[bool] = ContextVar("nbagent_code_of_model", default=False)
-"""Whether a model wrote the code that runs now, which then answers in nobody's place."""
+"""True while code of a model runs; its answers do not count as the person's."""
 
 
 @cache
 def this_user() -> str:
     """The person who runs this process: JupyterHub's user, else the operating system's.
 
-    What a page says of itself is not asked, nor are variables that anybody sets by habit, as ``USER``. Where several
-    people share one server, it is the one it was started for.
+    A page's claim about its person is ignored, and so are variables such as ``USER`` that are often set. If
+    several people share one server, it is the one it was started for.
     """
     return os.environ.get("JUPYTERHUB_USER", "").strip()[:_LONGEST] or _system_user()
 
@@ -29,12 +29,12 @@ _LONGEST = 200
 
 
 def user_behind(by: str) -> str:
-    """Who did what is done in this way, here and now; empty where nobody did."""
+    """The person of an action with this source, here and now; empty if there is none."""
     return "" if by in _NOBODY else this_user()
 
 
 def is_answered_by_one(by: str) -> bool:
-    """Whether somebody answers in this way, and not the end of a question's time or what its tool declares."""
+    """Whether a person or program answers with this source, not expiry or a tool's declaration."""
     return by not in _NO_ANSWER
 
 
@@ -42,12 +42,12 @@ _NO_ANSWER = ("expiry", "idempotent=True")
 
 
 def is_somebody_else(user: str) -> bool:
-    """Whether a record names a person, and another one than who runs this process."""
+    """Whether a record names a person other than the one of this process."""
     return user not in ("", this_user())
 
 
 def named(by: str, user: str) -> str:
-    """The way, and where it was somebody else also the person."""
+    """The source, with the person's name if it was another person."""
     return f"{by} ({user})" if is_somebody_else(user) else by
 
 

@@ -58,17 +58,17 @@ from .setup import (
 )
 
 MAX_RAW = 2_000
-"""Characters of arguments that are no JSON, in what the model is told of them."""
+"""Characters of malformed arguments that the model's error quotes."""
 MAX_SAID = 1_000
-"""Characters of a description that has changed, in what a person is told of that."""
+"""Characters of a changed description that a question quotes."""
 
 _CUT = {
     "length": "Your answer was cut off at its token limit, so this call was not run. Make it shorter. ",
     "content_filter": "A content filter cut off your answer, so this call was not run. ",
 }
-"""What a model is told first of arguments that broke off."""
+"""The beginning of the error for arguments that were cut off."""
 Ending = Sequence[ToolFinished | Interrupted]
-"""What an attempt is written down as; nothing where somebody else goes on with the call."""
+"""The events that end an attempt; empty if another process continues the call."""
 
 
 class Attempt:
@@ -86,13 +86,13 @@ class Attempt:
         self._events = CallEvents(call, setup, self._output)
         self._gate = Gate(call, self._journal, setup.spec)
         self._bodies = call.attempt
-        """How many bodies were started."""
+        """The number of started bodies."""
         self._body: Body | None = None
         self._questions: Questions | None = None
         self._input = call.input
-        """What reached the gate last."""
+        """The last input that reached the gate."""
         self._later: Later | None = None
-        """What the body promised beside an interim result."""
+        """The body's ``Later``, if it returned an interim result."""
         self._success: list[Any] = []
         self._over = False
         self._is_left = False
@@ -109,7 +109,7 @@ class Attempt:
         return self.body_runs or (self._body is not None and self._body.is_given_up)
 
     def wake(self) -> None:
-        """An answer came: it may be one that the body waits for."""
+        """Look for an answer that the body waits for."""
         if self._questions is not None:
             self._questions.wake()
 
@@ -139,7 +139,7 @@ class Attempt:
                 self._setup.hooks.paused(event)
 
     def _is_ours(self, state: RunState) -> bool:
-        """Whether the call stands where this attempt left it: no other process has taken it over."""
+        """Whether the call is still as this attempt left it, so that no other process has taken it over."""
         current = state.calls.get(self.call.id)
         if state.outcome is not None or current is None or current.status == "done":
             return False
@@ -150,12 +150,12 @@ class Attempt:
         return (current.attempt, current.owner) == (self._bodies, this_process())
 
     def _within_bounds(self, events: Ending) -> Ending:
-        """What is written down; not more questions than may wait."""
+        """The events to write; a failure if there would be too many open questions."""
         asked = sum(isinstance(event, Interrupted) for event in events)
         if not asked or self._setup.has_room(asked):
             return events
-        went = "the call ended at this question" if self._bodies else "it was not run"
-        return self._failed(f"{TOO_MANY_QUESTIONS}; {went}.")
+        went = "The call was stopped at its question" if self._bodies else "The call was not run"
+        return self._failed(f"{TOO_MANY_QUESTIONS}. {went}.")
 
     @property
     def _has_claimed(self) -> bool:
@@ -211,7 +211,7 @@ class Attempt:
         return f"There is no tool {call.name!r}. The tools are: {known}."
 
     def _misfit(self, tool: Tool[..., Any], why: str) -> Ending:
-        """What arguments that do not fit come to: the model is told, or who changed them is asked again."""
+        """The end of an attempt with invalid arguments: an error for the model, or a new question for the person who edited them."""
         if self.call.replaced and self.call.pause is not None:  # where the tool was not known
             return [self._asked_again(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
         return self._failed(f"The arguments do not match the schema of {self.call.name}: {why}")
@@ -222,7 +222,7 @@ class Attempt:
         return self._events.paused(tool, Pause(pause.asker, again), self.call.input, note=note)
 
     def _is_beyond(self) -> bool:
-        """Whether the turn had its number of calls before this one, of which nothing has begun."""
+        """Whether this call is over the turn's limit of calls and has not started."""
         call, calls = self.call, self._journal.state.calls
         if call.attempt or call.pause is not None or call.id not in calls:
             return False
@@ -272,7 +272,7 @@ class Attempt:
             return self._failed(f"{told}: {type(error).__name__}: {error}")
 
     def _stopped(self, tool: Tool[..., Any]) -> Ending:
-        """What a call comes to that something has stopped, whatever surrounded it made of that.
+        """The end of a call that was stopped, whatever middleware made of it.
 
         Raises:
             Misuse: the tool misused its context.
@@ -363,14 +363,14 @@ class Attempt:
         return await chain(self._setup.spec.middleware, innermost)(view)
 
     def _may_repeat(self, tool: Tool[..., Any]) -> bool:
-        """Whether ``next`` may be called again: no body has begun that is not declared safe."""
+        """Whether ``next`` may be called again: no body has started, or the tool is idempotent."""
         current = self._journal.state.calls.get(self.call.id, self.call)
         if current.child is not None and not current.child.of_body:
             return _none_began(current.child, tool.options.inner.tools)
         return tool.options.idempotent or not self._has_claimed
 
     def _changed(self, tool: Tool[..., Any], changed: Json) -> dict[str, Any]:
-        """What middleware made of the input, sealed.
+        """The input as middleware changed it, sealed.
 
         Raises:
             Misuse: it took the mask of a secret for the secret.
@@ -387,7 +387,7 @@ class Attempt:
         return sealed
 
     def _known_inputs(self) -> list[Json]:
-        """What the call was given and shown with: a secret that is the same has the same mask."""
+        """The inputs that the call was given and shown with; the same secret has the same mask."""
         call = self.call
         return [
             call.input,
@@ -403,7 +403,7 @@ class Attempt:
         return call.waited + max(0.0, now)
 
     def _carried(self, *asked: Asker) -> Carried:
-        """What restarts bring to the first of those who asked, and the gate's approval beside it."""
+        """The data of restarts for the first asker, and the gate's approval."""
         call = self.call
         own, approval = call.answered(*asked), call.answered("approval")
         return Carried(
@@ -459,7 +459,7 @@ class Attempt:
             raise
 
     async def _run_body(self, tool: Tool[..., Any], typed: Any) -> Any:
-        """Claim the call, run the tool's function with what it may start and ask, and give what it returns."""
+        """Claim the call, run the tool's function and return its value."""
         try:
             if self._body is not None and self._body.is_given_up:
                 return await self._body.late()
@@ -498,7 +498,7 @@ class Attempt:
             tool_name=tool.name,
             attempt=self._bodies,
             output=self._output,
-            carried=_told(self._carried("tool")),
+            carried=_with_secrets(self._carried("tool")),
             asker=questions,
             context=self._setup.spec.context,
             run_id=self._journal.run_id,
@@ -522,7 +522,7 @@ class Attempt:
         if self.call.final:
             why = "ends the run (final=True)"
             if self._journal.state.of_body:
-                why = "belongs to the body that called it, so no model would receive it later"
+                why = "belongs to the tool body that called it, so a later result could not reach a model"
             raise Misuse(
                 f"The result of {tool.name!r} {why}. Wait for it with ctx.interrupt(external=True)"
             )
@@ -600,7 +600,7 @@ def _same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
 
 
 def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
-    """An input, maybe one that middleware has changed, typed anew.
+    """An input, possibly changed by middleware, as the tool's type.
 
     Raises:
         ValueError: it does not fit; pydantic's own error would tell the secrets in it.
@@ -614,15 +614,15 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     raise ValueError(f"The input does not match the schema of {tool.name}: {why}")
 
 
-def _told(carried: Carried) -> Carried:
-    """What the body gets of what restarts carry, the secrets in their data among it."""
+def _with_secrets(carried: Carried) -> Carried:
+    """The data of restarts for the body, with their secrets."""
     both = (carried.resumed, carried.approved)
     resumed, approved = (one and Resumed(revealed(one.data)) for one in both)
     return carried._replace(resumed=resumed, approved=approved)
 
 
 async def _question(tool: Tool[..., Any], typed: Any, input_: Json) -> Any:
-    """What a tool with no body asks."""
+    """The question of a tool without a body."""
     metadata = tool.options.metadata
     if metadata is None:
         return input_

@@ -25,7 +25,7 @@ from .setup import CallTakenOver, OnMain
 from .threads import run_in_thread
 
 MAX_FRAMES = 8
-"""The last frames that are told, of the error and of each that led to it."""
+"""Frames that are reported of an error and of each of its causes."""
 MAX_TEXT = 4_000
 """Characters of a traceback that are kept, from its end."""
 LOOK = 0.02
@@ -86,15 +86,15 @@ class Body:
         self._place = place
         self._on_main = on_main
         self._thread: asyncio.Future[Any] | None = None
-        """What its thread comes to, until somebody has it."""
+        """The future of its thread, until it is awaited."""
 
     @property
     def is_given_up(self) -> bool:
-        """Whether nobody waited for the end of its thread."""
+        """Whether its thread was abandoned."""
         return self._thread is not None
 
     async def late(self) -> Any:
-        """What a body that was given up comes to, once it has ended."""
+        """The outcome of an abandoned body, once it has ended."""
         thread = self._thread
         assert thread is not None
         await asyncio.wait([thread])
@@ -102,10 +102,12 @@ class Body:
         try:
             return await _awaited(thread.result())
         except CallTakenOver as error:
-            raise RuntimeError(f"{self._tool.name!r} was abandoned while it was running") from error
+            raise RuntimeError(
+                f"{self._tool.name!r} was still running when its call ended"
+            ) from error
 
     async def run(self, arguments: dict[str, Any]) -> Any:
-        """What the function returns; a generator's pieces come joined."""
+        """The function's value; a generator's pieces are joined."""
         tool, fn = self._tool, self._tool.fn
         token = current_call.set(self._output)
         try:
@@ -161,12 +163,12 @@ class Body:
 
 
 async def _awaited(value: Any) -> Any:
-    """The value, or what it gives where a plain function returned something to be awaited."""
+    """The value; an awaitable that a plain function returned is awaited."""
     return await value if inspect.isawaitable(value) else value
 
 
 class _Pieces:
-    """What a streaming tool yields: text as it comes, the whole at the end."""
+    """The output of a streaming tool: text as it arrives, the whole at the end."""
 
     def __init__(self, output: CallOutput) -> None:
         self._output = output
@@ -186,7 +188,7 @@ class _Pieces:
 
 
 def log_late(tool_name: str) -> None:
-    """Say that a body ended which nobody waits for any more."""
+    """Log the end of an abandoned body."""
     logger.warning("%r finished after the run was stopped; its result was ignored", tool_name)
 
 

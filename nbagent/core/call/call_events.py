@@ -1,4 +1,4 @@
-"""From what a tool returns, raises or asks to the event that tells of it."""
+"""Makes the events for a tool's results, errors and questions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState
+from nbagent.core.tools.attachments import NOTHING, Taken, take_files
 from nbagent.core.tools.context import Inquiry, Later
-from nbagent.core.tools.files import NOTHING, Taken, taken
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Presenter, Tool, ToolResult
-from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, cut, for_model
+from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
 
 from .setup import CallSetup, Pause
 
@@ -38,7 +38,7 @@ class CallEvents(NamedTuple):
         told = value if isinstance(value, ToolResult) else ToolResult(value)
         present = _once(self.setup.hooks.present)
         try:
-            found = taken(told.value, present, told.files, self.setup.file_room)
+            found = take_files(told.value, present, told.files, self.setup.file_room)
         except UsageError as error:
             return self.raised(error, verdict)
         shown = found.value if told.display is None else told.display
@@ -72,25 +72,25 @@ class CallEvents(NamedTuple):
             return self.failed(told_so, verdict)
         if self.setup.spec.raise_errors:
             kind = "flow" if is_flow else "tool"
-            raise ToolFailed(f"the {kind} {self.call.name!r} failed: {_named(error)}") from error
+            raise ToolFailed(f"The {kind} {self.call.name!r} failed: {_named(error)}") from error
         return self.failed(f"The tool {self.call.name} failed: {_named(error)}", verdict)
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:
-        """The event of a call that came to nothing."""
-        return self._event(cut(text, self._limit), verdict, error=True)
+        """The event of a call that failed."""
+        return self._event(shortened_text(text, self._limit), verdict, error=True)
 
     @property
     def _limit(self) -> int | None:
-        """Characters that the model is told of the result."""
+        """Characters of a result that the model gets."""
         tool = self.setup.spec.tools.get(self.call.name)
         return MAX_OUTPUT if tool is None else tool.options.max_output
 
     def _how_to_get_the_rest(self) -> str:
-        """What the model is told to do where a result is too long."""
+        """Advice for the model if a result is too long."""
         tool = self.setup.spec.tools.get(self.call.name)
         takes = [] if tool is None else [*tool.input_schema.get("properties", {})]
         if not takes:
-            return f"and {self.call.name} has no parameter that selects a part of it. The person sees more"
+            return f"and {self.call.name} has no parameter to select a part. The person sees more of the result"
         by = ", ".join(takes[:_NAMED]) + (", …" if len(takes) > _NAMED else "")
         return (
             f"call {self.call.name} again so that it returns less, or a part of it (it takes {by})"
@@ -180,7 +180,7 @@ class CallEvents(NamedTuple):
         return Interrupted(**(fields | more))
 
     def later(self, tool: Tool[..., Any], later: Later, input_: dict[str, Any]) -> Interrupted:
-        """The event that says that the final result comes from outside.
+        """The event of an interim result: an outside system gives the final one.
 
         Raises:
             Misuse: the default answer does not fit.
@@ -191,9 +191,7 @@ class CallEvents(NamedTuple):
         event = self.paused(tool, Pause("later", interrupt), input_, reply_schema=schema)
         by_default = event.on_expire == "answer" and schema is not None
         if by_default and hooks.schema_errors(schema, event.expire_output):
-            raise Misuse(
-                f"The tool {tool.name!r} has an on_expire= answer that does not match the type of its answer"
-            )
+            raise Misuse(f"The on_expire= answer of {tool.name!r} does not match its answer type")
         return event
 
     def asked(self, tool: Tool[..., Any], inquiry: Inquiry, input_: dict[str, Any]) -> Interrupted:
@@ -233,9 +231,7 @@ def _named(error: BaseException) -> str:
             " (set @nb.tool(thread=False) to run the tool in the thread where the object was made)"
         )
     if _nobody_types(error):
-        hint = (
-            " (nobody can type here: use ctx.ask_sync(…), or await ctx.ask(…), instead of input())"
-        )
+        hint = " (a tool cannot use input(). Use ctx.ask_sync(…) or await ctx.ask(…))"
     return f"{type(error).__name__}: {error}{hint}"
 
 

@@ -33,7 +33,7 @@ class Gate:
         """The rule that spoke last."""
         self.note: str | None = None
         self._why: str | None = None
-        """What a person should know of the question that it asks."""
+        """A note for the person about the question."""
         self._call = call
         self._spec = spec
         self._journal = journal
@@ -72,7 +72,7 @@ class Gate:
     async def _judged_stop(
         self, tool: Tool[..., Any], typed: Callable[[], Any], input_: Json
     ) -> Interrupt | None:
-        """What the rules ask; see ``stops``."""
+        """The question of the rules; see ``stops``."""
         spec = self._spec
         if tool.options.flow:
             return None
@@ -121,7 +121,7 @@ class Gate:
         return judgement
 
     def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
-        """A review, or what became of it since a person said that such calls need no question."""
+        """A review, or an approval if a person has allowed such calls."""
         ever = () if tool.options.always_asked else self._spec.remembered
         known = (*ever, *self._journal.remembered)
         such = [one for one in known if one.covers(tool.name, input_)]

@@ -1,8 +1,8 @@
 """Questions and steps inside a body: ``ctx.ask`` and ``ctx.step``.
 
-An answer is found by the question and its number in the body, so that a body which is run again from
-its beginning meets its earlier answers at the same lines. Where a run is live the body waits at the
-line instead; going on from there is a claim, as starting a body is.
+An answer is found by the question and its number in the body, so that a body that runs again from its
+beginning gets its earlier answers at the same lines. In a live run the body waits at the line instead;
+continuing there needs a claim, like starting a body.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.files import KEPT
+from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.interrupts import DOES_NOT_FIT, SECRET_GONE, Interrupt
 from nbagent.core.base.messages import INSTEAD, FrozenFile, Json, dumps
 from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
@@ -35,7 +35,7 @@ from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import MAX_OUTPUT, cut, describe
+from nbagent.core.tools.values import MAX_OUTPUT, describe, shortened_text
 
 from .call_events import CallEvents
 from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
@@ -54,10 +54,10 @@ class MustAwait(Coroutine[Any, Any, T]):
     """A coroutine that is made when it is awaited, so that one which never is leaves no warning.
 
     Args:
-        name: what the body called, such as ``ctx.ask``.
+        name: the name of the called function, such as ``ctx.ask``.
         make: makes the coroutine.
-        begun: told once, when it is awaited, or made a task of.
-        misused: makes the error of a body that takes it for the answer.
+        begun: called once, when it is awaited, or becomes a task.
+        misused: makes the error for a body that uses it as the answer.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ def _may_be_packed(value: Any) -> bool:
 
 
 class AskPause(Interrupt):
-    """Ends a body that asked where nobody waits for the answer in this process."""
+    """Ends a body that asked, if this process cannot wait for the answer."""
 
 
 class Questions:
@@ -141,12 +141,12 @@ class Questions:
         self._changed.set()
 
     def close(self) -> None:
-        """The body is over; what still runs of it, such as an abandoned thread, asks no more."""
+        """End its questions: the body has ended, and a thread that is still running cannot ask."""
         self._over = True
         self._changed.set()
 
     def pause(self, interrupt: Interrupt) -> None:
-        """The body pauses its call, whatever its own ``except`` makes of that."""
+        """Pause the call, even if the body catches the interrupt."""
         if not self._over:
             self._stop.by(Pause("tool", interrupt))
 
@@ -172,7 +172,7 @@ class Questions:
             self._misused_here(f"`{name}(…)` was never awaited. Write `await {name}(…)`")
 
     async def ask(self, inquiry: Inquiry, *, slot: bool = False) -> Any:
-        """The answer to a question, at this line; ``slot`` gives a thread's slot up meanwhile."""
+        """The answer to a question, at this line; ``slot`` releases a thread's slot meanwhile."""
         if self._over:
             raise asyncio.CancelledError
         event = self._event(inquiry)
@@ -181,18 +181,18 @@ class Questions:
             answer = await self._wait(inquiry, event, slot=slot)
         if "rejected" in answer:
             reason = answer["rejected"]
-            raise Rejected("a person said no" + (f": {reason}" if reason else ""))
+            raise Rejected("a person rejected this" + (f": {reason}" if reason else ""))
         return inquiry.reply.validate_json(dumps(revealed(answer["output"])))
 
     def steps(self) -> Mapping[str, Json]:
-        """What steps of this body have given, by name."""
-        return {name: self._given(name, value) for name, value in self._call.steps.items()}
+        """The values of this body's finished steps, by name."""
+        return {name: self._step_value(name, value) for name, value in self._call.steps.items()}
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """The value of a step, done once."""
         self._one_work(name, work)
         if name in self._call.steps:
-            return self._given(name, self._call.steps[name])
+            return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)
         try:
             value = work()
@@ -209,7 +209,7 @@ class Questions:
         return event.value if kept is None else value
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
-        """What a tool gives that the body calls."""
+        """The result of a tool that the body calls."""
         return await self._runs.call(tool, input_)
 
     def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
@@ -229,7 +229,7 @@ class Questions:
         """``step`` in a thread: the work is done in that thread."""
         self._one_work(name, work)
         if name in self._call.steps:
-            return self._given(name, self._call.steps[name])
+            return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)
         try:
             value = work()
@@ -247,7 +247,7 @@ class Questions:
         return event.value if kept is None else value
 
     def _packed(self, name: str, value: Any) -> Json | None:
-        """What is kept of a step's value that is a table or an array; None of any other."""
+        """The stored form of a step's value that is a table or an array; None for other values."""
         from nbagent.core.tools import kept  # noqa: PLC0415 - only who gives one needs it
 
         try:
@@ -255,7 +255,7 @@ class Questions:
         except UsageError as error:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
-    def _given(self, name: str, value: Json) -> Any:
+    def _step_value(self, name: str, value: Json) -> Any:
         """A step's value as the body gets it again."""
         if not (isinstance(value, Mapping) and KEPT in value):
             return value
@@ -267,7 +267,7 @@ class Questions:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
     def _step_starts(self, name: str) -> float:
-        """Tell that a step begins; the time, in Unix seconds."""
+        """Report the start of a step, and return the time in Unix seconds."""
         now = self._setup.spec.clock()
         if not self._over:
             self._events.output.step(name, now)
@@ -285,7 +285,7 @@ class Questions:
     def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
         self._works.pop(name, None)  # it may be tried in another way
         now = self._setup.spec.clock()
-        told = cut(f"{type(error).__name__}: {error}", MAX_OUTPUT)
+        told = shortened_text(f"{type(error).__name__}: {error}", MAX_OUTPUT)
         return replace(self._step_event(name, now, since), error=told)
 
     def _step_event(self, name: str, now: float, since: float) -> StepFinished:
@@ -354,7 +354,7 @@ class Questions:
         return call
 
     def _event(self, inquiry: Inquiry) -> Interrupted:
-        """The question: as it stands open already after a restart, or as it would be asked now."""
+        """The question: the open one after a restart, or a new one."""
         try:
             event = self._events.asked(self._tool, inquiry, self._started.input)
         except Misuse as error:
@@ -406,7 +406,7 @@ class Questions:
         return answer
 
     def _paused(self) -> AskPause:
-        """What ends the body where it asks."""
+        """The interrupt that ends the body where it asks."""
         pause = AskPause()
         self._stop.by(Pause("ask", pause))
         return pause
@@ -415,13 +415,13 @@ class Questions:
         return lambda state: [event] if is_mine(state, self._started) else []
 
     async def _claim(self) -> None:
-        """Write that this body goes on, unless another process has taken the call over."""
+        """Store that this body continues, unless another process has taken the call over."""
         now = self._setup.spec.clock()
         await self._journal.write(lambda state: going_on(state, self._started, now))
 
 
-def _given(call: CallState, event: Interrupted) -> dict[str, Any] | None:
-    """The answer to this question, where it was given; another question's does not count."""
+def _valid_answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:
+    """The answer to this question, if it has one; the answer to another question does not count."""
     answer = call.answers.get(event.ask or 0)
     if answer is None or answer.get("question") != question_digest(event):
         return None
@@ -430,12 +430,12 @@ def _given(call: CallState, event: Interrupted) -> dict[str, Any] | None:
 
 def _answer(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> dict[str, Any] | None:
     """The answer, unless it is to be asked for again."""
-    return _given(call, event) if _why_again(call, event, reply) is None else None
+    return _valid_answer(call, event) if _why_again(call, event, reply) is None else None
 
 
 def _why_again(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> str | None:
-    """Why the answer that was given does not do: a secret in it is gone, or it does not fit the type."""
-    answer, places = _given(call, event), SecretPlaces.of(event.reply_schema)
+    """The reason why the answer cannot be used: a secret in it is lost, or it does not match the type."""
+    answer, places = _valid_answer(call, event), SecretPlaces.of(event.reply_schema)
     if answer is None or "output" not in answer:
         return None
     if places is not None and places.lost(answer["output"]):

@@ -1,4 +1,4 @@
-"""What a call needs of its run, and what can stop it on its way to a result."""
+"""The run's part of a call, and the reasons that can stop a call."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OnMain: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Hooks(NamedTuple):
-    """Who is told how a run stands, and shows what it gives."""
+    """Callbacks about a run's state and for its display."""
 
     paused: Callable[[Interrupted], None] = _nobody
     """Of every pause once it is stored."""
     idle: Callable[[], None] = _nobody
-    """When nothing can go on without an answer, while a body waits at its line."""
+    """Called when only an answer can continue the run, while a body waits inside its code."""
     present: Presenter = _nobody
     """Makes of a result what is shown of it, where that is richer than text."""
     on_main: OnMain | None = None
@@ -40,10 +40,10 @@ class Hooks(NamedTuple):
 
 
 class BodyRuns(Protocol):
-    """What one body starts: runs of agents, and calls of tools, which belong to its call."""
+    """The agent runs and tool calls that one body starts; they belong to its call."""
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
-        """What a tool gives that the body calls."""
+        """The result of a tool that the body calls."""
 
     def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
         """``call`` in a thread."""
@@ -60,7 +60,7 @@ current_runs: ContextVar[Any] = ContextVar("nbagent_current_runs", default=None)
 
 
 class CallSetup(NamedTuple):
-    """What the calls of one run have in common."""
+    """The setup that all calls of one run share."""
 
     spec: RunSpec
     scope: tuple[str, ...]
@@ -68,13 +68,13 @@ class CallSetup(NamedTuple):
     bodies_wait: Callable[[], bool]
     """Whether bodies wait at the line where they ask."""
     inside: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
-    """Drives the run inside a call whose tool is an agent; gives its answer, or raises ``SubrunWaits``."""
+    """Drives the inner run of an agent tool; returns its answer or raises ``SubrunWaits``."""
     runs: Callable[[ToolStarted, Tool[..., Any], Stop, bool], BodyRuns]
-    """What the body of a call starts, to begin with nothing; the last says whether a middleware tries again."""
+    """Makes the ``BodyRuns`` of a call; the last argument tells if middleware retries it."""
     has_room: Callable[[int], bool]
     """Whether so many more questions may wait in the run, and in those around it."""
     file_room: Callable[[], int]
-    """How many bytes of files the run's history may still get."""
+    """Bytes of files that may still be added to the run's history."""
     hooks: Hooks = Hooks()
 
 
@@ -105,7 +105,7 @@ StopReason: TypeAlias = Pause | Misuse | StoreError | SubrunWaits | CallTakenOve
 
 
 class Stop:
-    """What stopped one call: the first reason counts, whatever the tool or middleware makes of it."""
+    """The reason that stopped a call: the first one counts, whatever the tool or middleware does."""
 
     __slots__ = ("asked", "reason")
 
@@ -134,7 +134,7 @@ def is_mine(state: RunState, started: ToolStarted) -> bool:
 
 
 def going_on(state: RunState, started: ToolStarted, now: float) -> list[ToolStarted]:
-    """What says that a body goes on, where its call waited for an answer.
+    """The event of a body that continues after its call waited for an answer.
 
     Raises:
         CallTakenOver: another process has taken the call over.
@@ -170,12 +170,12 @@ class CallJournal:
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """What was said up to the call."""
+        """The messages up to the call."""
         return self._journal.history
 
     @property
     def remembered(self) -> Sequence[Remembered]:
-        """What need not be asked again in the outermost run, and so in none inside."""
+        """Remembered approvals of the outermost run, which apply to inner runs too."""
         return self._journal.remembered
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:

@@ -1,6 +1,6 @@
-"""What takes the place of threads where Python has none, as in a web page: tools' bodies run on the page's loop.
+"""A replacement for threads in a web page, where Python has none: tools' bodies run on the page's loop.
 
-``threads`` takes this in on that platform alone; nothing else knows of it.
+Only ``threads`` uses this module, and only on that platform.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _usual = Timeout.__call__
 async def run_in_thread(
     fn: Callable[[], T], begun: Callable[[asyncio.Future[T]], object] = lambda _: None
 ) -> T:
-    """Run ``fn`` here, with a copy of this task's context, and give back what it returns.
+    """Run ``fn`` here, with a copy of this task's context, and return its result.
 
     Raises:
         UsageError: it is the body of a call that ``Timeout`` surrounds, which could not stop it.
@@ -33,7 +33,8 @@ async def run_in_thread(
     output = current_call.get(None)
     if output is not None and output.call_id == _timed.get():
         raise UsageError(
-            "Timeout cannot stop a `def` tool in a web page, where Python has no threads: write `async def`"
+            "Timeout cannot stop a `def` tool in a web page, because Python has no threads there. Write the tool with "
+            "`async def`"
         )
     await asyncio.sleep(0)  # a card shows that the body begins
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -56,8 +57,8 @@ def private_loop() -> Never:
         UsageError: always.
     """
     raise UsageError(
-        "Python in a web page has no threads, which background=True, run_sync(…) and run.wait() need: "
-        "use `await agent.run(…)`"
+        "background=True, run_sync(…) and run.wait() need threads, and Python in a web page has none. "
+        "Use `await agent.run(…)`"
     )
 
 

@@ -28,7 +28,7 @@ logger = logging.getLogger("nbagent")
 MAX_THREADS = 64
 """Sync tools that run at one time on one loop; further ones wait their turn."""
 CLOSING_SECONDS = 1.0
-"""How long the end of the process waits for connections to close, where something blocks their loop."""
+"""Seconds that the process's exit waits for connections to close if their loop is blocked."""
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 in_slot: ContextVar[bool] = ContextVar("nbagent_in_slot", default=False)
@@ -41,7 +41,7 @@ _private_lock = threading.Lock()
 async def run_in_thread(
     fn: Callable[[], T], begun: Callable[[asyncio.Future[T]], object] = lambda _: None
 ) -> T:
-    """Run ``fn`` in a thread of its own with this task's context, and give back what it returns.
+    """Run ``fn`` in a thread of its own with this task's context; returns its value.
 
     Cancelling abandons the thread: it runs on, and what it returns is in the future that ``begun``
     was told of.
@@ -95,7 +95,7 @@ def _set(put: Callable[[Any], None], value: Any, future: asyncio.Future[Any]) ->
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:
-    """An error that nobody waits for any more needs no warning."""
+    """Suppress the warning about an error that nobody awaits."""
     if not future.cancelled():
         future.exception()
 
@@ -153,7 +153,7 @@ def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread)
 
 
 def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop, whatever a task of somebody's own raises: other runs live on it too."""
+    """Run the loop, also after a task raises: other runs use it too."""
     while not loop.is_closed():
         try:
             loop.run_forever()

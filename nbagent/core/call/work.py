@@ -11,10 +11,10 @@ _BY_VALUE = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class Work:
-    """What a function would do, as far as can be told without doing it: its code, and the values it holds.
+    """The identity of a function's work, without running it: its code, and the values it uses.
 
-    A ``lambda`` is another object each time its line runs; it is the same work where it is of the same line and
-    holds the same things. One of a loop holds another value in each round, and is other work.
+    A ``lambda`` is a new object each time its line runs. It is the same work if it is of the same line and
+    uses the same values. In a loop, another value in each round makes it other work.
     """
 
     __slots__ = ("_held",)
@@ -23,7 +23,7 @@ class Work:
         self._held = _held(work)
 
     def is_same(self, other: Work) -> bool:
-        """Whether both would do the same; objects are the same only where they are one."""
+        """Whether both do the same work; objects are equal only if they are identical."""
         return len(self._held) == len(other._held) and all(map(_same, self._held, other._held))
 
 

@@ -32,7 +32,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolStarted,
 )
-from nbagent.core.base.files import MAX_FILES, size_of_all
+from nbagent.core.base.file_parts import MAX_FILES, size_of_all
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
@@ -61,7 +61,7 @@ from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.answer_type import Misfit
 from nbagent.core.tools.rules import check_rules
-from nbagent.core.tools.spec import Inner, OfBody, RunSpec, check_cost
+from nbagent.core.tools.spec import NO_BUDGET, Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_plain, is_whole
 
@@ -72,7 +72,7 @@ logger = logging.getLogger("nbagent")
 
 
 async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
-    """Start the run inside; one that failed goes on from its last good state."""
+    """Start the inner run; a failed one continues from its last good state."""
     now = spec.clock()
     started = RunStarted(
         at=now,
@@ -97,7 +97,7 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
 
 
 def answer_of(state: RunState) -> Any:
-    """What the run inside a call gives as the call's result; raises where it has none, as when it was settled elsewhere."""
+    """The inner run's answer as the call's result; raises if there is none, as when another process settled it."""
     match state.outcome:
         case RunCompleted(text=text, output=output):
             return text if output is None else output
@@ -110,7 +110,7 @@ def answer_of(state: RunState) -> Any:
 
 
 def inside_of(around: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
-    """What a run needs inside a call of ``tool``: what is denied around it is denied there."""
+    """The spec of an inner run in a call of ``tool``; denials of the outer run apply to it."""
     further = ((rules, f"{path}/{tool.name}") for rules, path in around.above)
     above = ((around.policy, tool.name), *further)
     context = around.context if spec.context is None else spec.context
@@ -118,7 +118,7 @@ def inside_of(around: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
 
 
 async def know_tools(spec: RunSpec) -> None:
-    """Have the tools of servers as they are now.
+    """Fetch the current tools of the servers.
 
     Raises:
         NbagentError: they cannot be had, two of all tools have one name, or a rule names none.
@@ -132,7 +132,7 @@ async def know_tools(spec: RunSpec) -> None:
 
 
 async def know_tools_asked_for(spec: RunSpec, state: RunState) -> None:
-    """Have the tools on the way to each open question, so that its answer can be checked.
+    """Fetch the tools on the path to each open question, so that its answer can be checked.
 
     Raises:
         NbagentError: as ``know_tools``.
@@ -157,20 +157,17 @@ _TEXTS = {
     "seconds": "The run has used its time (budget).",
 }
 _UNKNOWN = {
-    "tokens": "The number of tokens used is unknown (budget): at least {tokens}.",
-    "cost": "The cost of the run is unknown (budget): at least ${cost}.",
+    "tokens": "The number of tokens used is unknown, and is at least {tokens} (budget).",
+    "cost": "The cost of the run is unknown, and is at least ${cost} (budget).",
 }
 
 
 def used_up(state: RunState, spec: RunSpec) -> str | None:
-    """The name of a budget that allows no further model call; None where there is none.
+    """The name of a used-up budget; None if another model call is allowed.
 
-    What is not known may be all of it, until a person says how much more is left: from then on, what is
-    known counts.
+    An unknown amount counts as used up until a person grants more; from then on the known amount counts.
     """
     budget = spec.budget
-    if budget.tokens is None and budget.cost is None and budget.seconds is None:
-        return None
     used = {
         "tokens": (state.usage.total_tokens, budget.tokens),
         "cost": (state.usage.known_cost, budget.cost),
@@ -186,7 +183,7 @@ def used_up(state: RunState, spec: RunSpec) -> str | None:
 
 
 def _is_unknown(name: str, state: RunState) -> bool:
-    """Whether more of this may be used than was told."""
+    """Whether more may have been used than the model reported."""
     usage = state.usage
     return {"tokens": usage.partial, "cost": not usage.is_priced}.get(name, False)
 
@@ -198,7 +195,7 @@ def exceeded(name: str, state: RunState) -> BudgetExceeded:
 
 
 def question(name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]) -> Interrupted:
-    """The question whether to go on past this limit."""
+    """The question whether to continue past this limit."""
     number = "integer" if name in ("turns", "tokens") else "number"
     return Interrupted(
         at=spec.clock(),
@@ -223,11 +220,11 @@ def _text(name: str, state: RunState) -> str:
 
 
 MAX_QUOTED = 200
-"""Characters of an answer that does not fit, in the error that says so."""
+"""Characters of a mismatched answer that its error quotes."""
 
 
 class Driver:
-    """Drives one run until nothing can go on without an answer, or to its end."""
+    """Drives one run until it is settled: until it has ended or only an answer can continue it."""
 
     def __init__(
         self,
@@ -243,28 +240,30 @@ class Driver:
         self.values: dict[str, Any] = {}
         """Python results by call id: in memory only."""
         self.keeps_partials = False
-        """Whether what a model streams is stored before its response is whole."""
+        """Whether a response is stored in parts while it streams."""
         self.live = live
         self.hooks = hooks
         self.scope = scope
         self._spec = spec
         self._outer = outer
+        self.has_budget: bool = spec.budget != NO_BUDGET or (outer is not None and outer.has_budget)
+        """Whether tokens, cost or time are limited, here or around."""
         self._inner: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ended: list[str] = []
-        """Calls whose tasks have ended, and were not looked at yet."""
+        """Calls whose tasks have ended and were not handled yet."""
         self._attempts: dict[str, Attempt] = {}
         self._wake = asyncio.Event()
         self.stopped = False
-        """Whether it was told to take no further step."""
+        """Whether it takes no further step."""
         self._failing = False
-        """Whether a call failed for good: bodies that ask now wait for nobody."""
+        """Whether a call has failed the run: bodies that ask a question no longer wait."""
         self._collected: Collected | None = None
-        """What has come of the response under way."""
+        """The response in progress."""
         self._exceeded: BudgetExceeded | None = None
-        """What a run inside found: this run's budget is used up, and nobody is asked."""
+        """The error of an inner run that found this run's budget used up, if nobody is asked."""
         self._at: tuple[Step | None, int] = (None, 0)
-        """The step under way, and how long the history was when it began."""
+        """The step in progress, and the length of the history at its start."""
         self._setup = CallSetup(
             spec,
             scope,
@@ -278,7 +277,7 @@ class Driver:
 
     @property
     def left_bodies(self) -> tuple[str, ...]:
-        """The calls of which nobody knows what they came to, as their bodies were abandoned."""
+        """The calls with an unknown outcome, because their bodies were abandoned."""
         calls = self.journal.state.calls
         left = (i for i, attempt in self._attempts.items() if attempt.body_is_left)
         own = tuple(i for i in left if i in calls and calls[i].status == "running")
@@ -286,17 +285,17 @@ class Driver:
 
     @property
     def running_bodies(self) -> tuple[str, ...]:
-        """The calls whose bodies still run, also after they were abandoned."""
+        """The calls whose bodies still run, with abandoned ones."""
         own = tuple(i for i, attempt in self._attempts.items() if attempt.body_runs)
         return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
 
     @property
     def decides(self) -> bool:
-        """Whether what is asked inside may yet be answered by the body that started it."""
+        """Whether a body may still answer the questions of a run that it started."""
         return any(inner.decides for inner in self._inner.values())
 
     def wake(self) -> None:
-        """Look at the state again; to be called on the driver's loop."""
+        """Look at the state again; called on the driver's loop."""
         self._wake.set()
         for attempt in self._attempts.values():
             attempt.wake()
@@ -304,11 +303,11 @@ class Driver:
             inner.wake()
 
     def stop(self) -> None:
-        """Take no further step, whatever becomes of the one that is under way."""
+        """Take no further step after the one in progress."""
         self.stopped = True
 
     async def drive(self, *, one_response: bool = False) -> None:
-        """Go on until the run is settled: ended, or waiting for answers alone.
+        """Drive the run until it has ended or waits only for answers.
 
         Args:
             one_response: stop before the calls of the first model response that asks for some.
@@ -338,30 +337,30 @@ class Driver:
                 task.cancel()
 
     def bodies_wait(self) -> bool:
-        """Whether a body that asks waits at that line."""
+        """Whether a body that asks a question waits for the answer inside its code."""
         outer = self._outer
         return self.live and not self._failing and (outer is None or outer.bodies_wait())
 
     def has_room(self, questions: int) -> bool:
-        """Whether so many more questions may wait in this run, and in those around it."""
+        """Whether this run and its outer runs may have so many more open questions."""
         if self.journal.state.questions + questions > self._spec.max_questions:
             return False
         return self._outer is None or self._outer.has_room(questions)
 
     def file_room(self) -> int:
-        """How many bytes of files the run's history may still get."""
+        """Bytes of files that may still be added to the run's history."""
         state = self.journal.state
         results = [call.result for call in state.calls.values() if call.result is not None]
         return MAX_FILES - size_of_all([*state.messages, {"content": results}])
 
     @property
     def is_blocked(self) -> bool:
-        """Whether this run, or one around it, has used up a budget: no model is called any more."""
+        """Whether this run or an outer run has used up a budget, so that no model is called."""
         own = self.journal.state.budget is not None or self._exceeded is not None
         return own or (self._outer is not None and self._outer.is_blocked)
 
     async def _step(self) -> bool:
-        """Perform one step; False when there is nothing left to do now."""
+        """Perform one step; returns False if there is nothing to do now."""
         state = self.journal.state
         step = next_step(state)
         self._at = (step, len(state.messages))
@@ -391,20 +390,20 @@ class Driver:
         return True
 
     async def _allowed(self, state: RunState, step: Step) -> Step:
-        """The next step; none while a budget is used up, or where another process drives the run.
+        """The next step; ``Wait`` while a budget is used up or another process drives the run.
 
         Raises:
             BudgetExceeded: a budget is used up, and nobody is asked.
         """
         if self._exceeded is not None:
-            await self._let_siblings_end()
+            await self._wait_for_siblings()
             raise self._exceeded
         is_blocked = self._outer is not None and self._outer.is_blocked
         held = is_blocked or not self.journal.is_driven_here
         return Wait() if held and state.outcome is None else step
 
     async def _wait(self) -> bool:
-        """Wait for a call to end or an answer to come; False where no call runs here."""
+        """Wait for the end of a call or for an answer; returns False if no call runs here."""
         if self._tasks:
             await self._change()
             return True
@@ -414,14 +413,14 @@ class Driver:
         return False
 
     async def _know_tools_asked_for(self) -> None:
-        """Have the tools that the open questions are about: a history may bring some of no server connected yet."""
+        """Fetch the tools of open questions: those of an imported history may need a server."""
         try:
             await know_tools_asked_for(self._spec, self.journal.state)
         except McpError as error:  # all else of the run can be answered
             logger.warning("%s", error)
 
     def _check_waits(self) -> None:
-        """Nothing to do here is right only while a person is asked, or somebody else runs a call or the run."""
+        """Check that someone is asked, or that another process drives the run or a call."""
         state = self.journal.state
         if not self.journal.is_driven_here:
             return
@@ -459,7 +458,7 @@ class Driver:
             self.values[call_id] = attempt.value
 
     def _setup_of(self, _call_id: str) -> CallSetup:
-        """What the call needs of its run."""
+        """The run's part of a call's setup."""
         return self._setup
 
     def _runs(
@@ -469,7 +468,7 @@ class Driver:
         stop: Stop,
         retries: bool,  # noqa: FBT001 - as CallSetup.runs has it
     ) -> BodyRuns:
-        """What a body starts inside its call."""
+        """The runs that a body starts inside its call."""
         call_id = started.call_id
         spec = self._setup_of(call_id).spec
 
@@ -484,30 +483,30 @@ class Driver:
         return StartedRuns(around, started, stop, retries=retries)
 
     async def _change(self) -> None:
-        """Wait until an attempt ended or an answer came; an attempt's error is raised."""
+        """Wait for the end of an attempt or for an answer; raises an attempt's error."""
         if self.journal.state.status == "interrupted":
             self.hooks.idle()
         await self._wake.wait()
         self._wake.clear()
         failures = self._take_done()
         if failures:
-            await self._let_siblings_end()
+            await self._wait_for_siblings()
             self._take_done()
             raise failures[0]
 
-    async def _let_siblings_end(self) -> None:
-        """A failing call does not destroy its siblings; only those that ask a person are left off."""
+    async def _wait_for_siblings(self) -> None:
+        """Wait for the siblings of a failed call; those that ask a person are abandoned."""
         self._leave_questions()
         if self._tasks:
             await asyncio.wait(self._tasks.values())
 
     def _leave_questions(self) -> None:
-        """Have bodies wait for no person any more, those in runs inside included: who does, or is about to, is woken."""
+        """Wake the bodies that wait for a person, with those of inner runs: none waits from now on."""
         self._failing = True
         self.wake()
 
     def _take_done(self) -> list[BaseException]:
-        """Forget the attempts that have ended, and give what they raised."""
+        """Forget the attempts that have ended; returns their errors."""
         ended, self._ended = self._ended, []
         done = [self._tasks.pop(call_id) for call_id in ended]
         raised = [None if task.cancelled() else task.exception() for task in done]
@@ -516,7 +515,7 @@ class Driver:
     # --- the run inside a call
 
     async def _inside(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
-        """Drive the run inside a call to its answer.
+        """Drive the inner run of a call to its answer.
 
         Raises:
             SubrunWaits: it waits for an answer, and so does the call.
@@ -551,9 +550,10 @@ class Driver:
     # --- the model
 
     async def _within_budget(self) -> None:
-        limited = self.used_up()
+        limited = self.used_up() if self.has_budget else None
         if limited is None:
-            check_cost(self._spec, counted=self.counts_cost)
+            if self.has_budget:
+                check_cost(self._spec, counted=self.counts_cost)
             collected = self._collected = Collected(self._spec.tools)
             # what the model of a run inside a call says, nobody sees
             keep = self._keep if self.keeps_partials and self._outer is None else None
@@ -565,7 +565,7 @@ class Driver:
             await driver.limit(name)
 
     async def _keep(self, partial: ModelPartial) -> bool:
-        """Store what has come of the response under way; a store that fails ends no run for that."""
+        """Store the response in progress; a failing store does not end the run."""
         try:
             await self._write(partial)
         except StoreError as error:
@@ -576,13 +576,13 @@ class Driver:
         return True
 
     async def _write(self, event: StoredEvent) -> None:
-        """Add what came of the step under way, unless somebody else has taken it meanwhile."""
+        """Write the result of the step in progress, unless it is no longer due."""
         await self.journal.write(lambda _state: [event] if self._is_due() else [])
 
     def cut_off(self, why: Literal["stopped", "failed"]) -> list[StoredEvent]:
-        """What came of a response that gets no further, unless it has been written whole meanwhile.
+        """The event of a response that is cut off, unless it was written completely.
 
-        Nobody has seen what the model of a run inside a call has said so far.
+        The text of an inner run's model is not kept, because nobody has seen it.
         """
         if self._collected is None or self._outer is not None or not self._is_due():
             return []
@@ -590,12 +590,12 @@ class Driver:
         return [] if event is None else [event]
 
     def _is_due(self) -> bool:
-        """Whether the step under way is still the run's next one, and this process's to take."""
+        """Whether the step in progress is still the run's next step and due in this process."""
         state = self.journal.state
         return self.journal.is_driven_here and (next_step(state), len(state.messages)) == self._at
 
     def _answered(self, finish: Finish) -> RunCompleted | OutputRefused:
-        """The end of the run; or, where the model's answer does not fit, what it is told.
+        """The end of the run; or, if the answer does not match the type, the correction for the model.
 
         Raises:
             ModelError: what a final tool gave does not fit.
@@ -605,7 +605,7 @@ class Driver:
             if finish.by_tool:
                 output, text = spec.answer.of_tool(finish.output), finish.text
             else:
-                text, output = spec.answer.read(finish.text)
+                text, output = spec.answer.parse(finish.text)
         except Misfit as misfit:
             if finish.by_tool:
                 raise ModelError(
@@ -623,7 +623,7 @@ class Driver:
         return RunCompleted(at=now, scope=self.scope, text=text, output=output, row=row)
 
     def _check_misfits(self, state: RunState) -> None:
-        """Fail the run where the model has had its tries.
+        """Fail the run if the model has no tries left.
 
         Raises:
             ModelError: naming what did not fit.
@@ -638,7 +638,7 @@ class Driver:
     # --- limits and ends
 
     def used_up(self) -> tuple[Driver, str] | None:
-        """Whose budget allows no further model call, of this run and those around it, and which."""
+        """The driver (this one or an outer one) whose budget is used up, and the budget's name."""
         around = self._outer.used_up() if self._outer is not None else None
         if around is not None:
             return around
@@ -647,12 +647,12 @@ class Driver:
 
     @property
     def counts_cost(self) -> bool:
-        """Whether a budget of cost holds, here or around."""
+        """Whether this run or an outer run has a cost budget."""
         outer = self._outer is not None and self._outer.counts_cost
         return outer or self._spec.budget.cost is not None
 
     async def limit(self, name: str) -> None:
-        """Ask whether to go on past a limit, or note that nobody is asked and the run is over."""
+        """Ask whether to continue past a limit; if nobody can be asked, end the run."""
         state = self.journal.state
         if not self.live or state.refused:
             self._exceeded = exceeded(name, state)
@@ -690,12 +690,12 @@ class Driver:
 
 
 _CUT = {
-    "length": "it was cut off at its length limit, before its JSON was complete",
+    "length": "its JSON was cut off at the length limit",
     "content_filter": "the server's content filter cut it off, before its JSON was complete",
 }
-"""What is said where a response was ended from outside: its shape is not what was wrong."""
+"""The reasons for a response that was ended from outside."""
 MAX_ERRORS = 2_000
-"""Characters of what does not fit, as it is told."""
+"""Characters of a mismatched answer that are quoted."""
 
 
 def _refused(
@@ -724,7 +724,7 @@ def with_history(error: BaseException, state: RunState) -> NbagentError:
 
 
 class BodyDriver(Driver):
-    """Drives what one body starts: each by itself, when the body starts it or an answer lets it go on."""
+    """Drives the runs that one body starts: each when the body starts it or an answer continues it."""
 
     def __init__(self, outer: Driver, around: RunSpec, call_id: str, tool: Tool[..., Any]) -> None:
         own = tool.options.of_body or OfBody()
@@ -750,7 +750,7 @@ class BodyDriver(Driver):
         )
         self.runs: StartedRuns | None = None
         self.errors: dict[str, BaseException] = {}
-        """What runs failed with, by call id."""
+        """The errors of failed runs by call id."""
         self.values_of: dict[str, dict[str, Any]] = {}
         """Python results of the runs' calls, by the run's call id."""
         self._around = replace(
@@ -786,7 +786,7 @@ class BodyDriver(Driver):
         return (self.runs is not None and self.runs.decides) or super().decides
 
     def bodies_wait(self) -> bool:
-        """Not once something has stopped the body that started them: no answer changes what it comes to."""
+        """Whether bodies wait for answers; not after their outer body was stopped."""
         return super().bodies_wait() and not (self.runs is not None and self.runs.is_stopped)
 
     def wake(self) -> None:

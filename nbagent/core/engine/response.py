@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelPartial, ModelResponded
-from nbagent.core.base.files import check_file
+from nbagent.core.base.file_parts import check_file
 from nbagent.core.base.foreign import MAX_SAID_PARTS, counted, read_by
 from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable, whole
 from nbagent.core.base.model import (
@@ -50,7 +50,7 @@ async def respond(
     collected: Collected,
     keep: Keep | None = None,
 ) -> ModelResponded:
-    """Ask the model for its next message; ``collected`` has what came of it, also where it is cut off.
+    """Ask the model for its next message; ``collected`` has the response, also if it is cut off.
 
     ``keep`` stores what has come so far, every 2 seconds.
 
@@ -92,7 +92,7 @@ MAX_RESPONSE = 16_000_000
 CUT: Collection[FinishReason] = ("length", "content_filter")
 """The ends of a response that break it off wherever it is."""
 CALL_SIZE = 500
-"""What a call counts beside its arguments."""
+"""The size of a call without its arguments."""
 MAX_HOSTED = 1_000
 """Calls of hosted tools in one response."""
 MAX_CITATIONS = 500
@@ -115,9 +115,9 @@ class Collected:
         self._citations: dict[Citation, None] = {}
         self._finished: Finished | None = None
         self._kept_so_far = (0, 0)
-        """How many pieces of text and of reasoning are stored."""
+        """The number of stored pieces of text and of reasoning."""
         self._discarded = ""
-        """The text that came before the connection was lost, while nothing has come since."""
+        """The text before the connection was lost, until new text arrives."""
 
     def add(self, delta: ModelDelta) -> None:
         """Take one more delta.
@@ -174,7 +174,7 @@ class Collected:
             self._notes[f"Only the first {MAX_CITATIONS} sources of this answer are stored."] = None
 
     def _ran(self, delta: HostedCall) -> HostedRan:
-        """A hosted call, counted and as a journal keeps it; one that tells its progress counts each time.
+        """A hosted call as it is stored; a call that reports progress counts each time.
 
         Raises:
             ModelError: it holds what is no JSON, or of another type.
@@ -198,13 +198,11 @@ class Collected:
             kept = storable(provider)
             self._size += len(dumps(kept))
         except (TypeError, ValueError) as error:
-            raise ModelError(
-                f"The data that the model sent for its history is not JSON: {error}"
-            ) from error
+            raise ModelError(f"The model's provider data is not JSON: {error}") from error
         return kept
 
     def public(self, delta: ModelDelta) -> ModelDelta:
-        """The delta as listeners are told it: without what may be a secret of a call under way."""
+        """The delta for listeners, without possible secrets of a call in progress."""
         if not isinstance(delta, Finished | ToolCallDelta):
             return delta
         if delta.provider is not None:
@@ -254,7 +252,7 @@ class Collected:
         )
 
     def partial(self, at: float) -> ModelPartial | None:
-        """What has come since ``has_kept``; None where that is nothing."""
+        """The response since ``has_kept``; None if there is nothing new."""
         texts, reasonings = self._kept_so_far
         text, reasoning = "".join(self._text[texts:]), "".join(self._reasoning[reasonings:])
         if not text and not reasoning:
@@ -264,13 +262,13 @@ class Collected:
         )
 
     def has_kept(self) -> None:
-        """What has come so far is stored."""
+        """Mark the response so far as stored."""
         self._kept_so_far = (len(self._text), len(self._reasoning))
 
     def cut_off(
         self, at: float, why: Literal["stopped", "failed"], *, scope: tuple[str, ...]
     ) -> ModelResponded | None:
-        """What a person has seen of a response that gets no further; None where that is nothing.
+        """The visible part of a response that was cut off; None if there is none.
 
         Its calls were never whole. How many tokens it used is not known.
         """
@@ -344,7 +342,7 @@ _TEXTS: dict[type, tuple[str, ...]] = {
     HostedCall: ("id",),
     Finished: ("reason",),
 }
-"""What of a delta is a text, in an event too: no event is held against its types when it is made."""
+"""Check that the text fields of a delta are strings, because events are not validated when they are made."""
 _MAY_MISS = ("id", "name")
 
 
@@ -365,7 +363,7 @@ def _check_texts(delta: ModelDelta) -> None:
 
 
 def _without_secrets(provider: Any, sealed: Any) -> Any:
-    """What goes back with a call, without the secrets of its input; nothing of a call that nobody could read."""
+    """The provider data of a call without the secrets of its input; None for a call with unreadable arguments."""
     if sealed is None:
         return None
     match provider:

@@ -1,7 +1,7 @@
-"""What a body starts: runs of agents, and calls of tools. They are calls of their own inside the body's call.
+"""Runs of agents and calls of tools that a body starts, as calls inside the body's call.
 
-They are found by their order: a body that is run again from its beginning, after an answer or in another
-process, gets what it had started before, as it stands: what has ended at once, and the rest where it was.
+They are found by their order. If a body runs again from its beginning, after an answer or in another process,
+it gets what it had started before in its current state: ended results at once, and the others continue.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ from nbagent.core.tools.values import describe
 T = TypeVar("T")
 
 MAX_TOLD = 200
-"""Characters of an input that an error tells."""
+"""Maximum characters of an input in an error."""
 
 
 class Request(NamedTuple):
-    """What a body starts."""
+    """A run or call that a body starts."""
 
     tool: Tool[..., Any]
     input: dict[str, Any]
     spec: RunSpec | None = None
     """The agent's, for a run; None for the call of a tool."""
     messages: Sequence[Message] = ()
-    """The history that a run begins with; its last message is the prompt."""
+    """The history at the start of a run; its last message is the prompt."""
 
     def is_of(self, call: CallState) -> bool:
-        """Whether the call was started for the same."""
+        """Whether the call was started with the same request."""
         masked = self.tool.masked
         same_name = call.name == self.tool.name
         return same_name and canonical(masked(call.proposed)) == canonical(masked(self.input))
@@ -86,28 +86,28 @@ class Started:
         self.request = request
         self.is_new = is_new
         self.is_busy = True
-        """Whether something of it is at work, or about to be."""
+        """True if a part of it is running, or about to."""
         self.is_stopping = False
         self.is_retried = False
-        """Whether it had failed, and is about to go on."""
+        """True if it had failed, and is about to continue."""
         self.is_awaited = False
         self.task: asyncio.Task[None] | None = None
         self.broke: BaseException | None = None
-        """Why nobody drives it any more, though it has not ended."""
+        """The reason why no driver runs it, although it has not ended."""
         self.undecided: set[str] = set()
-        """Questions that the answers which its body gave may settle, and that were not looked at yet."""
+        """Questions that the body's ``answers=`` may settle and that are not checked yet."""
         self.last: CallState | None = None
-        """How it stood when it was looked at last."""
+        """Its state at the last look."""
         self.wake = asyncio.Event()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether something of it may change without an answer."""
+        """Whether a part of it may change without an answer."""
         return self.is_busy or bool(self.undecided)
 
     @property
     def is_left(self) -> bool:
-        """Whether nothing looks at it any more: whoever waits for its end has been told of it."""
+        """Whether it is no longer watched: all waiters have been notified of its end."""
         return self.task is not None and self.task.done() and not self.is_at_work
 
 
@@ -121,7 +121,7 @@ class BodyDriver(Protocol):
     runs: StartedRuns | None
 
     def admit(self, call_id: str, request: Request) -> None:
-        """Know the tool of a call."""
+        """Register the tool of a call."""
 
     async def attempt(self, call_id: str) -> None:
         """Attempt a call."""
@@ -141,18 +141,18 @@ class Surroundings(NamedTuple):
     driver: Callable[[], Any]
     """Makes what drives the calls that the body starts."""
     leave: Callable[[], None]
-    """Told when the body is over."""
+    """Called when the body has ended."""
 
 
 class StartedRuns:
-    """What one body has started. ``start`` is for any thread; the rest happens on the loop of its run."""
+    """The runs and calls that one body has started. ``start`` is for any thread; the rest runs on its run's loop."""
 
     def __init__(
         self, around: Surroundings, started: ToolStarted, stop: Stop, *, retries: bool
     ) -> None:
         self._around = around
         self._retries = retries
-        """Whether a middleware tries the body again, so that what failed in it is tried again too."""
+        """True if a middleware retries the body, so that failed runs in it are retried too."""
         self._started = started
         self._stop = stop
         self._loop = asyncio.get_running_loop()
@@ -162,10 +162,10 @@ class StartedRuns:
         self._live: dict[str, Started] = {}
         """Those of which something may still come; a body may start thousands, one after the other."""
         self._left: dict[str, CallState] | None = None
-        """What an earlier start of the body had started, and this one has not yet; None until it is looked at."""
+        """Runs of an earlier start of the body that this one has not started yet; None before the first look."""
         self._waiters: set[asyncio.Event] = set()
         self._awaiting = 0
-        """How many places of the body wait for the end of something."""
+        """Number of places in the body that wait for an end."""
         self._driver: BodyDriver | None = None
         self._claim: asyncio.Task[None] | None = None
         self.is_over = False
@@ -192,7 +192,7 @@ class StartedRuns:
     # --- starting
 
     def start(self, request: Request) -> Started:
-        """Start this, or take it up where an earlier start of the body had started it.
+        """Start this, or continue it if an earlier start of the body had started it.
 
         Raises:
             Misuse: the body had started something else at this place.
@@ -213,9 +213,9 @@ class StartedRuns:
             started_by_bodies[call_id] = request.tool
             self._driver.admit(call_id, request)
         if running_loop() is self._loop:
-            self._begin(made)
+            self._start_task(made)
         else:
-            self._loop.call_soon_threadsafe(partial(self._begin, made))
+            self._loop.call_soon_threadsafe(partial(self._start_task, made))
         return made
 
     def _earlier(self, request: Request) -> str | None:
@@ -230,15 +230,15 @@ class StartedRuns:
                 return one.id
         first = next(iter(self._left.values()))
         misuse = Misuse(
-            f"The body of {call.name!r} was run again and starts {request.tool.name!r} with "
-            f"{canonical(request.input)[:MAX_TOLD]}, but the first time it started {first.name!r} with "
-            f"{canonical(first.proposed)[:MAX_TOLD]}. Nothing was repeated. The body must start the same calls each "
+            f"The body of {call.name!r} ran again and called {request.tool.name!r} with "
+            f"{canonical(request.input)[:MAX_TOLD]}, but the first time it called {first.name!r} with "
+            f"{canonical(first.proposed)[:MAX_TOLD]}. No call was repeated. The body must start the same calls each "
             "time. Get values that change (the time, a random number, data that was read) from `await ctx.step(…)`"
         )
         self._stop.by(misuse)
         raise misuse
 
-    def _begin(self, made: Started) -> None:
+    def _start_task(self, made: Started) -> None:
         if not self.is_over:
             made.task = self._loop.create_task(self._perform(made), context=self._context.copy())
 
@@ -262,7 +262,7 @@ class StartedRuns:
                 if self.state(made).status == "done":
                     break
                 made.is_busy = False
-                self._tell()
+                self._notify()
                 await made.wake.wait()
         except Exception as error:
             made.broke = error
@@ -273,7 +273,7 @@ class StartedRuns:
             made.broke = error
         finally:
             made.is_busy = made.is_stopping
-            self._tell()
+            self._notify()
 
     async def _attempt(self, driver: BodyDriver, made: Started) -> None:
         try:
@@ -315,7 +315,7 @@ class StartedRuns:
         )
 
     async def _write(self, events: Sequence[StoredEvent]) -> None:
-        """Write these, and that the body goes on where its call had waited.
+        """Store these events, and that the body continues after its pause.
 
         Raises:
             CallTakenOver: another process has taken the call over.
@@ -339,21 +339,23 @@ class StartedRuns:
         for made in self._at_hand():
             made.wake.set()
         if self._all and not self.is_over:
-            self._claim = self._loop.create_task(self._go_on(), context=self._context.copy())
+            self._claim = self._loop.create_task(
+                self._continue_body(), context=self._context.copy()
+            )
 
-    async def _go_on(self) -> None:
-        """Write that the body goes on with an answer, unless another process has taken its call over."""
+    async def _continue_body(self) -> None:
+        """Store that the body continues with an answer, unless another process has taken its call over."""
         try:
             await self._write([])
         except CallTakenOver as error:
             for made in self._open():
                 made.broke = error
-            self._tell()
+            self._notify()
         except StoreError as error:
             self._stop.by(error)
             for made in self._open():
                 made.broke = error
-            self._tell()
+            self._notify()
 
     def look(self) -> None:
         """Look at the state again, everywhere in what the body has started; from any thread."""
@@ -361,8 +363,8 @@ class StartedRuns:
             self._loop.call_soon_threadsafe(self._driver.wake)
 
     def decided(self) -> None:
-        """Answers were looked at: whoever waits may have to wait for a person."""
-        self._tell()
+        """Note that answers were checked: waiters may have to wait for a person."""
+        self._notify()
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Do something on the loop of the run; from any thread."""
@@ -378,7 +380,7 @@ class StartedRuns:
         return call
 
     def state(self, made: Started) -> CallState:
-        """How one thing stands; as it is going to begin where that is not written yet.
+        """The state of one run or call; its initial state if it is not stored yet.
 
         Raises:
             CallTakenOver: the body's call is over.
@@ -392,17 +394,17 @@ class StartedRuns:
         return CallState(made.id, request.tool.name, request.input, request.input, final=True)
 
     def error_of(self, made: Started) -> BaseException | None:
-        """The very exception that a run failed with, where that is known here."""
+        """The exception object that a run failed with, if it is known here."""
         return made.broke or (None if self._driver is None else self._driver.errors.get(made.id))
 
     @property
     def is_stopped(self) -> bool:
-        """Whether something has stopped the body's call, whatever the body makes of that: it waits for no person."""
+        """Whether the body's call was stopped, even if the body continues: it waits for no person."""
         return self._stop.reason is not None
 
     @property
     def decides(self) -> bool:
-        """Whether the body is at work, or its answers are looked at: it does not just wait for what it started."""
+        """Whether the body is running or its answers are checked, so that it does not only wait."""
         return any(
             one.undecided or one.is_stopping or not (one.is_busy or self._awaiting)
             for one in self._open()
@@ -420,7 +422,7 @@ class StartedRuns:
         return [one for one in live if one.id in self._live] if over else live
 
     def is_ended(self, made: Started) -> bool:
-        """Whether it has its end, or can have none any more."""
+        """Whether it has ended, or cannot end."""
         if made.broke is not None or self.is_over:
             return True
         if made.is_retried:
@@ -436,13 +438,13 @@ class StartedRuns:
 
     @property
     def _values(self) -> dict[str, Any]:
-        """What the bodies of tools that were called returned, where they ran here."""
+        """Return values of called tools, if they ran here."""
         return {} if self._driver is None else self._driver.values
 
     # --- calling a tool
 
     async def call(self, tool: Any, input_: Mapping[str, Any], *, slot: bool = False) -> Any:
-        """What a tool gives, called as a model would: behind the rules and the middleware of the run.
+        """The result of a tool, called as a model would: with the rules and the middleware of the run.
 
         Raises:
             Rejected: a person refused it.
@@ -461,8 +463,8 @@ class StartedRuns:
             return self._values[made.id]
         if holds_secret(request.tool.output_schema):
             raise ToolFailed(
-                f"The result of {call.name} contained a secret, which is never stored, so it is lost: the body was run "
-                "again, or a person answered for the tool. Use the result in the body that received it"
+                f"The result of {call.name} contained a secret. Secrets are never stored, so it was lost when the body ran "
+                "again or a person answered for the tool. Use the result in the same body"
             )
         adapter = request.tool.output_adapter
         return call.answer if adapter is None else adapter.validate_json(dumps(call.answer))
@@ -475,10 +477,10 @@ class StartedRuns:
     # --- waiting
 
     async def wait(self, made: Started, *, settled: bool = False, slot: bool = False) -> None:
-        """Wait until it has ended, or only an answer can make it go on; on the loop of its run.
+        """Wait until it has ended, or needs an answer to continue; on the loop of its run.
 
         Raises:
-            SubrunWaits: it waits for an answer, and nobody waits for that in this process.
+            SubrunWaits: it needs an answer, and this process does not wait for it.
         """
         if slot:
             async with without_slot(self._loop):
@@ -505,7 +507,7 @@ class StartedRuns:
         await self._write([])  # an answer may have ended it, and another process gone on with that
 
     def _check_waits(self) -> None:
-        """End the body where all that it started waits for answers that nobody waits for."""
+        """End the body if all that it started needs answers that this process does not wait for."""
         at_work = any(one.is_at_work for one in self._at_hand())
         if at_work or (self._around.setup.bodies_wait() and not self.is_stopped):
             return
@@ -513,13 +515,13 @@ class StartedRuns:
         self._stop.by(waits)
         raise waits
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._around.setup.hooks.idle()
         for told in self._waiters:
             told.set()
 
     async def here(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do something on the loop of the run, from whatever loop runs here."""
+        """Run a coroutine on the loop of the run, from any loop."""
         if running_loop() is self._loop:
             return await work()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
@@ -550,7 +552,7 @@ class StartedRuns:
             )
 
     async def cancel(self, made: Started, by: str) -> None:
-        """Stop one for good; what is finished is kept."""
+        """Cancel one; finished results stay stored."""
         if self.is_ended(made):
             return
         made.is_stopping = True
@@ -569,7 +571,7 @@ class StartedRuns:
             stopped.insert(0, RunCancelled(at=self.clock(), scope=scope, by=by))
         await self._write(stopped)
         made.is_busy = False
-        self._tell()
+        self._notify()
 
     # --- the end of the body
 
@@ -590,7 +592,7 @@ class StartedRuns:
         for made in self._all.values():
             if made.task is not None:
                 made.task.cancel()
-        self._tell()
+        self._notify()
         if self._driver is not None:
             self._around.leave()
 

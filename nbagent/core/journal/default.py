@@ -1,4 +1,4 @@
-"""Where runs are kept whose agent or flow names no store: this process's memory, or what was said once."""
+"""The default store, of agents and flows without ``store=``: memory, or the one of ``use_store``."""
 
 from __future__ import annotations
 
@@ -17,63 +17,64 @@ from .journal import Store
 from .memory import MemoryStore, default_store
 
 Kept: TypeAlias = Store | str | os.PathLike[str]
-"""Where runs are kept: a store, the path of a file, a database's URL, or ``"memory"``."""
+"""A place to store runs: a store, the path of a file, a database's URL, or ``"memory"``."""
 VARIABLE = "NBAGENT_STORE"
-"""The environment variable that says it where no code does; ``memory`` stands for this process's memory."""
+"""The environment variable with the default store if code sets none; ``memory`` is this process's memory."""
 _USER = re.compile(r"//[^/@]*@")
 logger = logging.getLogger("nbagent")
 
 
 class _Default:
-    """The one of this process; safe to use from several threads."""
+    """The default store of this process; safe to use from several threads."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.said: Store | None = None
-        """What ``use_store`` said."""
+        """The store of ``use_store``."""
         self.variable: tuple[str, Store] | None = None
-        """The variable as it was read last, and its store."""
+        """The last value of the variable, and its store."""
         self.told: str | None = None
-        """The first run that is kept there, which tells so."""
+        """The first run that is stored there, whose card shows the place."""
 
 
 _default = _Default()
 
 
 def use_store(store: Kept | None) -> Store:
-    """Keep every run there from now on whose agent or flow has no ``store=``, also of those made before.
+    """Set the default store: runs of agents and flows without ``store=`` are stored there.
 
-    A run that has begun stays where it is. The first card then says where runs are kept. The environment
-    variable ``NBAGENT_STORE`` says the same from outside of the code, with a path or a database's URL.
+    This also applies to agents made before. A run that has started stays in its store. The first card then
+    shows where runs are stored. The environment variable ``NBAGENT_STORE`` sets the default store without
+    code, with a path or a database's URL.
 
     Args:
-        store: a path of a file (``nb.SQLiteStore``), a database's URL, a store; ``"memory"`` is this process's
-            memory, and None is what was before: what ``NBAGENT_STORE`` says, or memory.
+        store: a path of a file (``nb.SQLiteStore``), a database's URL, or a store. ``"memory"`` is this
+            process's memory, and None restores the default: ``NBAGENT_STORE``, or memory.
 
     Returns:
-        The store that runs are kept in now.
+        The default store.
 
     Raises:
-        UsageError, StoreError: it cannot be used; the message names it, and all stays as it was.
+        UsageError, StoreError: it cannot be used; the message names it, and nothing was changed.
     """
     made = None if store is None else store_at(store)
     with _default.lock:
         if made is store or not _is_open_at(_default.said, made):
             _default.said = made
         _default.told = None
-        return kept_in()
+        return current_store()
 
 
 def _is_open_at(said: Store | None, made: Store | None) -> bool:
-    """Whether what was said before stands for the same place still, as where a cell is run again."""
+    """Whether the earlier store is still open at the same place, as when a cell runs again."""
     return said is not None and is_same_place(said, made) and not is_closed(said)
 
 
-def kept_in() -> Store:
-    """The store of runs whose agent or flow names none.
+def current_store() -> Store:
+    """The default store.
 
     Raises:
-        UsageError, StoreError: ``NBAGENT_STORE`` names none that can be used.
+        UsageError, StoreError: the store in ``NBAGENT_STORE`` cannot be used.
     """
     with _default.lock:
         if _default.said is not None:
@@ -89,10 +90,10 @@ def kept_in() -> Store:
         return _default.variable[1]
 
 
-def tell_kept(run_id: str, store: object) -> None:
-    """A run begins: the first one that is kept by default, and not in memory, says so, and where."""
+def report_place(run_id: str, store: object) -> None:
+    """Report where a new run is stored: on the first run in a default store other than memory."""
     with _default.lock:
-        is_kept = not isinstance(store, MemoryStore) and is_same_place(store, kept_in())
+        is_kept = not isinstance(store, MemoryStore) and is_same_place(store, current_store())
         if _default.told is None and is_kept:
             _default.told = run_id
             logger.info(
@@ -101,8 +102,8 @@ def tell_kept(run_id: str, store: object) -> None:
             )
 
 
-def told_in(run_id: str, store: object) -> str | None:
-    """Where runs are kept, in the card of the run that says so; None in any other."""
+def reported_place(run_id: str, store: object) -> str | None:
+    """The place of the default store, for the card of the run that shows it; None for any other run."""
     with _default.lock:
         return place_of(store) if _default.told == run_id else None
 
@@ -117,13 +118,13 @@ def is_default(store: object) -> bool:
 
 
 def is_missing(store: object) -> bool:
-    """Whether a store is a file that is not there yet: a new one, or a path that was mistyped."""
+    """Whether a store is a file that does not exist yet: a new one, or a mistyped path."""
     place = _place(store)
     return isinstance(place, Path) and not place.exists()
 
 
 def near_runs(run_id: str, store: Store) -> str:
-    """What to say of an id that a store does not have: which runs may have been meant; not for an event loop."""
+    """A hint for an id that a store does not have: the runs with similar ids. Not for an event loop."""
     there = store.run_ids()
     alike = [one for one in there if one.startswith(run_id)] or [
         one for one in there if run_id in one
@@ -135,7 +136,7 @@ def near_runs(run_id: str, store: Store) -> str:
 
 
 def place_of(store: object) -> str:
-    """Where a store keeps its runs, as people read it: a file from here on, no password of a URL."""
+    """The place of a store, as people read it: a relative file path, or a URL without password."""
     if isinstance(store, MemoryStore):
         return "the memory of this process"
     place = _place(store)
@@ -146,14 +147,14 @@ def place_of(store: object) -> str:
 
 
 def place_for_others(store: object) -> str | None:
-    """Where another process finds its runs, as people read it; None where it cannot."""
+    """The place of a store for another process, as people read it; None if it cannot find the runs."""
     return None if _place(store) is None else place_of(store)
 
 
 def is_same_place(one: object, other: object) -> bool:
-    """Whether two stores hold the same runs: they are one, or of one file or database.
+    """Whether two stores have the same runs: they are the same object, file or database.
 
-    A file that was deleted and made again is another one, and a store that was closed holds none any more.
+    A file that was deleted and created again is another one, and a closed store has no runs.
     """
     if one is other:
         return True
@@ -166,21 +167,21 @@ def is_same_place(one: object, other: object) -> bool:
 
 
 def is_closed(store: object) -> bool:
-    """Whether a store was closed, and holds no run any more."""
+    """Whether a store was closed, and has no runs."""
     return bool(getattr(store, "is_closed", False))
 
 
 def _place(store: object) -> Any:
-    """A store's file or database, as the store knows it; None where it has none."""
+    """A store's file or database, as an object to compare; None if it has none."""
     place = getattr(store, "path", None)
     return getattr(store, "url", None) if place is None else place
 
 
 def store_at(given: Any) -> Store:
-    """The store that a person names, wherever one is given.
+    """The store that a person named.
 
     Raises:
-        UsageError, StoreError: it cannot be used; the message says why.
+        UsageError, StoreError: it cannot be used; the message explains why.
     """
     if not isinstance(given, str | os.PathLike):
         return _checked(given)
@@ -190,7 +191,7 @@ def store_at(given: Any) -> Store:
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f"store must be a path, a database URL or a store, got {given!r:.80}")
     if "://" not in text and Path(text).expanduser().is_dir():
-        raise UsageError(f"{text!r} is a folder. Give the path of a file in it, such as runs.db")
+        raise UsageError(f"{text!r} is a folder. Pass the path of a file in it, such as runs.db")
     store: Store = hooks.store_at(text)
     place = _place(store)
     if isinstance(place, Path) and not place.parent.exists():
@@ -211,5 +212,5 @@ def _checked(given: Any) -> Store:
 
 
 def _safe(text: str) -> str:
-    """Without who logs in, and how."""
+    """The text without user name and password."""
     return _USER.sub("//…@", text)

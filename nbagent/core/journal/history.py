@@ -1,8 +1,8 @@
-"""A conversation is stored once: a history that goes on with a run's begins with a reference to it.
+"""Histories stored once: a history that continues a run begins with a reference to that run.
 
 The first entry of such a history is ``{"role": "run", "id": RUN, "events": N, "messages": M}``: the first M
-messages of that run as it stood after its first N events. The rest follows as it is. A journal only grows, so
-that this means the same for ever. References are made and followed between journal and store alone.
+messages of that run after its first N events. The rest follows in full. A journal only grows, so the meaning
+never changes. References are made and resolved only between journal and store.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from nbagent.core.state.state import BEGINNING, RunState
 from .rows import Row
 
 Read: TypeAlias = Callable[[str], Sequence[StoredEvent]]
-"""The events of a run as they are stored; raises where there is no such run."""
+"""The stored events of a run; raises if there is no such run."""
 
 
 class Reference(NamedTuple):
-    """The beginning of a history: so many messages of a run, as it stood after so many of its events."""
+    """The beginning of a history: a number of messages of a run after a number of its events."""
 
     run_id: str
     events: int
@@ -44,14 +44,14 @@ class Reference(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a run had said after so many of its events."""
+    """The messages of a run after a number of its events."""
 
     events: int
     messages: tuple[Message, ...]
 
 
 def reference_of(event: StoredEvent) -> Reference | None:
-    """What a stored history begins with; None where all of it is there.
+    """The reference at the beginning of a stored history; None if it is complete.
 
     Raises:
         StoreError: it is no reference.
@@ -72,7 +72,7 @@ def reference_of(event: StoredEvent) -> Reference | None:
 
 
 class LostReference(StoreError):
-    """What was to be written refers to a run that is not there: nothing was added."""
+    """The events refer to a run that does not exist; nothing was added."""
 
     def __init__(self, run_id: str, missing: str) -> None:
         super().__init__(
@@ -81,9 +81,10 @@ class LostReference(StoreError):
 
 
 def referred_by(run_id: str, events: Sequence[StoredEvent]) -> set[str]:
-    """The runs that must be there where these events of a run are kept; what is no reference is told who reads it.
+    """The runs that these events of a run need in the store. An invalid reference is reported when it is read.
 
-    Those whose messages a history begins with, and the run that it waits for, as long as it has neither begun nor ended.
+    They are the runs whose messages a history begins with, and the run that it waits for until it has started
+    or ended.
     """
     found = set()
     waits_for: str | None = None
@@ -101,7 +102,7 @@ def referred_by(run_id: str, events: Sequence[StoredEvent]) -> set[str]:
 
 
 def referred_by_rows(run_id: str, rows: Iterable[Row]) -> set[str]:
-    """The same of rows as they are kept; what is damaged refers to nothing."""
+    """The same for stored rows; a damaged row refers to nothing."""
     events = []
     for row in rows:
         with suppress(StoreError):
@@ -130,9 +131,9 @@ def lengthened(event: RunStarted, messages: Sequence[Message]) -> RunStarted:
 def referred(
     run_id: str, reference: Reference, read: Read, known: Histories
 ) -> tuple[Message, ...]:
-    """The messages that a reference of this run stands for.
+    """The messages of a reference of this run.
 
-    Each run of the thread before is read once, up to one that is known.
+    Each earlier run of the thread is read once, up to a known one.
 
     Raises:
         StoreError: one is missing or damaged, or is not what is referred to.
@@ -148,7 +149,7 @@ def referred(
             messages = found
             break
         if following.run_id in seen:
-            raise _lost(run_id, following, "which itself continues this run")
+            raise _lost(run_id, following, "which in turn continues this run")
         seen.add(following.run_id)
         events = _events(run_id, following, read)
         steps.append((following, events))
@@ -158,7 +159,7 @@ def referred(
             before = steps[len(steps) - at][0].messages if at else 0
             if before > len(messages):
                 raise _lost(run_id, step, "whose own history does not match its reference")
-            messages = _said(run_id, step, events, messages[:before])
+            messages = _messages_after(run_id, step, events, messages[:before])
             known.keep(step.run_id, Known(step.events, messages))
     if reference.messages > len(messages):
         raise _lost(run_id, reference, f"which has only {len(messages)} messages")
@@ -175,15 +176,15 @@ def _events(run_id: str, reference: Reference, read: Read) -> Sequence[StoredEve
     return events
 
 
-def _said(
+def _messages_after(
     run_id: str,
     reference: Reference,
     events: Sequence[StoredEvent],
     before: tuple[Message, ...],
 ) -> tuple[Message, ...]:
-    """What a run had said after these events, whose own history begins with ``before``.
+    """The messages of a run after these events; its own history begins with ``before``.
 
-    Of that the fold gets the last message alone, where calls in it may be answered: it looks at no other.
+    The fold needs only the last of those, in which calls may be answered.
     """
     last = before[-1:] if before and before[-1]["role"] == "assistant" else ()
 
@@ -208,7 +209,7 @@ def _lost(run_id: str, reference: Reference, why: str) -> StoreError:
 
 
 class Histories:
-    """What the runs of one store said last, of the few that were looked at last: a thread goes on with one."""
+    """The latest messages of recently read runs of one store; a thread continues one of them."""
 
     MOST = 32
 
@@ -217,7 +218,7 @@ class Histories:
         self._lock = threading.Lock()
 
     def keep(self, run_id: str, known: Known) -> None:
-        """Remember this of a run; also in the place of what was known of it before."""
+        """Remember the messages of a run, instead of earlier ones."""
         with self._lock:
             self._known[run_id] = known
             self._known.move_to_end(run_id)
@@ -225,12 +226,12 @@ class Histories:
                 self._known.popitem(last=False)
 
     def last(self, run_id: str) -> Known | None:
-        """What is known of a run."""
+        """The remembered messages of a run."""
         with self._lock:
             return self._known.get(run_id)
 
     def at(self, reference: Reference) -> tuple[Message, ...] | None:
-        """All messages of a run as it stood then, where that is known."""
+        """All messages of a run at a reference, if known."""
         found = self.last(reference.run_id)
         return found.messages if found is not None and found.events == reference.events else None
 
@@ -241,7 +242,7 @@ class Histories:
 
 
 def histories_of(store: Any) -> Histories:
-    """What is known of a store's runs in this process; nothing of one that cannot be a key."""
+    """The remembered histories of a store in this process; empty if the store cannot be a key."""
     try:
         with _lock:
             return _histories.setdefault(store, Histories())

@@ -1,4 +1,4 @@
-"""The append-only list of a run's events, where it is kept, and who hears of it."""
+"""The append-only list of a run's events, its store and its listeners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
     encoded,
-    kept,
+    storable_event,
     stored,
 )
 from nbagent.core.base.memory import Remembered
@@ -59,20 +59,20 @@ from .history import (
 from .unwritten import call_of, keep_unwritten
 
 _TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried, RunTaken)
-"""Events that say which process goes on with the run."""
+"""Events that name the process that drives the run."""
 
 T = TypeVar("T")
 RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 Listener: TypeAlias = Callable[[RunEvent], None]
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
-"""What to add, of the state: asked again whenever the journal has moved on; raises to refuse."""
+"""Returns the events to add to a state; called again if the journal has grown; raises to refuse."""
 Unsaid: TypeAlias = Callable[[], Sequence[StoredEvent]]
-"""What a run's end is to be preceded by, as of the moment when it is written."""
+"""Returns the events to write before a run's end; called when that is written."""
 logger = logging.getLogger("nbagent")
 
 
 class Store(Protocol):
-    """Keeps journals. ``append`` is the one door, and its ``expected`` gives exactly-once answers."""
+    """Stores journals. All writes go through ``append``, whose ``expected`` gives exactly-once answers."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones.
@@ -92,40 +92,40 @@ class Store(Protocol):
         """
 
     def run_ids(self) -> list[str]:
-        """The runs it holds, oldest first."""
+        """The ids of its runs, oldest first."""
 
 
 @runtime_checkable
 class Prompt(Protocol):
-    """A store that mostly need not wait: it is written to on the event loop itself, where it needn't.
+    """A store that is usually fast: it is written to on the event loop, unless it would have to wait.
 
-    Any other store is written to, and read again, in a thread.
+    Any other store is written and read in a thread.
     """
 
     def at_once(self) -> AbstractContextManager[None]:
-        """Within it, on this thread, ``append`` raises ``Busy`` where it would have to wait."""
+        """A context in which ``append`` raises ``Busy`` on this thread instead of waiting."""
 
 
 class Watcher(Protocol):
-    """Who wants to know when a run's journal grows."""
+    """Receives a call when a run's journal grows."""
 
     def on_append(self) -> None:
-        """It has; called on the thread that appended, after it did."""
+        """Called after an append, on the thread that appended."""
 
 
 @runtime_checkable
 class Telling(Protocol):
-    """A store that tells of what is written, so that nobody needs to ask it again and again."""
+    """A store that notifies of writes, so that nobody needs to poll it."""
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
-        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it.
+        """Notify ``watcher`` of appends to this run while something else references it.
 
-        It may be told of too much, on any thread. False where it is told of nothing after all.
+        There may be extra calls, on any thread. Returns False if it cannot notify.
         """
 
 
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
-    """The refusal of an append to a journal of ``length`` events; ``winner`` stands in its place."""
+    """The ``Conflict`` of an append to a journal of ``length`` events; ``winner`` has its place."""
     told = (
         f"Run {run_id!r} was changed in the meantime: it has {length} events, expected {expected}"
     )
@@ -137,24 +137,24 @@ def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None
 
 
 def begun_anew(run_id: str) -> Conflict:
-    """The refusal of an append to a run that was deleted, where another has its id now."""
+    """The ``Conflict`` of an append to a deleted run whose id another run has now."""
     return Conflict(f"Run {run_id!r} was deleted, and a new run uses its id")
 
 
 def moment(at: float) -> str:
-    """A Unix time as people read it, in UTC."""
+    """A Unix time as text, in UTC."""
     return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).isoformat("T", "seconds")
 
 
 class Journal:
-    """One run's events: written in turn, folded at once, told to listeners in order.
+    """One run's events: written in order, folded into the state, and passed to listeners.
 
-    ``write`` and ``submit`` never make an event loop wait: what the store does not take at once waits
-    in a thread, in order. ``commit``, ``append`` and ``end`` wait on the caller's thread. Nothing is
-    folded or told before it is stored. Without a store (``generate``) nothing is kept but the state.
+    ``write`` and ``submit`` never block an event loop: a write that the store does not accept at once waits
+    in a thread, in order. ``commit``, ``append`` and ``end`` block the caller's thread. Events are stored
+    before they are folded or passed on. Without a store (``generate``) only the state is kept.
 
-    Listeners are called on the thread that writes, under a lock: they must be quick and wait for
-    nobody. One that raises is logged and dropped, since what it shows has a hole from then on.
+    Listeners are called on the thread that writes, under a lock: they must be quick and must not wait.
+    A listener that raises is logged and removed, because it has missed an event.
     """
 
     __slots__ = (
@@ -162,15 +162,15 @@ class Journal:
         "_at_once",
         "_before",
         "_follow",
+        "_is_sending",
         "_is_vacant",
         "_known",
         "_last",
         "_line",
         "_lock",
         "_owed",
-        "_telling",
         "_turn",
-        "_untold",
+        "_unsent",
         "_writer",
         "driver",
         "is_driven_here",
@@ -189,7 +189,7 @@ class Journal:
         *,
         keeps_events: bool = True,
     ) -> None:
-        """Of this run; ``keeps_events`` is False where many are read, and each only for its state."""
+        """``keeps_events=False`` saves memory if only the state is needed."""
         self.run_id = run_id
         self.store = store
         self.state = state if state is not None else BEGINNING
@@ -198,41 +198,41 @@ class Journal:
         self._at_once = kept if isinstance(kept, Prompt) else None
         must_wait = store is not None and self._at_once is None
         self._known: list[StoredEvent] | None = [] if must_wait and keeps_events else None
-        """What the store has of the run, where it must be waited for: no loop waits to read it again."""
+        """The stored events, if the store is slow, so that no loop waits to read them again."""
         self._turn = threading.RLock()
-        """Held by who writes, or reads what others wrote; it may take long."""
+        """Held while writing, or reading what others wrote; may be held for long."""
         self._lock = threading.RLock()
-        """Held for a moment, to fold and tell, within the turn."""
+        """Held briefly while folding and calling listeners, within the turn."""
         self._line: tuple[_Waiting, ...] = ()
-        """What waits for its turn, off the loop; the first is under way."""
-        self._untold: tuple[StoredEvent, ...] = ()
-        self._telling = False
+        """Writes that wait for their turn, off the loop; the first is in progress."""
+        self._unsent: tuple[StoredEvent, ...] = ()
+        self._is_sending = False
         self._owed: tuple[StoredEvent, ...] = ()
-        """The run's end, while it could not be stored; it goes before whatever is stored next."""
+        """The run's end that could not be stored; it is written before any later event."""
         self._before = self.state
         """The state without that end."""
         self.driver = ""
-        """The process that took the run on last: started it, answered, or ran a call."""
+        """The process that last started the run, answered it or executed a call."""
         self.taken: RunTaken | None = None
-        """How it came to that process, where that took it over."""
+        """The takeover by that process, if it took the run over."""
         self._is_vacant = False
-        """Whether it was answered by its record since: that process may have let go of it."""
+        """Whether it was answered by its record since then: that process may no longer hold it."""
         self.is_driven_here = store is None
-        """Whether this process may take the run's next step: it has taken the run on, and nobody else since."""
+        """Whether this process may take the run's next step, because it was the last to drive the run."""
         self._last: tuple[str, float] | None = None
-        """Type and time of the last event that the store has, as far as is known here."""
+        """Type and time of the last stored event that this process knows."""
         self._writer: int | None = None
-        """The thread that writes now: what the store tells on it is no news."""
+        """The thread that writes now; the store's notifications on it are ignored."""
         self._follow: Callable[[], None] | None = None
 
     @property
     def remembered(self) -> Sequence[Remembered]:
-        """Approvals that a person said to remember in this run."""
+        """Approvals that a person chose to remember in this run."""
         return self.state.remembered
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """What was said up to now."""
+        """The messages up to now."""
         return self.state.messages
 
     @property
@@ -242,15 +242,15 @@ class Journal:
 
     @property
     def is_vacant(self) -> bool:
-        """Whether nobody drives the run for certain: whoever goes on with it takes it first, by ``RunTaken``."""
+        """Whether certainly no process drives the run; the next driver writes ``RunTaken`` first."""
         return self._is_vacant or not self.driver
 
     # --- writing
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:
-        """``commit`` on an event loop, which goes on meanwhile.
+        """``commit`` on an event loop, without blocking it.
 
-        It is done all the same where the task that waits for it is cancelled.
+        The write completes even if the awaiting task is cancelled.
         """
         work = partial(self._commit, decide)
         try:
@@ -259,9 +259,9 @@ class Journal:
             return await asyncio.shield(asyncio.wrap_future(self._later(work)))
 
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
-        """``commit`` for code that an event loop may run; what is refused now raises now.
+        """``commit`` for code that may run on an event loop; an immediate refusal raises now.
 
-        On a thread where none runs, all is done when it returns.
+        On a thread without an event loop the write is complete on return.
         """
         work = partial(self._commit, decide)
         if not _on_loop():
@@ -273,7 +273,7 @@ class Journal:
             return self._later(work)
 
     def submit_end(self, event: StoredEvent, before: Unsaid = tuple) -> Future[None]:
-        """``end`` for code that an event loop may run."""
+        """``end`` for code that may run on an event loop."""
         work = partial(self._end, event, before)
         try:
             return finished(self._now(work))
@@ -281,7 +281,7 @@ class Journal:
             return self._later(work)
 
     def look(self) -> Future[None]:
-        """``catch_up`` for code that an event loop may run; then an end is stored that could not be."""
+        """``catch_up`` for code that may run on an event loop; then store an end that could not be stored before."""
         if self.store is None:
             return finished(None)
         work = partial(self._renew, self.store)
@@ -291,7 +291,7 @@ class Journal:
             return self._later(work)
 
     def append(self, *events: StoredEvent) -> None:
-        """Add these events, whatever the state.
+        """Add these events in any state.
 
         Raises:
             Conflict: another process has written meanwhile; the state is up to date again.
@@ -301,7 +301,7 @@ class Journal:
             self._write(events, self._append)
 
     def commit(self, decide: Decide) -> Sequence[StoredEvent]:
-        """Add what ``decide`` makes of the state; where it refuses, nothing is written.
+        """Add the events that ``decide`` returns for the state; if it raises, nothing is written.
 
         Raises:
             StoreError: the store failed; nothing was added.
@@ -310,15 +310,15 @@ class Journal:
             return self._commit(decide, self._append)
 
     def end(self, event: StoredEvent, before: Unsaid = tuple) -> None:
-        """Add the event that ends the run, after those ``before``; in memory alone while the store takes nothing.
+        """Add the event that ends the run, after those ``before``; in memory only while the store fails.
 
-        Where the run has ended already, it only tries again to store an end that could not be.
+        If the run has ended already, this only tries again to store its end.
         """
         with self._turn:
             self._end(event, before, self._append)
 
     def catch_up(self, begun: Sequence[StoredEvent] | None = None) -> None:
-        """Fold in what other processes have written: of a journal that holds nothing yet, maybe what was read already."""
+        """Fold in what other processes have written; ``begun`` are events of a new journal that were read already."""
         if self.store is not None:
             with self._turn:
                 if begun is None:
@@ -327,7 +327,7 @@ class Journal:
                     self._take(self._whole(self.store, begun))
 
     def _now(self, work: Callable[[_Append], T]) -> T:
-        """Do this on the caller's thread, if nobody waits before it.
+        """Do this on the caller's thread, if no write is waiting.
 
         Raises:
             _WouldWait: nothing was done.
@@ -341,7 +341,7 @@ class Journal:
             self._turn.release()
 
     def _later(self, work: Callable[[_Append], T]) -> Future[T]:
-        """Do this in a thread, after all that waits already."""
+        """Do this in a thread, after all waiting writes."""
         waiting = _Waiting(work, under_way())
         with self._lock:
             is_first = not self._line
@@ -418,7 +418,7 @@ class Journal:
                     self._owed = tuple(owed)
 
     def _may_end(self, state: RunState, event: StoredEvent) -> bool:
-        """Whether the run has not ended; its failure is told by who has a share in it, anybody may cancel it."""
+        """Whether this process may end the run: any may cancel it; only those that execute it may fail it."""
         if state.outcome is not None or not isinstance(event, RunFailed) or self.is_driven_here:
             return state.outcome is None
         return any(call.owner == this_process() for call in running_calls(state))
@@ -426,20 +426,20 @@ class Journal:
     # --- hearing of it
 
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
-        """Tell ``listener`` what comes from now on; gives back all that came before."""
+        """Call ``listener`` with each new event; returns all earlier events."""
         with self._lock:
             self.listeners = (*self.listeners, listener)
             return self.read()
 
     def unsubscribe(self, listener: Listener) -> None:
-        """Tell ``listener`` nothing any more."""
+        """Stop calling ``listener``."""
         with self._lock:
             self.listeners = tuple(one for one in self.listeners if one != listener)
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
-        """Tell listeners something that is not stored."""
+        """Pass a delta, which is not stored, to the listeners."""
         for listener in self.listeners:
-            self._tell(listener, delta)
+            self._call_listener(listener, delta)
 
     def read(self) -> list[StoredEvent]:
         """All events so far."""
@@ -452,7 +452,7 @@ class Journal:
 
     @property
     def _stored_length(self) -> int:
-        """How many events the store has, as far as is known here."""
+        """The number of stored events, as far as this process knows."""
         return self.state.position - len(self._owed)
 
     @property
@@ -475,12 +475,12 @@ class Journal:
         self._take(stored)
 
     def _take(self, stored: Sequence[StoredEvent]) -> None:
-        """Fold in what the store has from there on; an end it never got gives way to that."""
+        """Fold in further stored events; they replace an end that could not be stored."""
         if not stored:
             return
         with self._lock:
             owed, self._owed = self._owed, ()
-            if not _begins_with(stored, owed):
+            if not _starts_with(stored, owed):
                 self.state, owed = self._before, ()
             if self._known is not None:
                 self._known += stored
@@ -488,12 +488,12 @@ class Journal:
             self._last = _mark(stored[-1])
 
     def _arrived(self, sent: Sequence[StoredEvent]) -> bool:
-        """Whether an append that raised was done all the same, as when the connection broke after it."""
+        """Whether an append that raised was stored nevertheless, as when the connection broke after it."""
         if self.store is None:
             return False
         try:
             stored = self.store.read(self.run_id, self._stored_length)
-            arrived = _begins_with(stored, sent)
+            arrived = _starts_with(stored, sent)
         except Exception:  # the failure of the append is the one to be told
             return False
         self._take(self._whole(self.store, stored))
@@ -532,7 +532,7 @@ class Journal:
             return lengthened(event, self.state.messages[: reference.messages])
         return lengthened(event, referred(self.run_id, reference, store.read, histories_of(store)))
 
-    def _kept(
+    def _encoded(
         self, events: Sequence[StoredEvent], *, may_wait: bool
     ) -> tuple[list[StoredEvent], list[StoredEvent]]:
         """The events as they are stored, and the same with their whole history.
@@ -545,7 +545,7 @@ class Journal:
             for at, event in enumerate(events):
                 if isinstance(event, RunStarted) and event.after and not event.scope:
                     short[at] = self._shortened(self.store, event, may_wait=may_wait)
-        short = [kept(event) for event in short]
+        short = [storable_event(event) for event in short]
         whole = short.copy()
         for at, (event, shorter) in enumerate(zip(events, short, strict=True)):
             if shorter is event or not isinstance(shorter, RunStarted):
@@ -556,7 +556,7 @@ class Journal:
         return short, whole
 
     def _shortened(self, store: Store, event: RunStarted, *, may_wait: bool) -> RunStarted:
-        """The event with a reference to the run before, where the store has that and its history goes on with it."""
+        """The event with a reference to the previous run, if the store has that run and the history begins with it."""
         if event.after is None or event.after == self.run_id:
             return event
         known = histories_of(store).last(event.after)
@@ -573,7 +573,7 @@ class Journal:
         return shortened(event, known, event.after) if is_there else event
 
     def watch(self, follow: Callable[[], None]) -> bool:
-        """Call this, on any thread, when others write; False where the store doesn't tell."""
+        """Call ``follow``, on any thread, when others write; returns False if the store does not notify."""
         self._follow = follow
         store: object = self.store
         if not isinstance(store, Telling):
@@ -581,15 +581,15 @@ class Journal:
         return store.watch(self.run_id, self)
 
     def on_append(self) -> None:
-        """The store tells that the journal has grown."""
+        """Handle the store's notification of a write."""
         if self._follow is not None and self._writer != threading.get_ident():
             self._follow()
 
     def _write(self, events: Sequence[StoredEvent], append: _Append) -> None:
-        """Store and fold in; within the turn."""
+        """Store and fold; within the turn."""
         if self.store is not None and (events or self._owed):
             may_wait = append != self._append_at_once
-            short, events = self._kept(events, may_wait=may_wait)
+            short, events = self._encoded(events, may_wait=may_wait)
             sent = [*self._owed, *short]
             self._writer = threading.get_ident()
             try:
@@ -626,7 +626,7 @@ class Journal:
             self._fold(events)
 
     def _fold(self, events: Sequence[StoredEvent]) -> None:
-        """Fold all in, then tell all: a listener that appends in turn is told of it afterwards."""
+        """Fold all events, then pass them on; events that a listener appends are passed on afterwards."""
         for event in events:
             before, self.state = self.state, apply(self.state, event)
             if held and isinstance(event, ToolFinished | Resolved | RunCancelled):
@@ -641,18 +641,18 @@ class Journal:
             histories_of(self.store).keep(self.run_id, known)
         if not self.listeners:
             return
-        self._untold += tuple(events)
-        if self._telling:
+        self._unsent += tuple(events)
+        if self._is_sending:
             return
-        self._telling = True
+        self._is_sending = True
         try:
-            while self._untold:
-                event, *later = self._untold
-                self._untold = tuple(later)
+            while self._unsent:
+                event, *later = self._unsent
+                self._unsent = tuple(later)
                 for listener in self.listeners:
-                    self._tell(listener, event)
+                    self._call_listener(listener, event)
         finally:
-            self._telling = False
+            self._is_sending = False
 
     def _taken_on(self, event: RunStarted | Resolved | ToolStarted | RunRetried | RunTaken) -> None:
         if isinstance(event, RunTaken):
@@ -664,11 +664,11 @@ class Journal:
         self.drive_as_this_process()
 
     def drive_as_this_process(self) -> None:
-        """Set ``is_driven_here``: its driver is another, or this is a fork of the process that drove it."""
+        """Set ``is_driven_here`` after the driver, or (in a fork) this process, has changed."""
         is_mine = self.driver == this_process() and not self._is_vacant
         self.is_driven_here = self.store is None or is_mine
 
-    def _tell(self, listener: Listener, heard: RunEvent) -> None:
+    def _call_listener(self, listener: Listener, heard: RunEvent) -> None:
         try:
             listener(heard)
         except Exception:
@@ -680,8 +680,8 @@ def _mark(event: StoredEvent) -> tuple[str, float]:
     return event.type, event.at
 
 
-def _begins_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:
-    """Whether these are the first of what is stored; by what is written of each."""
+def _starts_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:
+    """Whether the stored events begin with these, compared by their encoding."""
     first = stored[: len(sent)]
     return list(map(encoded, first)) == list(map(encoded, sent))
 
@@ -695,14 +695,14 @@ def _on_loop() -> bool:
 
 
 def finished(value: T) -> Future[T]:
-    """A future of what is done already."""
+    """A future that is done."""
     future: Future[T] = Future()
     future.set_result(value)
     return future
 
 
 def under_way() -> Future[Any]:
-    """A future of what is on its way to the store: whoever gives up waiting for it takes nothing back."""
+    """A future of a pending write; cancelling a wait for it does not cancel the write."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -712,7 +712,7 @@ _Append: TypeAlias = Callable[[Sequence[StoredEvent], int], None]
 
 
 class _WouldWait(Exception):
-    """What was to be done at once would have to wait; nothing was done."""
+    """The work would have to wait; nothing was done."""
 
 
 class _Waiting(NamedTuple):
@@ -721,10 +721,10 @@ class _Waiting(NamedTuple):
 
 
 class InnerJournal:
-    """The journal of the run inside a call: the outer one's events and lock, seen from inside.
+    """The journal of a run inside a call: a view of the outer journal's events and lock.
 
-    Whoever writes gives the events their scope. What the inner model streams is not told: the call's
-    row shows what its tools show, and the stored responses.
+    The writer sets the scope of the events. Deltas of the inner model are not passed on: the call's
+    row shows the output of its tools and the stored responses.
     """
 
     def __init__(self, outer: Journal | InnerJournal, call_id: str) -> None:
@@ -739,12 +739,12 @@ class InnerJournal:
 
     @property
     def remembered(self) -> Sequence[Remembered]:
-        """Those of the outermost run."""
+        """Remembered approvals of the outermost run."""
         return self._outer.remembered
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """What was said in the inner run; of what a body calls, in the run that the body belongs to."""
+        """The messages of the inner run; for calls of a body, those of the body's run."""
         state = self.state
         return self._outer.history if state.of_body else state.messages
 
@@ -763,15 +763,15 @@ class InnerJournal:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Who listens to the outermost run."""
+        """The listeners of the outermost run."""
         return self._outer.listeners
 
     def append(self, *events: StoredEvent) -> None:
-        """Add these events, whatever the state."""
+        """Add these events in any state."""
         self._outer.append(*events)
 
     def commit(self, decide: Decide) -> Sequence[StoredEvent]:
-        """Add what ``decide`` makes of the inner state; see ``Journal.commit``."""
+        """Add the events that ``decide`` returns for the inner state; see ``Journal.commit``."""
         return self._outer.commit(lambda state: decide(self._inner(state)))
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:
@@ -787,16 +787,14 @@ class InnerJournal:
         return self._outer.submit(lambda state: decide(self._inner(state)))
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
-        """Tell listeners what an inner tool shows."""
+        """Pass the output of an inner tool to the listeners."""
         if isinstance(delta, Printed | Displayed | Progressed | Chunk | StepStarted):
             self._outer.emit(delta)
 
     def _inner(self, outer: RunState) -> RunState:
         call = outer.calls.get(self._call_id)
         if call is None or call.status == "done":  # somebody else has settled it
-            return RunState(
-                outcome=outer.outcome or RunCancelled(at=0.0, by="the call's own result")
-            )
+            return RunState(outcome=outer.outcome or RunCancelled(at=0.0, by="the end of its call"))
         inner = call.child if call.child is not None else RunState()
         if outer.outcome is not None and inner.outcome is None:
             return evolve(inner, outcome=outer.outcome)
@@ -809,7 +807,7 @@ AnyJournal: TypeAlias = Journal | InnerJournal
 def _forget_secrets(
     before: RunState, after: RunState, event: ToolFinished | Resolved | RunCancelled
 ) -> None:
-    """Release what calls were given that nothing will run any more."""
+    """Release the secrets of calls that will not run again."""
     if isinstance(event, RunCancelled):
         if event.scope:
             return  # the result of the call around it comes next

@@ -19,35 +19,35 @@ _NOTHING = nullcontext()
 
 
 class MemoryStore(Travels):
-    """Journals in this process's memory: gone when it ends."""
+    """A store in this process's memory; its runs end with the process."""
 
     def __init__(self) -> None:
-        self._journals: dict[str, _Kept] = {}
+        self._journals: dict[str, _Journal] = {}
         self._lock = threading.Lock()
         self._changes = 0
 
     def __reduce__(self) -> Made:
         cannot_travel(
             "nb.MemoryStore()",
-            "its runs are in this process's memory; keep them in nb.SQLStore(url), or in nb.SQLiteStore(path) for "
-            "processes of this machine",
+            "its runs are in this process's memory. Use nb.SQLStore(url), or nb.SQLiteStore(path) for processes on one machine",
         )
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, or raise ``Conflict``."""
         with self._lock:
-            kept = self._journals.get(run_id) or _Kept()
+            kept = self._journals.get(run_id) or _Journal()
             length = len(kept.events)
             if length != expected:
                 winner = kept.events[expected] if 0 <= expected < length else None
                 raise moved_on(run_id, expected, length, winner)
             if not events:
                 return
-            self._check_there(run_id, events)
+            if any(isinstance(event, RunStarted | RunQueued) for event in events):
+                self._check_there(run_id, events)  # no other event refers to a run
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
         if kept.watchers:
-            kept.tell()
+            kept.notify()
 
     def at_once(self) -> AbstractContextManager[None]:
         """Nothing has to wait here."""
@@ -56,27 +56,27 @@ class MemoryStore(Travels):
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
         """The events from number ``start`` on."""
         with self._lock:
-            return self._kept(run_id).events[start:]
+            return self._journal(run_id).events[start:]
 
     def length(self, run_id: str) -> int:
-        """How many events a run has."""
-        return len(self._kept(run_id).events)
+        """The number of events of a run."""
+        return len(self._journal(run_id).events)
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
-        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
+        """Notify ``watcher`` of appends to this run while something else references it."""
         with self._lock:
-            kept = self._kept(run_id)
+            kept = self._journal(run_id)
             there = tuple(one for one in kept.watchers if one() is not None)
             kept.watchers = (*there, weakref.ref(watcher))
         return True
 
     def run_ids(self) -> list[str]:
-        """The runs it holds, oldest first."""
+        """The ids of its runs, oldest first."""
         with self._lock:
             return list(self._journals)
 
     def heads(self, prefix: str = "") -> list[Head]:
-        """Where each journal ends whose run's id begins so, oldest run first."""
+        """The end of each journal whose run id has this prefix, oldest run first."""
         with self._lock:
             ends = [
                 (run_id, len(kept.events), kept.events[-1])
@@ -86,7 +86,7 @@ class MemoryStore(Travels):
         return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
 
     def ends(self, prefix: str) -> list[End]:
-        """The last event of each run whose id begins so, oldest run first."""
+        """The last event of each run whose id has this prefix, oldest run first."""
         with self._lock:
             ends = [
                 (run_id, len(kept.events), kept.events[-1])
@@ -96,15 +96,15 @@ class MemoryStore(Travels):
         return [End(run_id, n, dump(event)) for run_id, n, event in ends]
 
     def stamp(self) -> object:
-        """A value that is equal as long as nobody writes."""
+        """A value that changes with each write."""
         return self._changes
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal as it would be kept on disk: nothing here is sealed before it is asked for."""
+        """A whole journal as rows for disk; they are sealed when this is called."""
         return sealed(run_id, map(dump, self.read(run_id)))
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
-        """Bring in a journal as it was kept elsewhere.
+        """Import a journal from another store.
 
         Raises:
             Conflict: there is a run of this id; nothing was added.
@@ -115,7 +115,7 @@ class MemoryStore(Travels):
             if run_id in self._journals:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             self._check_there(run_id, events)
-            self._journals[run_id] = _Kept()
+            self._journals[run_id] = _Journal()
             self._journals[run_id].events.extend(events)
             self._changes += 1
 
@@ -127,22 +127,20 @@ class MemoryStore(Travels):
             Conflict: there is a run that is not among the known ones.
         """
         with self._lock:
-            gone = [self._kept(run_id) for run_id in run_ids]
+            gone = [self._journal(run_id) for run_id in run_ids]
             check_known(self._journals, known)
             for run_id in run_ids:
                 del self._journals[run_id]
             self._changes += 1
         for kept in gone:
-            kept.tell()
+            kept.notify()
 
     def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
-        if not any(isinstance(event, RunStarted | RunQueued) for event in events):
-            return  # no other refers to a run
         lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)
         if lost is not None:
             raise LostReference(run_id, lost)
 
-    def _kept(self, run_id: str) -> _Kept:
+    def _journal(self, run_id: str) -> _Journal:
         if run_id not in self._journals:
             raise UsageError(f"{self!r} has no run {run_id!r}")
         return self._journals[run_id]
@@ -151,8 +149,8 @@ class MemoryStore(Travels):
         return f"MemoryStore({len(self._journals)} runs)"
 
 
-class _Kept:
-    """One journal, and who is told when it grows."""
+class _Journal:
+    """One journal and its watchers."""
 
     __slots__ = ("events", "watchers")
 
@@ -160,8 +158,8 @@ class _Kept:
         self.events: list[StoredEvent] = []
         self.watchers: tuple[weakref.ref[Watcher], ...] = ()
 
-    def tell(self) -> None:
-        """On the thread that wrote."""
+    def notify(self) -> None:
+        """Notify the watchers, on the thread that wrote."""
         for found in self.watchers:
             watcher = found()
             if watcher is not None:
@@ -169,4 +167,4 @@ class _Kept:
 
 
 default_store = MemoryStore()
-"""Where runs are kept whose agent or flow names no store."""
+"""The store of runs whose agent or flow has no other."""

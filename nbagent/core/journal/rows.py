@@ -1,8 +1,8 @@
-"""Journals as they are kept: a row for each event, sealed to all rows before it.
+"""Journals in their stored form: a row for each event, sealed to all rows before it.
 
-A seal is the SHA-256 of the row and of the seal before it, so that no row of a run can be changed, taken
-out or put in between without all later seals being wrong. It proves that the rows belong together, not
-who wrote them; what was cut off at the end shows only where somebody has noted the last seal.
+A seal is the SHA-256 of the row and of the seal before it. If a row of a run is changed, removed or inserted,
+all later seals are wrong. Seals prove that the rows belong together, not who wrote them. A missing end is
+only noticed with an earlier note of the last seal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted, read_by
 
 
 class Row(NamedTuple):
-    """One event as it is kept."""
+    """One stored event."""
 
     version: int
     """The format that ``data`` is written in."""
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 class Last(NamedTuple):
-    """What tells of a journal's last event where it stands, without reading all of it."""
+    """Facts about a journal's last event, without reading all of it."""
 
     type: str
     at: float
@@ -41,9 +41,9 @@ class Head(NamedTuple):
 
     run_id: str
     length: int
-    """How many events it has."""
+    """Number of events."""
     last: Last | None
-    """Of the last one; None where it cannot be read."""
+    """Facts about the last event; None if it cannot be read."""
 
 
 class End(NamedTuple):
@@ -51,9 +51,9 @@ class End(NamedTuple):
 
     run_id: str
     length: int
-    """How many events it has."""
+    """Number of events."""
     data: str | None
-    """The JSON of the last one; None where it cannot be read."""
+    """The JSON of the last event; None if it cannot be read."""
 
 
 AT_ONCE = 1000
@@ -64,45 +64,45 @@ SEALED_FROM = 2
 
 @runtime_checkable
 class Archive(Protocol):
-    """A store that tells of all its runs at once, and lets them be taken out, brought in and deleted."""
+    """A store that can list, export, import and delete its runs."""
 
     def heads(self, prefix: str = "") -> list[Head]:
-        """Where each journal ends whose run's id begins so, oldest run first; a row's damage is no matter of the others.
+        """The length and last event of each run whose id starts with the prefix, oldest first. Damaged ones too.
 
         Raises:
             StoreError: they could not be read.
         """
 
     def stamp(self) -> object:
-        """A value that is equal as long as nobody writes to any journal; cheap to ask for again and again.
+        """A value that is equal until a journal is written; fast, for frequent checks.
 
         Raises:
             StoreError: it could not be read.
         """
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal as it is kept.
+        """A whole journal as stored rows.
 
         Raises:
-            UsageError: there is no such run.
+            UsageError: the run does not exist.
             StoreError: they could not be read.
         """
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
-        """Bring in a journal as it was kept elsewhere, seals included.
+        """Import a journal with its seals.
 
         Raises:
-            Conflict: there is a run of this id; nothing was added.
+            Conflict: a run with this id exists; nothing was added.
             LostReference: a run that it refers to is not there, as for ``append``; nothing was added.
             StoreError: they could not be written; nothing was added.
         """
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
-        """Delete journals, all or none, whoever goes on with their runs; ``nb.delete_run`` asks first.
+        """Delete journals, all or none, without checking followers; ``nb.delete_run`` checks them first.
 
         Args:
             run_ids: which.
-            known: the runs of which it was asked whether they go on with one of these.
+            known: the runs that were checked for whether they continue one of these.
 
         Raises:
             UsageError: one of them is not there; nothing was deleted.
@@ -112,7 +112,7 @@ class Archive(Protocol):
 
 
 def check_known(there: Iterable[str], known: Collection[str] | None) -> None:
-    """Refuse a deletion that was decided before a run began, which may go on with what is to be deleted.
+    """Raise if a run was added since the deletion was decided; it may continue a run to be deleted.
 
     Raises:
         Conflict: naming it.
@@ -124,7 +124,7 @@ def check_known(there: Iterable[str], known: Collection[str] | None) -> None:
 
 @runtime_checkable
 class Searching(Protocol):
-    """A store that finds what its runs hold, without anybody reading all of them."""
+    """A store that can search its runs without reading all of them."""
 
     def search(self, text: str) -> list[str]:
         """The runs in which an event's JSON has this text, oldest first.
@@ -136,10 +136,10 @@ class Searching(Protocol):
 
 @runtime_checkable
 class Ending(Protocol):
-    """A store that gives the last events of many runs in one go."""
+    """A store that returns the last events of many runs at once."""
 
     def ends(self, prefix: str) -> list[End]:
-        """Of each run whose id begins so, oldest first; a row's damage is no matter of the others.
+        """Ends of the runs whose id starts with the prefix, oldest first. Damaged ones too.
 
         Raises:
             StoreError: they could not be read.
@@ -173,7 +173,7 @@ def in_batches(heads: Iterable[Head]) -> Iterator[list[str]]:
 
 
 def last_of(data: str | bytes) -> Last | None:
-    """Of an event's JSON; None where that is damaged, which whoever reads the run is told."""
+    """Facts about an event's JSON; None if it is damaged, which is reported when the run is read."""
     try:
         plain = read_by(json.loads, counted(data, MAX_EVENT_PARTS))
         return Last(str(plain["type"]), float(plain["at"]), tuple(plain.get("scope", ())))
@@ -201,8 +201,8 @@ def _sealed(seal: str, texts: Iterable[str]) -> Iterator[Row]:
 def first_broken(run_id: str, rows: Sequence[Row]) -> int | None:
     """The number of the first row that is not as it was sealed; None where all are.
 
-    Rows that an older nbagent wrote have no seal: they may stand at the beginning alone, and the first
-    sealed row holds them together.
+    Rows of an older nbagent have no seal. They are valid only at the beginning, and the first sealed row
+    covers them.
     """
     seal = run_id
     has_begun = False
@@ -219,7 +219,7 @@ def first_broken(run_id: str, rows: Sequence[Row]) -> int | None:
 
 
 def last_seal(run_id: str, rows: Sequence[Row]) -> str:
-    """What the next row is sealed to: worked out where the last one has no seal."""
+    """The seal that the next row needs; computed if the last row has none."""
     seal = run_id
     for row in rows:
         seal = row.seal if row.seal is not None else seal_of(seal, row.version, row.data)
@@ -230,7 +230,7 @@ def events_of(rows: Iterable[Row]) -> list[StoredEvent]:
     """The events in rows.
 
     Raises:
-        StoreError: one is damaged, or of a newer nbagent; the message says which.
+        StoreError: an event is damaged, or from a newer nbagent; the message names it.
     """
     found = []
     for number, row in enumerate(rows):

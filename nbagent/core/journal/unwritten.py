@@ -1,4 +1,4 @@
-"""What bodies came to that could not be stored yet: kept by run, so that any handle here can retry."""
+"""Outcomes of bodies that could not be stored yet, by run, so that any handle here can retry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Kept(NamedTuple):
 
 
 def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) -> None:
-    """Keep those of the events that tell what a body of this process came to."""
+    """Remember the outcomes of this process's bodies among the events."""
     for event in events:
         if not isinstance(event, CallOutcome):
             continue
@@ -31,20 +31,20 @@ def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) 
 
 
 def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
-    """What was kept of a run and still holds, oldest first: no other body was started since."""
+    """The remembered outcomes of a run, oldest first, if no other body was started since."""
     with _lock:
         found = tuple(_kept.get(run_id, {}).values())
     return [event for event, attempt in found if _still_holds(state, event, attempt)]
 
 
 def forget_unwritten(run_id: str) -> None:
-    """It is written, or of no use any more."""
+    """Forget the outcomes of a run: they are stored, or not needed."""
     with _lock:
         _kept.pop(run_id, None)
 
 
 def call_of(state: RunState, event: CallOutcome | Resolved) -> CallState | None:
-    """The call that an event tells of, where the state has it."""
+    """The call of an event, if the state has it."""
     for call_id in event.scope:
         call = state.calls.get(call_id)
         if call is None or call.child is None:

@@ -1,4 +1,4 @@
-"""Whether a journal is as it was sealed, in words."""
+"""The check of a journal's seals, with its result in words."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Protocol, cast
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import parse
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 
-from .default import Kept, kept_in, store_at
+from .default import Kept, current_store, store_at
 from .history import reference_of
 from .journal import Store
 from .rows import Archive, Row, events_of, first_broken
@@ -22,21 +22,21 @@ class FullArchive(Archive, Store, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the seals of a run say; true where there are seals and nothing is wrong with them."""
+    """The result of a check of a run's seals; true if there are seals and no problems."""
 
     run_id: str
     events: int
-    """How many it has."""
+    """Number of events."""
     sealed_from: int | None
-    """The first event that has a seal: those before an nbagent wrote that did not seal, and nothing is known of
-    them before that. None where no event has one."""
+    """The first event with a seal. Earlier events were written by an nbagent without seals and cannot be
+    checked. None if no event has one."""
     seal: str | None
-    """The seal of the last event. Noted elsewhere, it shows later that nothing before it was changed or cut off."""
+    """The seal of the last event. Noted elsewhere, it later proves that no earlier event was changed or
+    removed."""
     problems: tuple[str, ...] = ()
-    """What was tampered with, the first event of each run."""
+    """The problems: the first changed event of each run."""
     unsealed: tuple[str, ...] = ()
-    """The runs of which no event is sealed, this one or those that it goes on with: nothing shows whether they
-    were changed."""
+    """The runs without seals, this one or those that it continues; changes in them cannot be noticed."""
 
     def __bool__(self) -> bool:
         return not self.problems and not self.unsealed
@@ -55,12 +55,12 @@ class Verification:
 
 
 def archive_of(store: Kept | None) -> FullArchive:
-    """The store, which can take runs out and bring them in; the default one where none is given.
+    """The store, if it can export and import runs; the default one for None.
 
     Raises:
         UsageError: it cannot.
     """
-    found = kept_in() if store is None else store_at(store)
+    found = current_store() if store is None else store_at(store)
     if not isinstance(found, Archive):
         raise UsageError(
             f"{found!r} does not give access to its rows. It needs heads, stamp, rows, put and delete (see "
@@ -69,17 +69,17 @@ def archive_of(store: Kept | None) -> FullArchive:
     return cast(FullArchive, found)
 
 
-@tells("nb.verify_run")
+@checks_keywords("nb.verify_run")
 def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = None) -> Verification:
-    """Check that the events of a run are those that were written, and those of the runs it goes on with.
+    """Check that the events of a run, and of the runs that it continues, are unchanged.
 
-    Seals prove that the events belong together, not who wrote them; whoever can write the store can write
-    all of them anew. What was cut off at the end shows with a ``seal`` that was noted before.
+    Seals prove that the events belong together, not who wrote them; a person who can write the store can
+    replace all of them. A missing end is noticed with a ``seal`` that was noted before.
 
     Args:
         run_id: ``run.id`` of the run.
-        store: where its journal is.
-        seal: the last seal, as an earlier check gave it.
+        store: the store of the run.
+        seal: the last seal, from an earlier check.
 
     Returns:
         What was found: false, and in words, where an event was tampered with, or where a run has no seals.
@@ -94,7 +94,8 @@ def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = Non
     seals = [row.seal for row in rows]
     if seal is not None and not problems and seal not in seals:
         problems.append(
-            f"run {run_id!r} has no event with the seal {seal:.80}. Its end was removed, or all of it was rewritten"
+            f"run {run_id!r} has no event with the seal {seal:.80}. Its last events were removed, or the whole run was "
+            "rewritten"
         )
     unsealed = [] if any(seals) else [run_id]
     following, seen = _before(rows), {run_id}
@@ -131,7 +132,7 @@ def _type_of(row: Row) -> str:
 
 
 def _before(rows: list[Row]) -> str | None:
-    """The run whose history these go on with."""
+    """The run whose history these rows continue."""
     for row in rows[:2]:
         try:
             [event] = events_of([row])

@@ -1,4 +1,4 @@
-"""Who answers where nobody is there, from ``answers=`` or a recording, and who keeps what people answer."""
+"""Scripted answers for runs without a person, from ``answers=`` or a recording, and recording of answers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .scripted_answers import AnswerSource, KeptAnswers
 
 
 class AskingRun(Protocol):
-    """What an ``Answerer`` needs of the run that it answers."""
+    """The parts of a run that an ``Answerer`` needs."""
 
     @property
     def interrupts(self) -> list[PendingInterrupt]:
-        """What waits for an answer."""
+        """The open questions."""
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Do something on the run's loop; from any thread."""
@@ -31,32 +31,34 @@ class AskingRun(Protocol):
         """Settle an interrupt; what can be refused now raises now."""
 
     def notify(self) -> None:
-        """Tell those who wait for the run to look again."""
+        """Notify the waiters of the run to look again."""
 
 
 class Answerer:
-    """Answers with ``answers=`` what a run asks while nobody is there: each question once, on its loop."""
+    """Answers the questions of a run with ``answers=``: each question once, on the run's loop."""
 
     def __init__(self, source: AnswerSource, kept: KeptAnswers | None, run: AskingRun) -> None:
         self.wrong: dict[str, Exception] = {}
-        """What was wrong with an answer, by interrupt id."""
+        """The error of an answer, by interrupt id."""
         self.undecided: set[str] = set()
         """Interrupts that may have an answer, but were not looked at yet."""
         self._source = source
         self._kept = kept
         self._run = run
 
-    def told(self) -> str:
-        """What is to be known of them where one is missing."""
-        return self._source.told() or ("" if self._kept is None else self._kept.told())
+    def missing_hint(self) -> str:
+        """A hint for the error about a missing answer."""
+        return self._source.missing_hint() or (
+            "" if self._kept is None else self._kept.missing_hint()
+        )
 
-    def hear(self, heard: RunEvent) -> None:
-        """Take up a question; for a journal to tell of them."""
+    def on_event(self, heard: RunEvent) -> None:
+        """Check a new question; a listener of a journal."""
         if isinstance(heard, Interrupted):
             self.look_at(heard.id)
 
     def look_at(self, interrupt_id: str) -> None:
-        """Take up this question."""
+        """Check this question."""
         self.undecided.add(interrupt_id)
         self._run.call_soon(partial(self._look, interrupt_id))
 
@@ -92,23 +94,23 @@ class Answerer:
 
 
 class AnswerKeeper:
-    """Tells of each answer, with what was asked, to where they are kept."""
+    """Reports each answer, with its question, to the recording."""
 
     def __init__(self, kept: KeptAnswers) -> None:
         self._kept = kept
         self._asked: dict[str, Interrupted] = {}
         """By id: the questions that wait."""
 
-    def hear_of_before(self, event: StoredEvent) -> None:
-        """Take in what happened before it listened: that is kept already, or was not to be."""
+    def add_past_event(self, event: StoredEvent) -> None:
+        """Note an event from before it listened; its answer is not reported."""
         if isinstance(event, Interrupted):
             self._asked[event.id] = event
         elif isinstance(event, Resolved):
             self._asked.pop(event.id, None)
 
-    def hear(self, heard: RunEvent) -> None:
-        """Tell of an answer; for a journal to tell of it."""
+    def on_event(self, heard: RunEvent) -> None:
+        """Report an answer; a listener of a journal."""
         if isinstance(heard, Resolved) and heard.id in self._asked:
             self._kept.answered(self._asked[heard.id], heard)
         if isinstance(heard, Interrupted | Resolved):
-            self.hear_of_before(heard)
+            self.add_past_event(heard)

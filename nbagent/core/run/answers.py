@@ -1,8 +1,7 @@
 """From an answer to the ``Resolved`` event that settles an interrupt: the one door for all answers.
 
-Forms, code, ``answers=``, step-by-step replies, tokens, records and the end of a question's time all come
-through ``answer``, and nothing else makes the event. It decides from the state alone and refuses before
-anything is written.
+Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``, and nothing
+else makes the event. It decides from the state alone and raises before anything is stored.
 """
 
 from __future__ import annotations
@@ -92,13 +91,13 @@ def pending_of(
 
 
 def tools_of(tool: Tool[..., Any] | None) -> Mapping[str, Tool[..., Any]]:
-    """The tools of the agent that a tool is; none where it is no agent."""
+    """The tools of the agent that a tool is; empty if it is not an agent."""
     inner = None if tool is None else tool.options.inner
     return {} if inner is None else inner.tools
 
 
 def tool_of(call: CallState, tools: Mapping[str, Tool[..., Any]]) -> Tool[..., Any] | None:
-    """The tool of a call; None where it is not registered, or a body here has not started the call yet."""
+    """The tool of a call; None if it is not registered, or a body here has not started the call yet."""
     return started_by_bodies.get(call.id) or tools.get(call.name)
 
 
@@ -120,7 +119,7 @@ def tool_at(
 
 
 def is_unseen(state: RunState, scope: tuple[str, ...]) -> bool:
-    """Whether an event of this scope belongs to what a body has started, and not in this process."""
+    """Whether an event of this scope belongs to a run or call of a body in another process."""
     for call_id in scope:
         call = state.calls[call_id]
         if state.of_body and call_id not in started_by_bodies:
@@ -138,7 +137,7 @@ def remember(
     """Note an approval that is for every run, in the list of the agent that it was asked in.
 
     Args:
-        state: where the outermost run stands, the call that asked still open.
+        state: the state of the outermost run, with the call still open.
         answer: the approval.
         tools: the outermost agent's.
         remembered: its list.
@@ -152,7 +151,7 @@ def remember(
         if inner is not None:
             remembered = inner.remembered
         tools, state = tools_of(tool), call.child or RunState()
-    kept = [one for one in remembered if not answer.remembers.says_again(one)]
+    kept = [one for one in remembered if not answer.remembers.is_repeat_of(one)]
     remembered[:] = [*kept, answer.remembers]
 
 
@@ -160,14 +159,14 @@ AnyResolution: TypeAlias = Respond | Restart | Reject
 
 
 class TimeIsOver:
-    """What is given in an answer's place where a question's time is over: what its tool said comes then."""
+    """The answer of an expired question: its tool's ``on_expire`` applies."""
 
 
 TIME_IS_OVER: Final = TimeIsOver()
 EXPIRY = "expiry"
-"""How the answer came that the end of a question's time gives."""
+"""The source of an answer by expiry."""
 IDEMPOTENT = "idempotent=True"
-"""How the answer came that runs a lost call again, which its tool is declared safe for."""
+"""The source of an answer that runs a lost call again, because its tool is declared idempotent."""
 
 
 def answer(
@@ -181,26 +180,26 @@ def answer(
     scope: tuple[str, ...] = (),
     is_stopping: bool = False,
 ) -> Resolved:
-    """The event that settles an interrupt, once its run takes answers, it is open, in time, and the answer fits.
+    """The event that answers an interrupt, if its run can be answered, it is open, in time, and the answer is valid.
 
     Args:
-        state: where the run stands.
+        state: the state of the run.
         interrupt: the interrupt, or its id.
-        resolution: what settles it.
-        tools: the registered tools; None checks the answer by what the journal says of the question.
-        stamp: who answers, and when (Unix seconds).
-        owner: names the process that goes on; nobody without it.
+        resolution: the answer.
+        tools: the registered tools; None checks the answer with the journal's record of the question.
+        stamp: the source of the answer, and its time (Unix seconds).
+        owner: the process that continues; empty for none.
         scope: the run inside whose interrupt it must be; by default any.
-        is_stopping: whether the run is being cancelled.
+        is_stopping: True if the run is being cancelled.
 
     Raises:
-        Conflict: it was answered already, and the message says by whom and when; its time is over; or its run
-            takes no answers any more.
-        NotPending: there is no such interrupt.
-        InvalidAnswer: the answer does not fit, or is none.
+        Conflict: it was answered already, and the message names who and when; it has expired; or its run
+            cannot be answered.
+        NotPending: the interrupt does not exist.
+        InvalidAnswer: the answer is not valid.
         ToolError: the tool is not registered.
         TypeError: ``interrupt`` is neither an interrupt nor an id.
-        UsageError: code that a model wrote gives it.
+        UsageError: the answer comes from code that a model wrote.
     """
     if code_of_model.get() and not isinstance(resolution, TimeIsOver):
         raise UsageError("Code that a model wrote cannot answer questions. A person must answer")
@@ -236,7 +235,7 @@ def refusal_of(
 
 
 def run_again(event: Interrupted) -> Resolved:
-    """The event that runs a lost call again, which nobody is asked about: its tool is declared safe for it."""
+    """The event that runs a lost call again without asking, because its tool is declared idempotent."""
     return Resolved(
         at=event.at,
         scope=event.scope,
@@ -262,7 +261,7 @@ def _settled(
     if by_record and any(map(has_secret, _values(checked))):
         raise InvalidAnswer(
             f"This answer to {event.tool_name!r} contains a secret. Secrets are never stored, so the tool would not "
-            "receive it. Answer in the process that has the run, or pass the agent"
+            "receive it. Answer in the process that is running it, or pass `agent=`"
         )
     return Resolved(
         at=at,
@@ -277,7 +276,7 @@ def _settled(
 
 
 def next_driver(state: RunState, event: Interrupted) -> str:
-    """The process that goes on after an answer: the one that takes it, or whose body waits at its line."""
+    """The process that continues after an answer: the one that takes it, or whose body waits at its line."""
     inside = state
     for depth, call_id in enumerate((*event.scope, event.call_id)):
         call = inside.calls.get(call_id)
@@ -291,7 +290,7 @@ def next_driver(state: RunState, event: Interrupted) -> str:
 
 
 def _values(resolution: AnyResolution) -> tuple[Json, ...]:
-    """What an answer brings to the tool, or in its place."""
+    """The values of an answer: for the tool, or instead of its result."""
     match resolution:
         case Respond(output=output):
             return (output,)
@@ -317,7 +316,7 @@ def id_of(interrupt: Any) -> str:
 
 
 def settles(interrupt: Any, resolution: Any) -> tuple[str, AnyResolution]:
-    """Which interrupt is settled, by its id, and how; a resolution that knows its interrupt may come alone.
+    """The id of the interrupt, and the resolution; a resolution that names its interrupt can be passed alone.
 
     Raises:
         InvalidAnswer: it is no resolution, names no interrupt, or names another one.
@@ -349,7 +348,7 @@ def named_by(resolution: AnyResolution) -> str:
     if resolution.interrupt is None:
         kind = type(resolution).__name__
         raise InvalidAnswer(
-            f"This {kind} names no interrupt. Use interrupt.{resolution.type}(…), or nb.{kind}(…, interrupt=interrupt)"
+            f"This {kind} has no interrupt. Use interrupt.{resolution.type}(…), or nb.{kind}(…, interrupt=interrupt)"
         )
     return resolution.interrupt
 
@@ -361,17 +360,17 @@ def check_open(
     scope: tuple[str, ...] = (),
     is_stopping: bool = False,
 ) -> Interrupted:
-    """The interrupt of this id, which waits in a run that takes answers.
+    """The open interrupt of this id, in a run that can be answered.
 
     Args:
-        state: where the outermost run stands.
-        interrupt_id: what is looked for.
+        state: the state of the outermost run.
+        interrupt_id: the id.
         scope: leads to the run that it belongs to, or to one around that; by default the outermost.
-        is_stopping: whether the run is being cancelled.
+        is_stopping: True if the run is being cancelled.
 
     Raises:
-        Conflict: it was answered already, and the message says by whom and when; or its run has ended.
-        NotPending: there is no such interrupt.
+        Conflict: it was answered already, and the message names who and when; or its run has ended.
+        NotPending: the interrupt does not exist.
     """
     for event in state.pending:
         if event.id != interrupt_id:
@@ -381,7 +380,7 @@ def check_open(
         ended = state.outcome is not None
         if ended or is_stopping:
             now = state.status if ended else "being cancelled"
-            raise Conflict(f"The run is {now}, so it takes no more answers")
+            raise Conflict(f"The run is {now}, so it cannot be answered")
         return event
     earlier = state.settled.get(interrupt_id)
     if earlier is not None:
@@ -429,7 +428,7 @@ def _checked(
 
 
 def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """An answer for a tool that is not known here, as in what a body started elsewhere: by what is stored."""
+    """An answer for a tool that is unknown here, such as one of a body elsewhere, checked with the stored question."""
     match resolution:
         case Respond(error=str()):  # as if it had failed
             return resolution
@@ -454,7 +453,7 @@ def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolut
 
 
 def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, Any]:
-    """An input that a person changed, where the tool is not known: only what the question lets be changed."""
+    """A changed input for an unknown tool, if the question allows the changes."""
     tool = repr(event.tool_name)
     names = [
         name
@@ -465,7 +464,7 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
     may = set(names) if event.editable is True else set(event.editable or ())
     fixed = [name for name in names if name not in may]
     if fixed:
-        offered = ", ".join(sorted(may)) or "none of it"
+        offered = ", ".join(sorted(may)) or "none"
         raise InvalidAnswer(
             f"The input {', '.join(fixed)} of {tool} cannot be changed. Editable: {offered}",
             errors=[{"loc": (name,), "msg": "This field cannot be changed."} for name in fixed],
@@ -473,7 +472,7 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
     if event.input_schema is None:
         raise InvalidAnswer(
             f"This process does not know the parameters of {tool}. Approve it unchanged, reject it, answer for the "
-            "tool, or pass the agent"
+            "tool, or pass `agent=`"
         )
     places = SecretPlaces.of(event.input_schema)
     if places is None:
@@ -491,7 +490,7 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
 def _check_memorable(event: Interrupted, restart: Restart, tool: Tool[..., Any]) -> None:
     if event.kind != "approval":
         raise InvalidAnswer(
-            f"{event.tool_name!r} asks a question of its own. Only an approval can be remembered"
+            f"{event.tool_name!r} asks a question, not for approval. Only an approval can be remembered"
         )
     if restart.input is not None:
         raise InvalidAnswer(
@@ -511,7 +510,7 @@ def _check_memorable(event: Interrupted, restart: Restart, tool: Tool[..., Any])
 def _remembers(
     event: Interrupted, resolution: AnyResolution, tool: Tool[..., Any] | None
 ) -> Remembered | None:
-    """What an approval covers that is to be remembered."""
+    """The approval to remember, if the answer asks for it."""
     if tool is None or not isinstance(resolution, Restart) or resolution.remember is None:
         return None
     return Remembered(
@@ -525,15 +524,15 @@ def _remembers(
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     match resolution:
         case Respond(error=str()):
-            raise InvalidAnswer("Answer the question whether to continue with a number")
+            raise InvalidAnswer("To continue the run, answer with a number")
         case Respond(output=more):
             number = int if event.budget in (None, "turns", "tokens") else int | float
             if not isinstance(more, number) or not amount(more):
                 raise InvalidAnswer(
-                    f"Answer with the number of additional {event.budget or 'turns'}, greater than 0. Got {more!r}"
+                    f"The number of additional {event.budget or 'turns'} must be greater than 0, got {more!r}"
                 )
         case Restart():
-            raise InvalidAnswer("Answer the question whether to continue with respond(number)")
+            raise InvalidAnswer("To continue the run, use respond(number)")
         case Reject():
             pass
         case never:
@@ -542,13 +541,13 @@ def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolut
 
 
 def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """The final result of a call that has an interim one; its tool need not be registered any more."""
+    """The final result of a call with an interim one; its tool need not be registered."""
     match resolution:
         case Respond(error=None, output=output):
             return Respond(output=_reply(event, output, f"final result of {event.tool_name!r}"))
         case Restart():
             raise InvalidAnswer(
-                f"The call of {event.tool_name!r} already returned an interim result. Give the final result with "
+                f"The call of {event.tool_name!r} already returned an interim result. Pass the final result with "
                 "respond(value), or nb.answer_external(token, value)"
             )
         case _:
@@ -556,7 +555,7 @@ def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
 
 
 def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """An answer to ``ctx.ask``, of the type its body waits for where that is known here."""
+    """An answer to ``ctx.ask``, of the type that its body waits for, if known here."""
     match resolution:
         case Respond(error=str()):
             raise InvalidAnswer(
@@ -575,7 +574,7 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
 
 
 def _reply(event: Interrupted, output: Any, what: str) -> Json:
-    """An answer of the type that is waited for, as far as that is known here; a mask for each secret in it."""
+    """An answer of the wanted type, if known here; with a mask for each secret."""
     places = SecretPlaces.of(event.reply_schema)
     if places is not None:
         return _sealed_reply(event, output, places, what)
@@ -617,13 +616,13 @@ def _check_schema(schema: Json, value: Json, what: str) -> None:
 
 
 def _at(error: Mapping[str, Any]) -> str:
-    """What is wrong, after the field that it is wrong in."""
+    """An error, after the name of its field."""
     place = ".".join(map(str, error["loc"]))
     return f"{place}: {error['msg']}" if place else str(error["msg"])
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:
-    """What the end of its time does to an interrupt that does not fail the run."""
+    """The effect of expiry on an interrupt that does not fail the run."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")

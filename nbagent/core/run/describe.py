@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
-from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
+from nbagent.core.base.interrupts import ASKED_AGAIN, LIMIT, PendingInterrupt
 from nbagent.core.base.messages import Json, dumps
 from nbagent.core.journal.default import place_for_others
 from nbagent.core.journal.journal import Journal
@@ -22,7 +22,7 @@ from .result import Call, Result, calls_by_name
 from .scripted_answers import is_approval
 
 MAX_TEXT = 120
-"""Characters of a text or value that are told."""
+"""Maximum characters of a text or value in a message."""
 
 _TYPES = {
     "string": "a string",
@@ -35,8 +35,8 @@ _TYPES = {
 
 
 def asks(interrupt: PendingInterrupt) -> str:
-    """What an interrupt asks, in one line: ``asks "Send this money?"``."""
-    metadata = _said(interrupt)
+    """The question of an interrupt, in one line: ``asks "Send this money?"``."""
+    metadata = _question_of(interrupt)
     for name in ("message", "question"):
         if isinstance(metadata, Mapping) and isinstance(metadata.get(name), str):
             return f'asks "{bounded(" ".join(metadata[name].split()))}"'
@@ -46,7 +46,7 @@ def asks(interrupt: PendingInterrupt) -> str:
 
 
 def wanted(interrupt: PendingInterrupt) -> str:
-    """What to give as the answer of an interrupt, in one line."""
+    """The kind of answer that an interrupt needs, in one line."""
     name = interrupt.tool_name
     if interrupt.note == ASKED_AGAIN:
         return ASKED_AGAIN
@@ -75,18 +75,18 @@ def _noted(interrupt: PendingInterrupt) -> str:
     return f". {interrupt.note}" if interrupt.note not in (None, ASKED_AGAIN) else ""
 
 
-def _said(interrupt: PendingInterrupt) -> Json:
-    """What asks: the metadata, or the inputs of a body that paused without."""
+def _question_of(interrupt: PendingInterrupt) -> Json:
+    """The question: the metadata, or the inputs of a body that paused without."""
     return interrupt.asking or interrupt.metadata
 
 
 def bounded(text: str) -> str:
-    """A text, cut where it is long."""
+    """A text, shortened if it is long."""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
 
 
 def _fitting(interrupt: PendingInterrupt) -> str:
-    metadata = _said(interrupt)
+    metadata = _question_of(interrupt)
     if interrupt.expects == "choice" and isinstance(metadata, Mapping):
         choices = metadata.get("choices") or ()
         values = [c.get("value") if isinstance(c, Mapping) else c for c in choices]
@@ -101,7 +101,7 @@ def _fitting(interrupt: PendingInterrupt) -> str:
 
 
 def _in_words(schema: Mapping[str, Json]) -> str:
-    """What a JSON Schema allows, as far as there are words for it."""
+    """The values that a JSON Schema allows, as far as words describe it."""
     if "enum" in schema or "const" in schema:
         values: Any = schema.get("enum", [schema.get("const")])
         return f"one of {bounded(', '.join(map(repr, values)))}"
@@ -116,9 +116,9 @@ def result_of(
     """The result of a run that has ended well.
 
     Args:
-        state: where the run stands.
-        spec: what types its output.
-        error: the very exception it failed with, where that is known in this process.
+        state: the state of the run.
+        spec: the settings of the run, with the type of its output.
+        error: the exception object of its failure, if known in this process.
         values: the tools' own Python objects by call id.
 
     Raises:
@@ -147,7 +147,7 @@ def result_of(
 
 
 def _returned(call: Call, spec: RunSpec) -> Any:
-    """What a flow's function returned: the object itself, or what its type makes of the stored JSON."""
+    """The return value of a flow's function: the object itself, or the stored JSON as its type."""
     tool = spec.tools.get(call.name)
     if call.value is not call.output or tool is None or tool.output_adapter is None:
         return call.value
@@ -163,26 +163,26 @@ def unanswered(
     journal: Journal,
     told: str,
 ) -> Exception:
-    """What to raise for a run that asks while nobody is there to answer.
+    """The exception for a run that asks if no person can answer.
 
     Args:
-        asked: what waits for an answer.
-        wrong: what was wrong with answers that were given, by interrupt id.
+        asked: the open questions.
+        wrong: errors of answers, by interrupt id.
         journal: the run's.
-        told: what is to be known of the answers that were given.
+        told: a hint about the ``answers=``.
     """
     for interrupt in asked:
         if interrupt.id in wrong:
             return wrong[interrupt.id]
     lines = [
-        f"- {i.tool_name or 'the limit'} (interrupt {i.id}), input {dict(i.input)!r}, {asks(i)}; "
+        f"- {i.tool_name or LIMIT} (interrupt {i.id}), input {dict(i.input)!r}, {asks(i)}; "
         f"{wanted(i)}{_noted(i)}"
         for i in asked
     ]
     place, run_id = place_for_others(journal.store), journal.run_id
     text = (
-        "The run is paused: it needs an answer, and nobody is attached. Pass answers=. Or answer with run.respond "
-        "/ run.restart / run.reject and await it again (with attended=True, the run waits for a person)"
+        "The run is paused because it needs an answer and no person is here to give one. Pass `answers=`. Or call "
+        "run.respond, run.restart or run.reject, then await the run again. With attended=True the run waits for a person"
         + (
             f". Or answer in a shell: nbagent answer {run_id} --store {quote(place)}"
             if place

@@ -1,7 +1,7 @@
-"""Whose turn it is to go on with a run that several processes, or handles of one, may hold.
+"""The rules for which of several processes, or handles, continues a run.
 
-Who answers, drives. Everybody else follows, and goes on itself only where nobody does, once it has written
-that it takes the run: of several that do, one counts. What was started is never run again.
+The process that answers also runs. Others follow, and continue a run only if no process runs it, after they
+have stored that they take it: if several do, one counts. A call that was started is never run again.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from .answers import run_again, tool_at
 from .heartbeat import Others
 
 POLL = 0.25
-"""Seconds between looks at a store that tells nobody what is written to it."""
+"""Seconds between checks of a store without notifications."""
 MOMENT = 2.0
-"""Seconds in which the process that drove a run last may take it again, before others do."""
+"""Seconds in which the last process of a run may take it again, before others do."""
 
 Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
-"""Who makes the run go on: nobody before an answer comes, we, somebody else, or nobody ever again."""
+"""The side that continues the run: nobody before an answer, this process, another one, or nobody ever."""
 
 RELEASE = "release"
-"""Why nobody drives a run: the process that did has left it to any."""
+"""The reason of a release: the process has left the run to any other."""
 TakenBy: TypeAlias = Literal["take over", "silence", "vacancy"]
-"""Why a process takes a run: a person said so, the one before is gone, or nobody drove it."""
+"""The reason of a takeover: a person's request, the end of the earlier process, or no process at all."""
 
 _WITHDRAWN = (
-    "{tool} asked this question in {process}, which has ended. The question is withdrawn, because no "
-    "answer can reach it. The call may or may not have taken effect, and it is not sent again."
+    "{tool} asked this question in {process}, which has ended. The question was withdrawn, because "
+    "an answer can no longer reach it. The call may or may not have taken effect, and it is not sent again."
 )
 
 Lost: TypeAlias = tuple[tuple[str, ...], CallState]
@@ -53,14 +53,14 @@ Lost: TypeAlias = tuple[tuple[str, ...], CallState]
 def whose_turn(
     state: RunState, driver: str, others: Others, *, is_driven_here: bool, is_vacant: bool = False
 ) -> Turn:
-    """Who makes the run go on, beside a driver of the handle that asks; a lost call does not go on.
+    """The side that continues the run, apart from the handle's own driver; a lost call does not continue.
 
     Args:
-        state: where the run stands.
+        state: the state of the run.
         driver: the process that took the run on last.
-        others: what is known of the other processes.
-        is_driven_here: whether any handle's driver in this process is at work.
-        is_vacant: whether nobody drives it for certain.
+        others: the liveness of other processes.
+        is_driven_here: True if a driver of any handle in this process is running.
+        is_vacant: True if certainly no process is running it.
     """
     if state.outcome is not None:
         return "ended"
@@ -78,7 +78,7 @@ def whose_turn(
 
 
 def lost_calls(state: RunState, others: Others, *, is_driven_here: bool) -> list[Lost]:
-    """The calls that were started by somebody who is gone, and where; see ``whose_turn``."""
+    """The calls of ended processes, with their scopes; see ``whose_turn``."""
 
     def is_lost(call: CallState) -> bool:
         if call.owner == this_process():
@@ -97,12 +97,12 @@ def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
             yield from _with_lives(call.child, (*scope, call.id))
 
 
-def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[StoredEvent]:
-    """What is written of calls whose process is gone: a question, and where it is safe its answer; or the end.
+def lost_call_events(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[StoredEvent]:
+    """The events for calls whose process has ended: a question, with its answer if that is safe; or the end.
 
-    A body may have done its work, so that a person says what becomes of the call; one that is declared
-    idempotent is run again, and so is an agent in which nothing had begun. A question that a program outside
-    asked is withdrawn, and its call fails: an answer can reach that program no more.
+    A body may have done its work, so a person decides about the call. If the tool is declared idempotent it
+    runs again, and so does an agent in which nothing had started. A question of an outside program is
+    withdrawn and its call fails, because an answer can no longer reach that program.
     """
     events: list[StoredEvent] = []
     if state.outcome is not None:  # somebody ended the run meanwhile
@@ -144,30 +144,30 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
     return events
 
 
-def taken_over(
+def takeover_events(
     state: RunState, spec: RunSpec, by: TakenBy = "take over", gone: str = ""
 ) -> list[StoredEvent]:
-    """What is written where this process drives the run from here on, whoever did before.
+    """The events for a takeover of the run by this process.
 
     Args:
-        state: where the run stands.
+        state: the state of the run.
         spec: this process's.
         by: why.
-        gone: the process that drove it last; without it the run is taken from all.
+        gone: the process that ran it last; empty to take the run from all.
     """
     user = this_user() if by == "take over" else ""
     taken = RunTaken(at=spec.clock(), by=by, owner=this_process(), gone=gone, user=user)
     return [
         taken,
-        *streamed(state, spec, "failed"),
-        *about_lost(state, _runs_of_others(state, gone), spec),
+        *partial_response_events(state, spec, "failed"),
+        *lost_call_events(state, _runs_of_others(state, gone), spec),
     ]
 
 
-def streamed(
+def partial_response_events(
     state: RunState, spec: RunSpec, why: Literal["stopped", "failed"]
 ) -> list[StoredEvent]:
-    """The response that was under way in another process, as far as it was kept: nobody goes on with it."""
+    """The incomplete response of another process, as far as it was stored; no process continues it."""
     text, reasoning = state.partial
     if not (text or reasoning) or not isinstance(next_step(state), CallModel):
         return []
@@ -175,7 +175,7 @@ def streamed(
 
 
 def runs_elsewhere(state: RunState) -> bool:
-    """Whether a call runs in another process: a store tells what that writes, and nobody tells that it ends."""
+    """Whether a call runs in another process: its events come by the store, but no notification of its end."""
     return state.outcome is None and bool(_runs_of_others(state))
 
 
@@ -193,8 +193,8 @@ def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:
     ]
 
 
-def taken_from(run_id: str, taken: RunTaken) -> RunError:
-    """What is said to who drove a run that another process drives now."""
+def taken_over_error(run_id: str, taken: RunTaken) -> RunError:
+    """The error for a process whose run another process has taken over."""
     who = describe_process(taken.owner) + (f" ({taken.user})" if taken.user else "")
     return RunError(
         f"{who} took over run {run_id!r} at {moment(taken.at)}. The run continues there, and calls that are still "
@@ -210,8 +210,8 @@ def _inside(state: RunState, scope: tuple[str, ...]) -> RunState:
     return state
 
 
-def is_at_a_stand(state: RunState) -> bool:
-    """Whether nobody can be at a run that this process has no handle of: no step is due, no body runs or waits."""
+def is_idle(state: RunState) -> bool:
+    """Whether no other process can be running it: no step is due, and no body runs or waits."""
     elsewhere = {call.owner for call in _with_bodies(state)} - {this_process()}
     return isinstance(next_step(state), Wait) and all(map(has_ended, elsewhere))
 

@@ -1,4 +1,4 @@
-"""Keeps up with what others write to a run, and takes the run where nobody else drives it."""
+"""Reads what others write to a run, and takes the run over if nobody else drives it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from .follow import (
     RELEASE,
     Lost,
     Turn,
-    about_lost,
+    lost_call_events,
     lost_calls,
     owners_elsewhere,
     runs_elsewhere,
-    taken_over,
+    takeover_events,
     whose_turn,
 )
 from .heartbeat import Others
@@ -46,11 +46,11 @@ from .rounds import Planned, when_written
 T = TypeVar("T")
 
 LONGEST = 10.0
-"""Seconds between looks at a store that fails, at most; others may tell that it is back before."""
+"""Longest time between two looks at a failing store, in seconds."""
 
 
 class FollowedRun(Protocol):
-    """What a ``Follower`` needs of the run that it follows."""
+    """The parts of a session that a ``Follower`` uses."""
 
     spec: RunSpec
     journal: Journal
@@ -64,7 +64,7 @@ class FollowedRun(Protocol):
 
     @property
     def state(self) -> RunState:
-        """Where the run stands."""
+        """The run's state."""
 
     @property
     def status(self) -> Status:
@@ -84,16 +84,16 @@ class FollowedRun(Protocol):
     def call_soon(self, work: Callable[[], None]) -> None:
         """Do something on the run's loop; from any thread."""
 
-    def go_on(self) -> None:
+    def drive(self) -> None:
         """Let a driver look at the state; from any thread."""
 
     def lost(self, why: BaseException | None) -> None:
-        """Note why the run cannot go on, or that it does; called on its loop."""
+        """Set the error that stops the run here, or clear it; called on its loop."""
 
     def submit(
         self,
         decide: Decide,
-        go_on: Callable[[Sequence[StoredEvent]], None],
+        on_written: Callable[[Sequence[StoredEvent]], None],
         failed: Callable[[BaseException], None],
     ) -> Future[None]:
         """Write what a person decides."""
@@ -101,7 +101,7 @@ class FollowedRun(Protocol):
     def attempt(
         self,
         submit: Callable[[], Future[T]],
-        go_on: Callable[[T], object],
+        on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
         """Write, or read, what the run does by itself."""
@@ -113,22 +113,22 @@ class FollowedRun(Protocol):
         """Begin if the run before has ended, or end with it; whether to look again later."""
 
     def leave_bodies(self) -> None:
-        """Leave the bodies that wait for answers nobody can give any more."""
+        """Abandon bodies that wait for answers, because the run has ended."""
 
     def give_up(self) -> None:
         """Run nothing more of a run that another process has taken over."""
 
 
 class Follower:
-    """One handle's look at what others do with its run.
+    """Watches, for one handle, what others do with its run.
 
-    It is told of by the store, or looks again and again while that is needed; not once nobody has the run.
+    The store notifies it, or it polls while that is needed. It stops once the handle is garbage-collected.
     """
 
     __slots__ = (
         "__weakref__",
         "_follows",
-        "_is_told",
+        "_is_notified",
         "_run",
         "_seen",
         "_timer",
@@ -141,23 +141,23 @@ class Follower:
 
     def __init__(self, run: FollowedRun) -> None:
         self.others = Others(run.journal.store, run.journal.run_id)
-        """What is known of the other processes that hold the run."""
+        """The other processes that hold the run, as far as is known."""
         self._run = run
         self._follows = False
-        self._is_told = False
-        """Whether the store tells of what others write."""
+        self._is_notified = False
+        """Whether the store notifies this handle of writes."""
         self.news = self.looked_at = 0
-        """How often it was told to look, and what of that it has looked at."""
+        """The number of requests to look, and how many of them were served."""
         self.is_released = False
-        """Whether this handle leaves the run to others, whoever answers it."""
+        """Whether this handle has released the run: whichever process answers it drives it."""
         self._timer: Planned | None = None
         self._seen = -1
-        """How long the journal was when it was last looked at."""
+        """The journal's length at the last look."""
         self._wait = POLL
-        """Seconds until the next look where the store fails."""
+        """Seconds until the next look at a failing store."""
 
     def follow(self) -> None:
-        """Look now, and go on looking while it is needed; from any thread."""
+        """Look now, and keep watching while that is needed; from any thread."""
         run = self._run
         if run.journal.store is None:
             return
@@ -168,7 +168,7 @@ class Follower:
                 run.call_soon(partial(self._looked, self.news))
             return
         if not self._follows:
-            self._hears_of_writes()
+            self._subscribe()
         self.news += 1
         try:
             run.home().call_soon_threadsafe(self._next_look)
@@ -178,10 +178,10 @@ class Follower:
         # a loop that closed meanwhile: whoever next waits for the run calls this again
 
     def keep_up(self) -> None:
-        """Follow a run that has just paused here: look only where others may have written what is not known here.
+        """Watch a run that has just paused here; look only if another handle may have written already.
 
-        A store in memory calls ``follow`` at each write of another handle; what was written before it was asked to
-        do so shows in the number of events that it has.
+        A store in memory calls ``follow`` at each write of another handle. Earlier writes show in its number of
+        events.
         """
         journal = self._run.journal
         store, state = journal.store, journal.state
@@ -189,7 +189,7 @@ class Follower:
         if (
             is_mine
             and isinstance(store, MemoryStore)
-            and self._hears_of_writes()
+            and self._subscribe()
             and store.length(journal.run_id) == state.position
         ):
             self._seen = state.position
@@ -197,7 +197,7 @@ class Follower:
             self.follow()
 
     def look(self) -> None:
-        """Take in what others wrote and react; only ever called on the run's loop."""
+        """Read what others wrote and react to it; called only on the run's loop."""
         run = self._run
         if running_loop() is not run.home():  # it has left that one
             self.follow()
@@ -207,7 +207,7 @@ class Follower:
         run.attempt(run.journal.look, lambda _: self._has_looked(news), partial(self._unread, news))
 
     def look_later(self) -> None:
-        """The store fails: plan another look, ever later until one succeeds; called on the run's loop."""
+        """Plan another look at a failing store, with growing delays; called on the run's loop."""
         run = self._run
         self.leave()
         loop, wait = run.home(), self._wait
@@ -218,42 +218,42 @@ class Follower:
         self._timer = loop.call_later(wait, look)
 
     def watch_on(self) -> None:
-        """A driver is at work, and the run may be taken from it; called on the run's loop."""
+        """Watch for a takeover while a driver runs here; called on the run's loop."""
         run = self._run
-        if run.is_stored and self._timer is None and not self._hears_of_writes():
+        if run.is_stored and self._timer is None and not self._subscribe():
             look = partial(_look, weakref.ref(self))
             self._timer = when_written(run.journal.store, look, run.home())
 
-    def _hears_of_writes(self) -> bool:
-        """Whether the store calls ``follow`` when others write; it is asked to the first time."""
+    def _subscribe(self) -> bool:
+        """Subscribe to the store's writes the first time; returns whether it notifies of them."""
         with _lock:
             if not self._follows:
-                self._follows, self._is_told = True, self._run.journal.watch(self.follow)
-            return self._is_told
+                self._follows, self._is_notified = True, self._run.journal.watch(self.follow)
+            return self._is_notified
 
     def forget(self) -> None:
-        """The loop is closed, and what was planned on it is gone."""
+        """Forget the planned look, because its loop is closed."""
         self._timer = None
 
     def seen(self) -> None:
-        """What the journal has by now is no news."""
+        """Mark the journal's present length as seen."""
         self._seen = self._run.journal.state.position
 
     def leave(self) -> None:
-        """Plan no look any more; called on the loop that has the plan."""
+        """Cancel the planned look; called on its loop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     @property
     def was_taken(self) -> bool:
-        """Whether another process has taken the run over, and drives it."""
+        """Whether another process has taken the run over and drives it."""
         journal = self._run.journal
         return journal.taken is not None and not journal.is_driven_here
 
     @property
     def is_theirs(self) -> bool:
-        """Whether another process, as far as is known a living one, goes on with the run."""
+        """Whether another process drives the run and is, as far as is known, alive."""
         run, driver = self._run, self._run.journal.driver
         if driver in ("", this_process()) or run.is_active or run.journal.state.status != "running":
             return False
@@ -261,7 +261,7 @@ class Follower:
 
     @property
     def driven_elsewhere(self) -> str:
-        """The other living process that drives the run now, or runs a body of it; empty where there is none."""
+        """Another living process that drives the run or executes one of its bodies; empty if there is none."""
         run = self._run
         if run.journal.state.outcome is not None:
             return ""
@@ -271,18 +271,18 @@ class Follower:
         return next((one for one in others if not self.others.has_ended(one)), "")
 
     def take_over(self) -> Future[None]:
-        """Drive the run here from now on, whoever does; what ran there is asked about as lost."""
+        """Drive the run here from now on. Calls that run elsewhere are asked about as lost."""
         run = self._run
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
             is_over = state.outcome is not None or state.status == "queued"
             is_mine = run.journal.is_driven_here and not runs_elsewhere(state)
-            return [] if is_over or is_mine else taken_over(state, run.spec)
+            return [] if is_over or is_mine else takeover_events(state, run.spec)
 
         return run.submit(decide, self._took_over, run.lost)
 
     def release(self) -> Future[None]:
-        """Leave the run to whichever process answers it; see ``Run.release``."""
+        """Release the run: whichever process answers it drives it; see ``Run.release``."""
         run = self._run
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
@@ -290,9 +290,9 @@ class Follower:
                 return []
             busy = [call.name for call in running_calls(state)]
             if state.status != "interrupted" or busy:
-                what = f"{', '.join(busy)} still runs" if busy else f"it is {state.status}"
+                what = f"{', '.join(busy)} is still running" if busy else f"it is {state.status}"
                 raise UsageError(
-                    f"run {run.journal.run_id!r} cannot be released: {what}. Wait for `await run.settled()`"
+                    f"Run {run.journal.run_id!r} cannot be released, because {what}. Wait for `await run.settled()`"
                 )
             now, here = run.spec.clock(), this_process()
             return [] if self.is_released else [RunTaken(at=now, by=RELEASE, gone=here)]
@@ -308,12 +308,12 @@ class Follower:
 
     @property
     def _next_look(self) -> Callable[[], None]:
-        """Looks again, as long as anybody has the run; one that nobody drives is taken whoever has it still."""
+        """Looks again while the handle is in use; a run that nobody drives is looked at in any case."""
         is_due = self._run.journal.is_vacant and self._run.journal.state.status == "running"
         return self.look if is_due else partial(_look, weakref.ref(self))
 
     def _unread(self, news: int, error: BaseException) -> None:
-        """The store cannot be read; or it has no such run, which never began then, and ``error`` says why."""
+        """Handle a failed read: the store fails, or the run's first event was never written."""
         self.looked_at = max(self.looked_at, news)
         if self._run.journal.state.outcome is not None:
             self.look_later()
@@ -321,7 +321,7 @@ class Follower:
             self._run.lost(error)
 
     def _has_looked(self, news: int) -> None:
-        """On the thread that looked."""
+        """Pass the result of a look on to the run's loop; called on the thread that looked."""
         if running_loop() is self._run.home():
             self._looked(news)
         else:
@@ -341,7 +341,7 @@ class Follower:
                 run.notify()
 
     def _react(self, state: RunState) -> None:
-        """Do what the state asks for, and plan the next look."""
+        """Act on the state, and plan the next look."""
         run = self._run
         moved = state.position != self._seen
         if moved:
@@ -363,17 +363,17 @@ class Follower:
             )
 
     def _beside_driver(self, state: RunState, *, moved: bool) -> tuple[bool, bool]:
-        """React while a driver is at work here; whether to look again by the clock, and at all."""
+        """Act while a driver runs here; returns whether to look again by the clock, and at all."""
         run, end = self._run, state.outcome
         is_failure_here = isinstance(end, RunFailed) and end.owner == this_process()
         if isinstance(end, RunCancelled | RunFailed) and not (is_failure_here or run.is_stopping):
             run.leave_bodies()  # somebody else ended it: no body is answered any more
         elif moved:
-            run.go_on()
+            run.drive()
         if self.was_taken:
             run.give_up()
         is_theirs = not run.journal.is_driven_here
-        can_be_taken = run.is_stored and not self._is_told
+        can_be_taken = run.is_stored and not self._is_notified
         is_timed = runs_elsewhere(state) or is_theirs
         again = can_be_taken or is_timed
         if again and self._whose_turn(state) == "ours" and is_theirs:
@@ -381,26 +381,26 @@ class Follower:
         return is_timed, again
 
     def _take_turn(self, state: RunState, *, moved: bool) -> bool:
-        """Go on with the run where it is this handle's turn; whether to look again later."""
+        """Drive the run if it is this handle's turn; returns whether to look again later."""
         run = self._run
         if state.status == "queued":
-            return run.look_at_run_before() or not self._is_told
+            return run.look_at_run_before() or not self._is_notified
         whose = self._whose_turn(state)
         if whose == "ours" and self.is_released:
             whose = "theirs"
         elif whose == "ours":
             if run.journal.is_driven_here:
-                run.go_on()
+                run.drive()
             else:
                 self._take()
         elif moved and whose == "nobody's" and is_stuck(state):
             run.lost(_stuck(run.journal.run_id))
         elif moved and whose != "lost":
             run.lost(run.error if self.was_taken or _is_why(run.error, state) else None)
-        return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
+        return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_notified)
 
     def _whose_turn(self, state: RunState) -> Turn:
-        """Who makes the run go on; what became of calls whose process is gone is asked."""
+        """Who drives the run next; asks about calls whose process has ended."""
         journal, here = self._run.journal, self._run.is_driven_here
         whose = whose_turn(
             *(state, journal.driver, self.others), is_driven_here=here, is_vacant=journal.is_vacant
@@ -412,7 +412,7 @@ class Follower:
     # --- taking
 
     def _take(self) -> None:
-        """Drive a run that nobody drives, once that is written; of several handles that do, one counts."""
+        """Drive a run that nobody drives, once that is written. If several handles try, one write counts."""
         run, journal = self._run, self._run.journal
         last = (journal.driver, journal.is_vacant)
 
@@ -420,27 +420,27 @@ class Follower:
             driver, is_vacant = now = (journal.driver, journal.is_vacant)
             if now != last or state.outcome is not None:
                 return []
-            return taken_over(state, run.spec, "vacancy" if is_vacant else "silence", driver)
+            return takeover_events(state, run.spec, "vacancy" if is_vacant else "silence", driver)
 
         run.attempt(partial(journal.submit, decide), self._took_over)
 
     def _took_over(self, written: Sequence[StoredEvent]) -> None:
         if written:
             self.is_released = False
-            self._run.go_on()
+            self._run.drive()
         else:
             self.follow()
 
     def _ask_about(self, lost: Sequence[Lost]) -> None:
-        """Ask what became of calls whose process is gone; see ``about_lost``."""
+        """Ask what became of calls whose process is gone; see ``lost_call_events``."""
         run = self._run
 
         def asked(written: Sequence[StoredEvent]) -> None:
             run.call_soon(partial(run.lost, None))
             if any(isinstance(event, Resolved | ToolFinished) for event in written):
-                run.go_on()
+                run.drive()
 
-        decide = partial(about_lost, lost=lost, spec=run.spec)
+        decide = partial(lost_call_events, lost=lost, spec=run.spec)
         run.attempt(partial(run.journal.submit, decide), asked)
 
 
@@ -458,11 +458,11 @@ def _stuck(run_id: str) -> RunError:
 
 
 _lock = threading.RLock()
-"""Held for a moment while a session begins to follow."""
+"""Held briefly while a session subscribes."""
 
 
 def _look(follower: Callable[[], Follower | None]) -> None:
-    """Look what others wrote, unless nobody has the run any more."""
+    """Look what others wrote, unless the handle was garbage-collected."""
     found = follower()
     if found is not None:
         found.look()

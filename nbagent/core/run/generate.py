@@ -1,4 +1,4 @@
-"""Step by step: what a ``generate`` does before it goes on, and what it comes to."""
+"""Step by step: the preparation of a ``generate``, and its response."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolFinished,
 )
-from nbagent.core.base.files import Said, check_room, in_words
+from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
 from nbagent.core.base.messages import Message, Part, calls_of, freeze, load, text_of, user
 from nbagent.core.base.model import Usage
@@ -53,8 +53,8 @@ def tool_response(interrupt: PendingInterrupt, value: Any) -> Respond:
     """Answer an interrupt with ``value``, for ``generate(tool_responses=[…])`` or ``run.resolve``.
 
     Raises:
-        TypeError: ``interrupt`` is no interrupt.
-        InvalidAnswer: the value does not fit the tool's return type.
+        TypeError: ``interrupt`` is not an interrupt.
+        InvalidAnswer: the value does not match the tool's return type.
     """
     return _pending("tool_response", interrupt).respond(value)
 
@@ -71,22 +71,22 @@ def tool_restart(
     Args:
         interrupt: one of ``response.interrupts``.
         new_input: the whole input to use instead; None keeps it.
-        data: what the tool gets as ``ctx.resumed``.
-        remember: for an approval: what not to ask about again.
+        data: the value of ``ctx.resumed`` in the tool.
+        remember: for an approval: the scope in which not to ask again.
 
     Raises:
-        TypeError: ``interrupt`` is no interrupt.
-        InvalidAnswer: the tool has no body, or the input does not fit it.
+        TypeError: ``interrupt`` is not an interrupt.
+        InvalidAnswer: the tool has no body, or the input is not valid.
     """
     pending = _pending("tool_restart", interrupt)
     return pending.restart(new_input=new_input, data=data, remember=remember)
 
 
 def tool_rejection(interrupt: PendingInterrupt, reason: str | None = None) -> Reject:
-    """Refuse the interrupted call, for ``generate(tool_rejections=[…])`` or ``run.resolve``.
+    """Reject the interrupted call, for ``generate(tool_rejections=[…])`` or ``run.resolve``.
 
     Raises:
-        TypeError: ``interrupt`` is no interrupt.
+        TypeError: ``interrupt`` is not an interrupt.
     """
     return _pending("tool_rejection", interrupt).reject(reason)
 
@@ -102,10 +102,10 @@ def _pending(helper: str, value: Any) -> PendingInterrupt:
 def replies_of(
     responses: Sequence[Any], restarts: Sequence[Any], rejections: Sequence[Any]
 ) -> list[AnyResolution]:
-    """The answers of a ``generate``, each of the kind that its list takes, for an interrupt it names.
+    """The answers of a ``generate``, checked: each has the kind of its list and names an interrupt.
 
     Raises:
-        InvalidAnswer: something is no answer, in the wrong list, or names no interrupt.
+        InvalidAnswer: an item is not an answer, is in the wrong list, or names no interrupt.
     """
     wanted: list[tuple[str, Sequence[Any], type[Any]]] = [
         ("tool_responses", responses, Respond),
@@ -125,37 +125,37 @@ def _reply(name: str, value: Any, kind: type[Any]) -> AnyResolution:
     return resolution
 
 
-Pending: TypeAlias = Literal["refuse", "reject", "queue"]
-"""What a new message does to open questions: it is refused, rejects them, or waits for the results."""
-RunPending: TypeAlias = Literal["wait", "refuse", "reject", "queue"]
-"""The same of a run, which may also wait until the run before has ended."""
+Pending: TypeAlias = Literal["raise", "reject", "queue"]
+"""The effect of a new message on open questions: raise, reject them, or wait for the results."""
+RunPending: TypeAlias = Literal["wait", "raise", "reject", "queue"]
+"""The same for a run, which may also wait until the previous run has ended."""
 NEW_MESSAGE = "The person wrote a new message instead."
 
 
 @escaped_repr
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What one ``generate`` came to: an answer, or a pause."""
+    """The outcome of one ``generate``: an answer, or a pause."""
 
     text: str
     messages: tuple[Message, ...]
-    """The whole history, plain data: save it as JSON, resume it later, elsewhere, or twice."""
+    """The whole history, plain data: save it as JSON, continue it later, elsewhere, or twice."""
     interrupts: list[PendingInterrupt]
     finish_reason: str
     """``stop``, ``interrupted``, ``tool_calls`` (not executed, as asked), or the model's own."""
     usage: Usage
-    """Of the whole run up to here, the pauses before included."""
+    """Usage of the whole run so far, including earlier pauses."""
     output: Any = None
     """The final answer as ``output_type``; None without one."""
 
     @property
     def tool_calls(self) -> list[Part]:
-        """The calls that the last model message asks for."""
+        """The calls in the last model message."""
         return calls_of(self.messages[-1]) if self.messages else []
 
 
 def response_of(state: RunState, spec: RunSpec) -> Response:
-    """What a state is to who called ``generate``."""
+    """The response of ``generate`` for a state."""
     done = state.outcome if isinstance(state.outcome, RunCompleted) else None
     if state.pending:
         reason = "interrupted"
@@ -174,18 +174,18 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
 
 
 def beginning(
-    spec: RunSpec, messages: Sequence[Any], prompt: Said | None, pending: Pending
+    spec: RunSpec, messages: Sequence[Any], prompt: Content | None, pending: Pending
 ) -> tuple[Message, ...]:
-    """The history that a live run begins with, its open turn included: as ``generate`` would go on from it.
+    """The history at the start of a live run, including its open turn, as ``generate`` would continue it.
 
     Args:
-        spec: the agent's.
+        spec: the agent's settings.
         messages: the history.
-        prompt: a new message of the person; None goes on with what is open.
-        pending: what the message does to open questions.
+        prompt: a new message of the person; None continues the open calls.
+        pending: the effect of the message on open questions.
 
     Raises:
-        MessagesError: it is no history, or the record of an open call is malformed.
+        MessagesError: it is not a history, or the record of an open call is malformed.
         UnansweredInterrupts: questions are open, and the message neither rejects nor awaits them.
         UsageError: there is nothing to do.
     """
@@ -196,11 +196,11 @@ def beginning(
     if prompt is None:
         _check_something_to_do(journal.state, [])
     else:
-        say(journal, spec, prompt, pending)
+        add_message(journal, spec, prompt, pending)
     return paused_messages(journal.state)
 
 
-def say(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending) -> None:
+def add_message(journal: Journal, spec: RunSpec, prompt: Content, pending: Pending) -> None:
     """Add a new message of the person.
 
     Raises:
@@ -237,14 +237,14 @@ def say(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending) -> None
     )
 
 
-def message_queued(at: float, said: Said, *, by: str) -> MessageQueued:
-    """The event of a message that waits."""
+def message_queued(at: float, said: Content, *, by: str) -> MessageQueued:
+    """The event of a queued message."""
     content = None if isinstance(said, str) else tuple(map(freeze, said))
     return MessageQueued(at=at, text=in_words(said), by=by, content=content, user=user_behind(by))
 
 
 def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[StoredEvent]:
-    """The events that refuse all that is asked, and end the calls in whose middle it was."""
+    """The events that reject all open questions, and end the calls that asked in their middle."""
     events: list[StoredEvent] = []
     asking = [call.id for call in state.calls.values() if call.pending]
     for event in state.pending:
@@ -260,11 +260,11 @@ def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[S
 
 
 def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, partial: bool) -> None:
-    """Check all answers, then write them: either all count, or none.
+    """Check all answers, then store them: all or none.
 
     Raises:
-        UsageError: nothing to do, or answers that do not fit; nothing was changed.
-        Expired: a question's time has run out, and its tool said that this fails the run.
+        UsageError: there is nothing to do, or an answer is not valid; nothing was changed.
+        Expired: a question expired, and its tool set ``on_expire="fail"``.
     """
     state, now = journal.state, spec.clock()
     _check_something_to_do(state, replies)
@@ -285,7 +285,7 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
 def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> Resolved:
     if event.on_expire == "fail":
         raise Expired(
-            f"nobody answered {event.tool_name!r} in time", messages=paused_messages(state)
+            f"{event.tool_name!r} was not answered in time", messages=paused_messages(state)
         )
     return answer(state, event.id, TIME_IS_OVER, spec.tools, (EXPIRY, now))
 

@@ -11,12 +11,12 @@ from nbagent.core.journal.journal import RunEvent
 from nbagent.core.tools.answer_type import partial_of
 
 STEP = 32
-"""A text is read anew once it has grown by one part in so many: all readings together cost as many times the text."""
+"""A text is parsed again after growing by 1/``STEP`` of its length: all parses cost about ``STEP`` times one."""
 _NOTHING: Any = object()
 
 
 class Growing:
-    """What the answer is so far, after each event of a run."""
+    """The answer so far, after each event of a run."""
 
     def __init__(self, form: AnswerForm) -> None:
         self._form = form

@@ -1,4 +1,4 @@
-"""How processes that cannot see each other know who still lives: beats in the store they share."""
+"""Liveness of processes on different machines: heartbeats in their shared store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEAT = 5.0
 MISSED = 6
 """Beats that fail to come until a process counts as ended."""
 UNHEARD = 300.0
-"""Seconds without an event after which it does where the store takes no beats."""
+"""Seconds without an event after which a process counts as ended, if the store has no heartbeats."""
 
 logger = logging.getLogger("nbagent")
 
@@ -37,7 +37,7 @@ class Beating(Protocol):
         """
 
     def beats(self, process: str) -> int:
-        """How many this process has left; 0 where none are known.
+        """Number of heartbeats of this process; 0 if unknown.
 
         Raises:
             StoreError: it could not be read.
@@ -45,11 +45,11 @@ class Beating(Protocol):
 
 
 class Others:
-    """What one handle knows of the other processes that its run's events name.
+    """One handle's knowledge of the other processes in its run's events.
 
     Args:
         store: the run's.
-        run_id: the run, for people who are told that it waits.
+        run_id: the run, for a message to people that it waits.
     """
 
     __slots__ = ("_heard", "_moved_at", "_run_id", "_store", "_told")
@@ -72,9 +72,9 @@ class Others:
         return time.monotonic() - self._moved_at
 
     def has_ended(self, process: str) -> bool:
-        """Whether a process has ended, as far as that can be known from here.
+        """Whether a process has ended, as far as this process can tell.
 
-        One that cannot be seen has when nothing was heard of it for some time: no event, no beat.
+        A process on another machine counts as ended if it sent no event and no heartbeat for some time.
         """
         known = has_ended(process)
         if known is not None:
@@ -82,14 +82,14 @@ class Others:
         return self._is_silent(process, "which cannot be checked from here and")
 
     def drives_nothing(self, process: str) -> bool:
-        """Whether a process drives no run of this store: it has ended, or lives and leaves no beat any more."""
+        """Whether a process runs no run of this store: it has ended, or sends no heartbeats."""
         if has_ended(process) is not False:
             return self.has_ended(process)
         is_beating = isinstance(self._store, Beating)
         return is_beating and self._is_silent(process, "which is running but does not respond: it")
 
     def _is_silent(self, process: str, known: str) -> bool:
-        """Whether nothing was heard of it for too long; a person is told before."""
+        """Whether it was silent for too long; a person is informed first."""
         silent = self._unheard(process)
         if silent >= 2 * BEAT and process not in self._told:
             self._told += (process,)
@@ -102,7 +102,7 @@ class Others:
 
     @property
     def awaited(self) -> str:
-        """Which processes are waited for that cannot be seen, or are silent, in words; empty where there is none."""
+        """The processes that are waited for and are invisible or silent, in words; empty if there are none."""
         now = time.monotonic()
         told = [
             f"{describe_process(p)}, silent for {now - h.at:.0f} s"
@@ -136,7 +136,7 @@ class Others:
 
 
 def still_beats(store: object, process: str) -> bool | None:
-    """Whether a process leaves beats, listened for as long as a living one may be silent; None where a store takes none.
+    """Whether a process sends heartbeats, after waiting for the longest pause; None without heartbeats.
 
     Not for an event loop: it takes up to ``BEAT * MISSED`` seconds.
 
@@ -154,7 +154,7 @@ def still_beats(store: object, process: str) -> bool | None:
 
 
 class _Heard:
-    """What was heard of one process, in seconds of this one's own clock: clocks of two machines differ."""
+    """The last heartbeat of one process, in seconds of this process's clock, because clocks differ."""
 
     __slots__ = ("at", "beats", "is_asked", "looked")
 
@@ -162,10 +162,10 @@ class _Heard:
         self.at, self.looked = at, 0.0
         self.beats: int | None = None
         self.is_asked = False
-        """Whether a thread asks the store for them."""
+        """True while a thread reads them from the store."""
 
     def ask(self, store: Beating, process: str) -> None:
-        """Hear whether there are new ones; not for an event loop."""
+        """Check for new heartbeats; not for an event loop."""
         try:
             beats = store.beats(process)
             if self.beats not in (None, beats):
@@ -177,8 +177,8 @@ class _Heard:
             self.is_asked = False
 
 
-def begin(store: object) -> Callable[[], None] | None:
-    """Leave beats in a store until what is given back is called; None where it takes none."""
+def start_beating(store: object) -> Callable[[], None] | None:
+    """Send heartbeats to a store until the returned function is called; None if it has no heartbeats."""
     if not isinstance(store, Beating):
         return None
     held = (store,)  # told apart from any other, also of the same store
@@ -200,7 +200,7 @@ def begin(store: object) -> Callable[[], None] | None:
 
 
 def _beat() -> None:
-    """Leave beats from a thread of their own: a loop may be held up for long. Ends when nobody drives."""
+    """Send heartbeats from a thread, because a loop may be blocked for long. Ends with the last run."""
     time.sleep(BEAT)
     while _beat_once():
         time.sleep(BEAT)
@@ -237,9 +237,9 @@ def _beat_once() -> bool:
 
 
 _NOTHING: Mapping[str, _Heard] = MappingProxyType({})
-"""What is heard of nobody: a run that is driven here keeps no dict for it."""
+"""No heartbeats: a run of this process needs no dict for them."""
 _lock = threading.Lock()
 _held: list[tuple[Beating]] = []
 """The stores of the runs that are driven here, once for each run."""
 _beating: list[threading.Thread | _OnLoop] = []
-"""What beats, where anything does; a forked process has nothing."""
+"""The sender of heartbeats, if any; a forked process has none."""

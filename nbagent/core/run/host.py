@@ -1,4 +1,4 @@
-"""Where runs live and who watches them: the one seam between the engine and its surroundings."""
+"""The environment of runs and their people: the only connection between the engine and its surroundings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Host(Protocol):
         """The loop a new run lives on; None for the caller's running loop or the private one."""
 
     def cell(self) -> tuple[str, str] | None:
-        """The cell whose code runs now, and what tells this execution of it from others; None where unknown."""
+        """The cell of the current code, and an id of this execution of it; None if unknown."""
 
     def started(self, run: Any, *, on_rerun: str) -> None:
         """A run was started by the code that runs now."""
@@ -33,7 +33,7 @@ class Host(Protocol):
         """A run is displayed by name, as the last line of a cell does."""
 
     def value(self, run: Any) -> Any:
-        """What stands for the run where the surroundings draw values themselves."""
+        """The object that represents the run if the environment displays values itself."""
 
     def show_chat(self, chat: Any) -> None:
         """Show a chat where the code that runs now puts its output, once for each execution."""
@@ -41,7 +41,7 @@ class Host(Protocol):
     def show_runs(self, listed: Any) -> bool:
         """Show a list of a store's runs, live, where the code that runs now puts its output.
 
-        False where that cannot be: the list draws itself as it stands.
+        False if that is not possible: the list then displays itself without updates.
         """
 
     def show_batch(self, batch: Any) -> None:
@@ -63,7 +63,7 @@ class Host(Protocol):
         """A mime bundle of a value that shows richer than its JSON, or None."""
 
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:
-        """What a person answers outside of any call, in a form where the code that runs now puts its output.
+        """A person's answer outside of any call, in a form in the output of the current code.
 
         Args:
             reply: the type of the answer.
@@ -72,12 +72,12 @@ class Host(Protocol):
 
         Raises:
             Rejected: the person cancels it.
-            HumanInputRequired: nobody can be asked here.
+            HumanInputRequired: no person can answer here.
         """
 
 
 class Place(NamedTuple):
-    """Where a run lives and who is there."""
+    """The host and loop of a run, and whether a person is there."""
 
     host: Host
     attended: bool
@@ -86,10 +86,10 @@ class Place(NamedTuple):
 
 
 class ScriptHost:
-    """No notebook: nobody watches, runs live where they are started."""
+    """The host without a notebook: no person watches, and runs live where they are started."""
 
     def attended(self) -> bool:
-        """Nobody is there."""
+        """False: no person is there."""
         return False
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:  # noqa: ARG002 - Host
@@ -101,7 +101,7 @@ class ScriptHost:
         return None
 
     def started(self, run: Any, *, on_rerun: str) -> None:
-        """Nothing to tell."""
+        """Nothing to show."""
 
     def show(self, run: Any) -> None:
         """Nowhere to show it."""
@@ -138,7 +138,7 @@ class ScriptHost:
         future.result()
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
-        """Here: a script's main thread takes no work."""
+        """Run it here: a script's main thread accepts no work."""
         return work()
 
     def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host
@@ -146,8 +146,8 @@ class ScriptHost:
         return None
 
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:  # noqa: ARG002 - Host
-        """Nobody is there."""
-        raise HumanInputRequired("nobody is attached who can answer")
+        """Raise: no person is there."""
+        raise HumanInputRequired("No person can answer here")
 
 
 _script = ScriptHost()

@@ -1,4 +1,4 @@
-"""A run by an id of one's own: the run of that id is opened, where there is one, and never doubled."""
+"""Runs with a chosen id: an existing run of that id is opened, and never started twice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
-from nbagent.core.base.files import Said, in_words
+from nbagent.core.base.file_parts import Content, in_words
 from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.tools.spec import RunSpec
@@ -20,10 +20,10 @@ _SHOWN = 60
 
 
 def checked_id(given: Any, what: str) -> str:
-    """An id that a person gives.
+    """A valid id from a person.
 
     Raises:
-        UsageError: it is none; ``what`` says whose.
+        UsageError: it is not valid; ``what`` names the kind of id in the message.
     """
     if isinstance(given, str) and _ID.fullmatch(given):
         return given
@@ -33,7 +33,7 @@ def checked_id(given: Any, what: str) -> str:
 
 
 def found(run_id: str, store: Store) -> Session | Journal | None:
-    """The run of this id: its session here, else its journal as it is stored; None where there is none.
+    """The run of this id: its session here, else its stored journal; None if it does not exist.
 
     Raises:
         StoreError: the journal cannot be read.
@@ -50,22 +50,22 @@ def found(run_id: str, store: Store) -> Session | Journal | None:
 
 
 class Asked:
-    """What a run was asked for now, to be compared with what the run of its id was asked for.
+    """The request for a run, to be compared with the stored run of its id.
 
     Args:
         spec: the agent's, or the flow's.
-        said: the prompt; None where it is left out.
+        said: the prompt; None if there is none.
         call: the input of a flow.
     """
 
-    def __init__(self, spec: RunSpec, said: Said | None, call: Any = None) -> None:
+    def __init__(self, spec: RunSpec, said: Content | None, call: Any = None) -> None:
         self._spec = spec
         self._said = said
         self._call = call
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the prompt was left out."""
+        """Whether there is no prompt."""
         return self._said is None and self._call is None
 
     def missing(self, journal: Journal) -> UsageError:
@@ -78,13 +78,13 @@ class Asked:
         """Refuse a run that was asked for something else.
 
         Raises:
-            UsageError: it shows both, and says what to do.
+            UsageError: it is another one; the message shows both, and what to do.
         """
         events = journal.read()[:1]
         if not events:  # its first event is on its way
             return
         first = events[0]
-        agent, kept = _begun(first)
+        agent, kept = _agent_and_prompt(first)
         name = f"the run {journal.run_id!r} in {journal.store!r}"
         if agent != self._spec.agent:
             raise UsageError(
@@ -103,10 +103,10 @@ class Asked:
             )
 
 
-def _begun(event: StoredEvent) -> tuple[str, Any]:
+def _agent_and_prompt(event: StoredEvent) -> tuple[str, Any]:
     """The agent of a run, and its prompt as a message; of a flow its input."""
     match event:
-        case RunQueued(agent=agent, said=said):
+        case RunQueued(agent=agent, prompt=said):
             return agent, user(said)
         case RunStarted(flow=True, agent=agent, messages=messages):
             return agent, messages[-1]["content"][-1]["input"]

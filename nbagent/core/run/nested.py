@@ -1,4 +1,4 @@
-"""A run that the body of a tool starts: it lives inside that body's call, and is held like any other run."""
+"""A run that the body of a tool starts: it is part of that body's call, and used like any other run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import RunError, UsageError
 from nbagent.core.base.events import Resolved, RunCancelled, StoredEvent
-from nbagent.core.base.files import Said, check_room, outline
+from nbagent.core.base.file_parts import Content, check_room, outline
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, user
 from nbagent.core.base.process import this_process
@@ -36,7 +36,7 @@ InnerTool: TypeAlias = Callable[[], Tool[..., Any]]
 
 
 def runs_here(*, nested: bool) -> StartedRuns | None:
-    """What the body that runs here has started; None outside of one, or where it is not wanted."""
+    """The runs that the current body has started; None outside of a body, or if not wanted."""
     runs = current_runs.get()
     found: StartedRuns | None = runs if nested and runs is not None and not runs.is_over else None
     return found
@@ -55,7 +55,7 @@ def run_inside(
     runs: StartedRuns,
     tool: Tool[..., Any],
     spec: RunSpec,
-    prompt: Said,
+    prompt: Content,
     history: Sequence[Message] = (),
     answers: Answers = None,
 ) -> NestedRun:
@@ -65,9 +65,9 @@ def run_inside(
         runs: of that body.
         tool: the agent as a tool.
         spec: the agent's.
-        prompt: what to do.
-        history: what was said before.
-        answers: what to answer, where nobody is there.
+        prompt: the prompt.
+        history: the earlier messages.
+        answers: answers for runs without a person.
     """
     check_room(history, prompt)
     request = Request(tool, {"prompt": outline(prompt)}, spec, [*history, user(prompt)])
@@ -75,7 +75,7 @@ def run_inside(
 
 
 async def generated_inside(run: NestedRun, on_event: Callable[[RunEvent], None] | None) -> Response:
-    """What ``generate`` gives of a run inside: once it has ended."""
+    """The response of ``generate`` for a run inside, after it has ended."""
     if on_event is not None:
         run.subscribe(on_event)
     await run
@@ -84,7 +84,7 @@ async def generated_inside(run: NestedRun, on_event: Callable[[RunEvent], None] 
 
 
 class NestedJournal:
-    """The events of a run inside, as if it were alone."""
+    """The events of a run inside, as if it had its own journal."""
 
     def __init__(self, runs: StartedRuns, scope: tuple[str, ...]) -> None:
         self._runs = runs
@@ -93,38 +93,38 @@ class NestedJournal:
 
     @property
     def run_id(self) -> str:
-        """The outermost run, in whose journal they stand."""
+        """The outermost run, whose journal has the events."""
         run_id: str = self._runs.root.run_id
         return run_id
 
     @property
     def store(self) -> Store | None:
-        """Where that is kept."""
+        """The store of that journal."""
         store: Store | None = self._runs.root.store
         return store
 
     def read(self) -> list[StoredEvent]:
-        """All so far; none where the outermost run keeps none, as in ``generate``."""
+        """All events so far; empty if the outermost run has none, as in ``generate``."""
         found = (self._own(event) for event in self._runs.root.read())
         return [event for event in found if event is not None]
 
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
         """See ``Journal.subscribe``."""
 
-        def tell(heard: RunEvent) -> None:
+        def forward(heard: RunEvent) -> None:
             own = self._own(heard)
             if own is not None:
                 listener(own)
 
-        self._told[listener] = tell
-        found = (self._own(event) for event in self._runs.root.subscribe(tell))
+        self._told[listener] = forward
+        found = (self._own(event) for event in self._runs.root.subscribe(forward))
         return [event for event in found if event is not None]
 
     def unsubscribe(self, listener: Listener) -> None:
         """See ``Journal.unsubscribe``."""
-        tell = self._told.pop(listener, None)
-        if tell is not None:
-            self._runs.root.unsubscribe(tell)
+        forward = self._told.pop(listener, None)
+        if forward is not None:
+            self._runs.root.unsubscribe(forward)
 
     def _own(self, heard: Any) -> Any:
         scope: tuple[str, ...] = getattr(heard, "scope", ())
@@ -137,7 +137,7 @@ class NestedJournal:
 
 
 class NestedSession:
-    """What a ``Run`` is made of where it is inside a call; see ``Session``."""
+    """The session of a ``Run`` inside a call; see ``Session``."""
 
     awaited = ""
 
@@ -157,7 +157,7 @@ class NestedSession:
             started.undecided = self._scripted.undecided
             for event in self.state.pending:
                 self._scripted.look_at(event.id)
-            self.journal.subscribe(self._scripted.hear)
+            self.journal.subscribe(self._scripted.on_event)
 
     @property
     def run_id(self) -> str:
@@ -175,11 +175,11 @@ class NestedSession:
 
     @property
     def state(self) -> RunState:
-        """Where the run stands; cancelled where the call around it is over."""
+        """The state of the run; cancelled if the outer call has ended."""
         call = self.call
         child = call.child or RunState(agent=self.spec.agent)
         if child.outcome is None and (call.status == "done" or self.runs.is_over):
-            by = "the end of the call around it"
+            by = "the end of the outer call"
             return evolve(child, outcome=RunCancelled(at=0.0, by=by))
         return child
 
@@ -190,7 +190,7 @@ class NestedSession:
 
     @property
     def interrupts(self) -> list[PendingInterrupt]:
-        """What waits for an answer, with the path from this run's agent on."""
+        """The open questions, with the path from this run's agent."""
         state = self.state
         if state.outcome or not state.asks:
             return []
@@ -204,7 +204,7 @@ class NestedSession:
 
     @property
     def error(self) -> BaseException | None:
-        """What it failed with, where that is known."""
+        """The exception of its failure, if known."""
         return self.runs.error_of(self.started)
 
     @property
@@ -221,7 +221,7 @@ class NestedSession:
         """Nothing to do: the run around it is followed."""
 
     def first_in_line(self) -> None:
-        """It stands in no line: a body goes on with a run that has ended."""
+        """None: it is never queued, because a body continues only runs that have ended."""
 
     def resolve(
         self, interrupt_id: str, resolution: AnyResolution, *, by: str
@@ -261,17 +261,17 @@ class NestedSession:
 
     @property
     def wrong_answers(self) -> Mapping[str, Exception]:
-        """What was wrong with answers that its body gave, by interrupt id."""
+        """Errors of the body's ``answers=``, by interrupt id."""
         return self._scripted.wrong
 
     @property
-    def answers_told(self) -> str:
-        """What is to be known of them where one is missing."""
-        return self._scripted.told()
+    def missing_answer_hint(self) -> str:
+        """A hint for the error about a missing answer."""
+        return self._scripted.missing_hint()
 
 
 class NestedRun(Run):
-    """A run inside the call whose body started it: what it asks stands on the outermost run."""
+    """A run inside the call whose body started it. Its questions appear on the outermost run."""
 
     __slots__ = ()
 
@@ -280,7 +280,7 @@ class NestedRun(Run):
 
     @property
     def nested(self) -> NestedSession:
-        """What it is made of."""
+        """Its session."""
         return cast("NestedSession", self._session)
 
     @property
@@ -299,7 +299,7 @@ class NestedRun(Run):
 
     @awaited("run.settled")
     async def settled(self) -> Run:
-        """Wait until nothing can go on without an answer, or until the end; gives back the run."""
+        """Wait until the run has ended or needs an answer, and return the run."""
         await self._until(settled=True)
         return self
 
@@ -319,7 +319,7 @@ class NestedRun(Run):
 
     @awaited("run.cancel")
     async def cancel(self, *, by: str = "code") -> None:
-        """Stop this run for good; the one around it goes on."""
+        """Cancel this run; the outer one continues."""
         runs, started = self.nested.runs, self.nested.started
         await runs.here(lambda: runs.cancel(started, by))
 
@@ -332,13 +332,13 @@ class NestedRun(Run):
         raise self._alone("forked")
 
     def view(self) -> None:
-        """Nothing to show: it stands in the card of the outermost run."""
+        """Do nothing: the card of the outermost run shows it."""
 
     def _ipython_display_(self) -> None:
         return None
 
     def _alone(self, what: str) -> UsageError:
         return UsageError(
-            f"{self!r} runs inside a tool's call, so it cannot be {what} on its own. Use the outermost run, or start "
+            f"{self!r} runs inside a tool call and cannot be {what} separately. Use the outermost run, or start "
             "this one with nested=False"
         )

@@ -1,4 +1,4 @@
-"""The events that begin a run, and those that begin or end a queued one with the run before it."""
+"""The events that start a run, and those that start or end a queued one after the previous run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_started(
     cell: str = "",
     row: RowOf | None = None,
 ) -> RunStarted:
-    """The event that begins a run on a history."""
+    """The event that starts a run on a history."""
     return RunStarted(
         at=now,
         agent=spec.agent,
@@ -48,10 +48,10 @@ def run_started(
     )
 
 
-def come_of(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEvent]:
-    """What is written of a queued run, now that the run before stands so; nothing as long as it goes on.
+def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEvent]:
+    """The events of a queued run for this state of the previous run; empty until that has ended.
 
-    It begins where that one has ended well, and ends with it where it has not.
+    It starts if the previous run has completed, and ends with it otherwise.
     """
     queued, now = state.behind, spec.clock()
     if queued is None or state.outcome is not None:
@@ -61,7 +61,7 @@ def come_of(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEven
             return []
         case RunCompleted():
             try:
-                begun = beginning(spec, closed_messages(before), queued.said, "refuse")
+                begun = beginning(spec, closed_messages(before), queued.prompt, "raise")
             except NbagentError as error:
                 return [RunFailed(at=now, error=type(error).__name__, message=str(error))]
             return [run_started(spec, begun, now, queued.after)]
@@ -69,4 +69,4 @@ def come_of(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEven
             first = message if message.startswith(FAILED) else f"{FAILED}{error}: {message}"
             return [RunFailed(at=now, error="RunError", message=first)]
         case RunCancelled():
-            return [RunCancelled(at=now, by="the run before it, which was cancelled")]
+            return [RunCancelled(at=now, by="the previous run, which was cancelled")]

@@ -1,4 +1,4 @@
-"""What a run gives: its result, its calls as they stand, receipts for answers."""
+"""The public results of a run: its result, its calls, and receipts for answers."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Events(list[StoredEvent]):
         """Check that they are those that were written: see ``nb.verify_run``.
 
         Args:
-            seal: the last seal, as an earlier check gave it.
+            seal: the last seal, from an earlier check.
 
         Raises:
-            UsageError: the run's store gives no seals.
+            UsageError: the run's store has no seals.
         """
         if self._verify is None:
             raise UsageError(
@@ -113,7 +113,7 @@ class Events(list[StoredEvent]):
 
 
 def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, PLR0911, PLR0912 - one line each
-    """What an event tells, in a few words."""
+    """A summary of an event in a few words."""
     tool = names.get(getattr(event, "call_id", ""), "")
     match event:
         case RunStarted(agent=agent, messages=messages):
@@ -157,7 +157,7 @@ def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, P
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a finished run gave."""
+    """The result of a finished run."""
 
     text: str
     output: Any
@@ -167,7 +167,7 @@ class Result:
     calls: dict[str, list[Call]] = field(default_factory=dict, compare=False)
     """The tool calls by tool name, in order, as ``run.calls`` has them."""
     finish_reason: str = "stop"
-    """Why the last model response ended, as a ``Response`` says it."""
+    """The reason why the last model response ended, as in ``Response``."""
 
     def to_frame(self) -> Any:
         """The output as a pandas DataFrame: a row for each item of a list, a column for each field.
@@ -198,7 +198,7 @@ def _fields(item: Any) -> Mapping[Any, Any]:
 
 
 def shortened(text: str, limit: int = 60) -> str:
-    """A text in quotes, in one line, cut where it is long."""
+    """A text in quotes, in one line, shortened if it is long."""
     line = " ".join(text.split())
     return repr(line if len(line) <= limit else f"{line[:limit]}…")
 
@@ -206,32 +206,32 @@ def shortened(text: str, limit: int = 60) -> str:
 @escaped_repr
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call of a run, as it stands."""
+    """A tool call of a run, in its current state."""
 
     id: str
     name: str
     input: dict[str, Any]
-    """What its tool was run with; where it was not run, what it would have been."""
+    """The input that its tool ran with, or would have run with."""
     output: Json = None
-    """What the model was told, or None while there is no result."""
+    """The result for the model, or None while there is no result."""
     value: Any = None
     """The tool's own Python object, in the process that ran it; else ``output``."""
     done: bool = False
     failed: bool = False
-    """Whether it came to no result of its own: it raised, was refused, or could not be run."""
+    """True if it has no result of its own: it raised, was rejected or denied, or could not run."""
     traceback: str | None = None
-    """Where its tool raised, in the process that ran it; the model is never told."""
+    """The traceback of its tool, in the process that ran it; the model never receives it."""
     proposed: dict[str, Any] = field(default_factory=dict)
-    """What the model asked for: ``input``, unless a person or a middleware put another in its place."""
+    """The model's input; ``input`` differs if a person or a middleware changed it."""
 
     @property
     def error(self) -> str | None:
-        """Why it has no result of its own, as the model was told; None where it has one."""
+        """The error that the model received instead of a result; None if there is a result."""
         return str(self.output) if self.failed else None
 
 
 class CallsByName(dict[str, list[Call]]):
-    """The calls of each tool; a name that has none is told those that have."""
+    """The calls of each tool; the error for an unknown name lists the names with calls."""
 
     def __missing__(self, name: str) -> list[Call]:
         called = ", ".join(map(repr, self)) or "none"
@@ -239,10 +239,10 @@ class CallsByName(dict[str, list[Call]]):
 
 
 class Receipt:
-    """What an answer gives back: await it to be sure that the store took it.
+    """The result of answering: await it to make sure that the answer is stored.
 
-    Mostly that is so already; where the store must be waited for, awaiting raises what it came to:
-    ``Conflict`` where somebody else was first, ``StoreError`` where it failed.
+    Usually it is stored already. If the store must be waited for, awaiting raises the outcome: ``Conflict``
+    if the question was answered first elsewhere, ``StoreError`` if the store failed.
     """
 
     def __init__(self, answer: Future[StoredEvent]) -> None:
@@ -250,7 +250,7 @@ class Receipt:
 
     @property
     def event(self) -> StoredEvent:
-        """What was stored; waits for it, so not for an event loop."""
+        """The stored event; waits for it, so not for an event loop."""
         return self._answer.result()
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -283,7 +283,7 @@ def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[
 def _call_of(
     part: Part, known: CallState | None, result: Part | None, values: Mapping[str, Any]
 ) -> Call:
-    """The call as it stands; ``known`` is its state while its turn is open."""
+    """The current state of a call; ``known`` is its state while its turn is open."""
     call_id: str = part["id"]
     proposed: dict[str, Any] = part["input"]
     bare = Call(call_id, part["name"], proposed if known is None else known.ran, proposed=proposed)

@@ -25,7 +25,7 @@ class Round:
     """The looks of one loop at one store.
 
     Args:
-        store: one that tells by its stamp, at once, whether anybody has written.
+        store: a store whose stamp shows quickly whether it has changed.
     """
 
     def __init__(self, store: Archive) -> None:
@@ -36,7 +36,7 @@ class Round:
         self._goes_on = False
 
     def wait(self, look: Callable[[], None], loop: asyncio.AbstractEventLoop) -> Planned:
-        """Call this once somebody has written since the looks of before, or soon where that is not known."""
+        """Call ``look`` after the store has changed since the previous looks, or soon if that is unknown."""
         self._waiting.append(waiting := _Waiting(look))
         if not self._goes_on:
             self._goes_on = True
@@ -89,4 +89,4 @@ def when_written(
 _rounds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Round]] = (
     weakref.WeakKeyDictionary()
 )
-"""By loop, and by the id of a store that the round holds; those that somebody waits for."""
+"""The rounds in use, by loop and by the id of their store."""

@@ -1,4 +1,4 @@
-"""A live run: what a person holds of it, to wait for it, answer it, watch it and stop it."""
+"""A live run: the handle to wait for it, answer it, watch it and stop it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed, StoredEvent
 from nbagent.core.base.interrupts import (
+    LIMIT,
     PendingInterrupt,
     Remember,
     Respond,
@@ -41,7 +42,7 @@ from .session import Session
 
 
 class Waiting(list[PendingInterrupt]):
-    """What waits for an answer in a run of this status; where that is nothing, an index is told why."""
+    """The open questions of a run. An index error names the run's status if there is no such question."""
 
     def __init__(self, interrupts: Iterable[PendingInterrupt], status: Status) -> None:
         super().__init__(interrupts)
@@ -74,7 +75,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """What the run is found by in its store."""
+        """The name of the run in its store."""
         return self._session.run_id
 
     @property
@@ -89,18 +90,18 @@ class Run:
 
     @property
     def interrupts(self) -> list[PendingInterrupt]:
-        """What waits for an answer, in call order; also while other calls still run."""
+        """The open questions, in call order; also while other calls are still running."""
         session = self._session
         return Waiting(session.interrupts, session.status)
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The history; calls that are open carry the record of where they stand."""
+        """The history; open calls have the record of their state."""
         return paused_messages(self._session.state)
 
     @property
     def remembered(self) -> tuple[Remembered, ...]:
-        """What a person said to allow always in this run; ``agent.remembered`` has the rest."""
+        """The approvals that a person chose to remember in this run; ``agent.remembered`` has the others."""
         return self._session.state.remembered
 
     @property
@@ -115,14 +116,14 @@ class Run:
 
     @property
     def journal(self) -> Events:
-        """The run's events so far: a list that prints a line each, and is a table in a notebook."""
+        """The run's events so far: a list that prints one line for each, and is a table in a notebook."""
         journal = self._session.journal
         verify = partial(verify_run, journal.run_id, store=journal.store)
         return Events(journal.read(), verify)
 
     @property
     def result(self) -> Result:
-        """The result of a run that has ended well.
+        """The result of a completed run.
 
         Raises:
             RunNotFinished: it has not ended.
@@ -135,7 +136,7 @@ class Run:
         return escaped(f"<Run of {self.agent}: {self.status}{self._detail()}>")
 
     def _detail(self) -> str:
-        """What it asks or waits for, or why it failed, in few words."""
+        """Its question or reason for waiting, or its error, in a few words."""
         failure = self._session.state.outcome
         if isinstance(failure, RunFailed):
             return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
@@ -144,7 +145,7 @@ class Run:
             return f", queued behind the previous run, which is {first.state.status}"
         if self._session.awaited:
             return bounded(f", waiting for {self._session.awaited}")
-        questions = [f"{i.tool_name or 'the limit'} {asks(i)}" for i in self.interrupts]
+        questions = [f"{i.tool_name or LIMIT} {asks(i)}" for i in self.interrupts]
         if not questions:
             return ""
         more = f" and {len(questions) - 1} more" if questions[1:] else ""
@@ -167,7 +168,7 @@ class Run:
 
     @awaited("run.settled")
     async def settled(self) -> Run:
-        """Wait until nothing can go on without an answer, or until the end; gives back the run."""
+        """Wait until the run has ended or needs an answer, and return the run."""
         with self._session.stopped_by_keyboard():
             await self._session.host.wait(self, self._session.when_settled())
         return self
@@ -176,7 +177,7 @@ class Run:
         """Wait for the result in synchronous code, outside of the run's own loop.
 
         Raises:
-            UsageError: called on a loop where the run, or one that it waits for, is at work.
+            UsageError: called on an event loop that the run, or a run that it waits for, uses.
         """
         session = self._session
         if not session.leave_loop():
@@ -190,7 +191,7 @@ class Run:
                     return self._outcome()
 
     def _check_taken(self, error: BaseException | None) -> None:
-        """Raise why an answer could not be stored: the store may be read again by now."""
+        """Raise the error of an answer that could not be stored, even if the store works again by now."""
         if error is not None and self._session.state.outcome is None:
             raise error
 
@@ -223,12 +224,12 @@ class Run:
     def approve(
         self, interrupt: PendingInterrupt | str, *, remember: Remember | None = None
     ) -> Receipt:
-        """Let what an interrupt shows run, or go on, as the form's button does.
+        """Approve an interrupt, like the form's button.
 
         Args:
             interrupt: one that asks for approval, or its id.
-            remember: what not to ask about again: ``"input_in_run"``, ``"tool_in_run"``, or in every run
-                of this agent object ``"input"``, ``"tool"``.
+            remember: the scope in which not to ask again: ``"input_in_run"``, ``"tool_in_run"``, or in every
+                run of this agent object ``"input"``, ``"tool"``.
 
         Raises:
             InvalidAnswer: it asks for something else; nothing was changed.
@@ -246,12 +247,12 @@ class Run:
         data: Any = None,
         remember: Remember | None = None,
     ) -> Receipt:
-        """Run the interrupted tool (again), with the input replaced where one is given.
+        """Run the interrupted tool (again), with the input replaced if there is a new one.
 
         Args:
             interrupt: one whose tool has a body, or its id.
             new_input: the whole input to use instead; None keeps it.
-            data: what the tool gets as ``ctx.resumed``.
+            data: the value of ``ctx.resumed`` in the tool.
             remember: for an approval: as in ``approve``.
 
         Raises:
@@ -260,7 +261,7 @@ class Run:
         return self.resolve(interrupt, restart_of(new_input, data, remember=remember))
 
     def reject(self, interrupt: PendingInterrupt | str, reason: str | None = None) -> Receipt:
-        """Refuse: the tool does not run, and the model is told.
+        """Reject an interrupt: the tool does not run, and the model learns why.
 
         Raises:
             InvalidAnswer, NotPending, Conflict: nothing was changed.
@@ -274,13 +275,13 @@ class Run:
         *,
         by: str = "code",
     ) -> Receipt:
-        """Settle an interrupt; a resolution that knows which may come alone. Safe from any thread.
+        """Answer an interrupt with a resolution. If the resolution names its interrupt, pass only the resolution.
 
         Raises:
-            InvalidAnswer: it does not fit, or is another interrupt's; nothing was changed.
+            InvalidAnswer: it is not valid, or belongs to another interrupt; nothing was changed.
             NotPending: there is no such interrupt.
-            Conflict: it was answered already, and the message says by whom and when; or the run
-                has ended or is being cancelled.
+            Conflict: it was answered already, and the message names who and when; or the run has ended or is
+                being cancelled.
             TypeError: ``interrupt`` is neither an interrupt nor an id.
         """
         interrupt_id, resolution = settles(interrupt, resolution)
@@ -290,18 +291,18 @@ class Run:
 
     @awaited("run.cancel")
     async def cancel(self, *, by: str = "code") -> None:
-        """Stop for good: finished results are kept, a body that won't stop is left behind."""
+        """Cancel the run. Finished results stay stored; a tool that cannot be stopped is ignored."""
         await asyncio.shield(asyncio.wrap_future(self._session.stop(by=by)))
 
     def retry(self) -> Run:
-        """Go on after a failure, from the last good state: finished calls are kept, answers too.
+        """Continue a failed run from its last good state. Finished calls and answers are not repeated.
 
-        What tools came to while the store failed is stored now; they are not run again. Of two retries
-        one counts; where the store must be waited for, that comes out later, and the other is logged.
+        Results that could not be stored are stored now. Of two concurrent retries only one takes effect; if
+        the store must be waited for, the other is logged later.
 
         Raises:
-            UsageError: the run has not failed; or another process ran a tool when it did, which may
-                have done its work.
+            UsageError: the run has not failed; or another process was running a tool then, which may or may
+                not have taken effect.
             StoreError: the store still fails; nothing was changed.
         """
         self._session.retry()
@@ -309,11 +310,11 @@ class Run:
 
     @awaited("run.take_over")
     async def take_over(self) -> None:
-        """Drive the run here from now on, whichever process does: for one that is stuck, or asleep.
+        """Continue the run in this process, if the process that runs it is stuck or asleep.
 
-        The other one notices before it runs anything more. What it was running is asked about as a call of a
-        process that is gone; a tool with ``idempotent=True`` runs again. Does nothing where the run is
-        driven here already, is queued, or has ended.
+        The other process notices before it runs anything more. A call that it was running is asked about as a
+        lost call; a tool with ``idempotent=True`` runs again. Does nothing if the run is already running
+        here, is queued, or has ended.
 
         Raises:
             StoreError: it could not be stored.
@@ -322,30 +323,31 @@ class Run:
 
     @awaited("run.release")
     async def release(self) -> None:
-        """Leave a run that waits for an answer to whichever process answers it, this one included.
+        """Let any process continue this waiting run after an answer, this one included.
 
-        Nothing of it is held here any more: a body that waits in ``ctx.ask`` ends, and runs again from its last
-        step where the run continues. This handle follows the run. Does nothing where the run has ended, or another
-        process drives it.
+        This process keeps nothing of it: a body that waits in ``ctx.ask`` ends, and runs again from its last
+        step when the run continues. This handle follows the run. Does nothing if the run has ended, or
+        another process is running it.
 
         Raises:
-            UsageError: a call or the model still works.
-            StoreError: it could not be stored; nothing has changed.
+            UsageError: a call or the model is still working.
+            StoreError: it could not be stored; nothing was changed.
         """
         await asyncio.shield(asyncio.wrap_future(self._session.follower.release()))
 
     def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
-        """An independent run that goes on from here, from when ``at`` was asked, or from the end of its turn.
+        """Start an independent run from this point, from the question ``at``, or from the end of its turn.
 
-        What was done is taken over and not repeated; questions get ids of their own.
+        Finished calls are reused, not repeated; its questions get new ids.
 
         Args:
-            at: an interrupt or its id: the fork asks it again. Or an event of ``run.journal``: the fork
-                has all that was done in its turn, and goes on with the next one.
+            at: an interrupt or its id: the fork asks it again. Or an event of ``run.journal``: the fork has
+                all calls of its turn, and continues with the next turn.
 
         Raises:
             NotPending: this run never asked ``at``.
-            UsageError: calls were running then of which no result is known, or ``at`` is no event of this run.
+            UsageError: the result of a call that was running then is unknown, or ``at`` is not an event of
+                this run.
         """
         at = at if at is None or isinstance(at, Event) else id_of(at)
         return Run(self._session.fork(at))
@@ -353,9 +355,9 @@ class Run:
     # --- watching
 
     async def events(self) -> AsyncIterator[RunEvent]:
-        """Everything that happened and happens, until the run has ended.
+        """Yield all events, past and new, until the run has ended.
 
-        Stored events come from the first on; text that nobody read yet comes joined.
+        Stored events start with the first one; unread text is joined.
         """
         session = self._session
         feed = _Feed(asyncio.get_running_loop())
@@ -372,10 +374,10 @@ class Run:
             session.journal.unsubscribe(feed.put)
 
     async def partials(self) -> AsyncIterator[Any]:
-        """The answer as far as it has come, each time there is more of it; the last one is whole.
+        """Yield the growing answer each time it changes; the last one is complete.
 
-        Of an agent with ``output_type=`` it is plain JSON, whose last text may be half of one; of others
-        the text so far. ``(await run).output`` is the typed answer.
+        With ``output_type=`` it is plain JSON, whose last string may be incomplete; otherwise the text so
+        far. ``(await run).output`` is the typed answer.
 
         Raises:
             RunError: the run failed, or was cancelled.
@@ -388,36 +390,36 @@ class Run:
                 await self
 
     def subscribe(self, listener: Callable[[RunEvent], None]) -> list[StoredEvent]:
-        """Hear what comes from now on, on whatever thread it happens; gives back what came before."""
+        """Call ``listener`` with each new event, on the thread where it happens. Returns the earlier events."""
         return self._session.journal.subscribe(listener)
 
     def unsubscribe(self, listener: Callable[[RunEvent], None]) -> None:
-        """Hear no more."""
+        """Stop calling ``listener``."""
         self._session.journal.unsubscribe(listener)
 
     # --- sending
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The run as it stands as one page: light and dark, without scripts, and nothing is loaded.
+        """Return the run in its current state as one page: light and dark, without scripts or downloads.
 
         Args:
-            path: also written there, as UTF-8.
+            path: a file to write it to as well, as UTF-8.
         """
         return document(self, "html", path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """The run as it stands as Markdown; what the model wrote is the card's HTML in it.
+        """Return the run in its current state as Markdown; the model's text is the card's HTML in it.
 
         Args:
-            path: also written there, as UTF-8.
+            path: a file to write it to as well, as UTF-8.
         """
         return document(self, "markdown", path)
 
     def to_notebook(self, path: str | Path | None = None) -> str:
-        """The run as it stands as a notebook, in JSON: Python that the model wrote is in code cells, not run.
+        """Return the run in its current state as a notebook (JSON). The model's Python is in code cells, not run.
 
         Args:
-            path: also written there, as UTF-8.
+            path: a file to write it to as well, as UTF-8.
         """
         return document(self, "notebook", path)
 
@@ -433,15 +435,15 @@ class Run:
 
 
 def session_of(run: Run) -> Session:
-    """What the engine and the notebook hold of a run."""
+    """The session of a run, for the engine and the notebook."""
     return run._session  # noqa: SLF001 - the one door to it, so that `dir(run)` is for people
 
 
 class Document(str):
-    """The text of a document, which as a value of a cell is one line: what it is, and how large."""
+    """The text of a document. As a value of a cell it is one line with its kind and size."""
 
     def __new__(cls, text: str, name: str = "") -> Document:
-        """Of this text, and the name of its file or its form."""
+        """Make a document of this text; ``name`` is its file or its form."""
         made = super().__new__(cls, text)
         made._name = name
         return made
@@ -454,11 +456,11 @@ class Document(str):
 
 
 def document(shown: Any, form: str, path: str | Path | None) -> Document:
-    """A run, or a chat of runs, as one document: its text, also written to ``path``, for its owner alone.
+    """Return a run, or a chat, as one document; also write it to ``path``, readable only for its owner.
 
     Raises:
-        UsageError: there is no such folder, or the path is one.
-        OSError: it cannot be written, or the path is that of a link.
+        UsageError: the folder does not exist, or the path is a folder.
+        OSError: it cannot be written, or the path is a link.
     """
     if path is None:
         return Document(hooks.exported(shown, form), form)
@@ -466,18 +468,18 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
     if not file.parent.is_dir():
         raise UsageError(f"The folder {str(file.parent)!r} does not exist. Create it first")
     if file.is_dir():
-        raise UsageError(f"{str(file)!r} is a folder. Give the path of a file in it")
+        raise UsageError(f"{str(file)!r} is a folder. Pass the path of a file in it")
     text = Document(hooks.exported(shown, form), str(path))
     write_private(file, text)
     return text
 
 
 def _unanswered(asks: Session) -> Exception:
-    return unanswered(asks.interrupts, asks.wrong_answers, asks.journal, asks.answers_told)
+    return unanswered(asks.interrupts, asks.wrong_answers, asks.journal, asks.missing_answer_hint)
 
 
 class _Feed:
-    """Events on their way to a reader on ``loop``, from any thread; unread text is held joined."""
+    """Events on their way to a reader on ``loop``, from any thread; unread text is joined."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -486,13 +488,13 @@ class _Feed:
         self._lock = threading.Lock()
 
     def begin(self, past: Iterable[RunEvent]) -> None:
-        """Put in what happened before; it comes before what was put in meanwhile."""
+        """Add the earlier events, before those that were added meanwhile."""
         with self._lock:
             self._unread.extendleft(reversed(list(past)))
         self._there.set()
 
     def put(self, heard: RunEvent) -> None:
-        """Take one more."""
+        """Add one event."""
         with self._lock:
             last = self._unread[-1] if self._unread else None
             if isinstance(heard, TextDelta) and isinstance(last, TextDelta):
@@ -503,7 +505,7 @@ class _Feed:
             self._loop.call_soon_threadsafe(self._there.set)
 
     async def get(self) -> RunEvent:
-        """The next one."""
+        """The next event."""
         while True:
             self._there.clear()
             with self._lock:
@@ -513,7 +515,7 @@ class _Feed:
 
 
 def _absent(run: Run, name: str) -> Never:
-    """Say where it is, of what a run's result has."""
+    """Raise with where to find an attribute of the run's result."""
     if name in Result.__dataclass_fields__:
         why = (
             f"A run has no {name!r}, but its result does. Use `result = await run`, then `result.{name}` (in a script "
@@ -525,7 +527,7 @@ def _absent(run: Run, name: str) -> Never:
 
 
 def _is_no_text(_run: Run, _other: object) -> Never:
-    """Say where the text is, of a run that is added to one."""
+    """Raise with where to find the text of a run."""
     raise TypeError(
         "A run is not text. Use `result = await run`, then `result.text` (in a script without an event loop: "
         "`agent.run_sync(…).text`)"

@@ -1,4 +1,4 @@
-"""``answers=``: what to answer where nobody is there to be asked."""
+"""``answers=``: answers for runs without a person."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nbagent.core.base.errors import InvalidAnswer, UsageError, suggest
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
+    LIMIT,
     PendingInterrupt,
     Reject,
     Remember,
@@ -22,32 +23,32 @@ from nbagent.core.tools.toolbox import is_whole
 from .answers import AnyResolution, settles, tools_of
 
 Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
-"""Answers for runs that nobody watches: in order, by tool name, or computed."""
+"""Answers for runs without a person: in order, by tool name, or a function."""
 
 
 class KeptAnswers(Protocol):
-    """Where what people answered in runs is kept, and taken from where nobody is there."""
+    """A recording of people's answers, which answers runs without a person."""
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:
-        """A question has its answer; of several handles on a run each may tell."""
+        """Record the answer to a question; several handles of a run may each report it."""
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """What was answered to this question, or None; asked once for each that ``answers=`` does not answer.
+        """The recorded answer to this question, or None; asked once for each that ``answers=`` does not answer.
 
         Raises:
-            Exception: for whoever awaits the run, which stays paused.
+            Exception: an error for ``await run``; the run stays paused.
         """
 
-    def told(self) -> str:
-        """What somebody should know who wants an answer that is not there."""
+    def missing_hint(self) -> str:
+        """A hint for the error about a missing answer."""
 
 
 def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
-    """What a value given in ``answers=`` means for this interrupt.
+    """The meaning of a value of ``answers=`` for this interrupt.
 
-    A resolution is itself, and nothing else says what becomes of a lost call. Where a tool asks whether it may run, or go on, True lets it and False
-    refuses, and nothing else will do. Otherwise it is the answer; but of a body that can go on, and is not declared to return a truth value,
-    True and False mean what they mean of an approval.
+    A resolution is used as it is, and a lost call needs one. If a tool asks for approval or to continue, True
+    approves and False rejects, and other values are invalid. Otherwise the value is the answer. If a body can
+    continue and does not return a bool, True and False mean the same as for an approval.
 
     Raises:
         InvalidAnswer: an approval or a lost call is given something else, or the resolution is another interrupt's.
@@ -73,7 +74,7 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
 def approval_of(
     interrupt: PendingInterrupt | None, remember: Remember | None = None
 ) -> AnyResolution:
-    """A yes to an interrupt; one that is not known here is refused when it arrives.
+    """An approval of an interrupt; for an unknown one, it is checked when it arrives.
 
     Raises:
         InvalidAnswer: it asks for something else, or is a question that cannot be remembered.
@@ -86,19 +87,20 @@ def approval_of(
         )
     if interrupt is not None and not (is_approval(interrupt) or _may_go_on(interrupt)):
         raise InvalidAnswer(
-            f"{interrupt.tool_name or 'the limit'!r} does not ask for approval. Answer it with respond(value)"
+            f"{repr(interrupt.tool_name) if interrupt.tool_name else LIMIT} does not ask for approval. Answer it with "
+            "respond(value)"
         )
     if interrupt is None or interrupt.expects != "confirmation":
         return restart_of(None, None, remember=remember)
     if remember is not None:
         raise InvalidAnswer(
-            f"{interrupt.tool_name!r} asks a question of its own. Only an approval can be remembered"
+            f"{interrupt.tool_name!r} asks a question, not for approval. Only an approval can be remembered"
         )
     return Respond(output=True)
 
 
 def _may_go_on(interrupt: PendingInterrupt) -> bool:
-    """Whether it asks for an answer of a body that code may as well let run, as it does what pauses bare."""
+    """Whether it asks for an answer, but code may also continue its body, as after a pause without metadata."""
     if interrupt.kind != "tool" or interrupt.expects not in ("choice", "value"):
         return False
     metadata = interrupt.metadata
@@ -108,18 +110,18 @@ def _may_go_on(interrupt: PendingInterrupt) -> bool:
 
 
 def _takes_bool(interrupt: PendingInterrupt) -> bool:
-    """Whether a truth value is declared to be an answer."""
+    """Whether the declared answer type allows a bool."""
     declared = interrupt.reply_schema not in (None, {}, True)
     return declared and fits(interrupt.reply_schema, value=True)
 
 
 def is_approval(interrupt: PendingInterrupt) -> bool:
-    """Whether the question is if a tool may run, or go on, and not what to answer."""
+    """Whether it asks for approval to run or continue a tool, not for an answer."""
     return interrupt.expects in ("approval", "edit", "confirmation")
 
 
 def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None:
-    """Refuse ``answers=`` that can answer nothing: of no known form, or for tools that nobody can call.
+    """Raise if ``answers=`` cannot answer anything: a wrong type, or only tools that cannot be called.
 
     Raises:
         UsageError: saying what is wrong with them.
@@ -142,7 +144,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
 
 
 def _may_call_others(tools: Mapping[str, Tool[..., Any]]) -> bool:
-    """Whether there is a body, which may call a tool or start an agent that nothing here knows of."""
+    """Whether a body may call tools or start agents that are unknown here."""
     return any(
         _may_call_others(inside) if (inside := tools_of(tool)) else tool.fn is not None
         for tool in tools.values()
@@ -168,8 +170,8 @@ class AnswerSource:
         self._by_name_alone = ""
         """The last of them that only a dict answers."""
 
-    def told(self) -> str:
-        """What somebody should know of these answers who wants one that is not there; empty where nothing."""
+    def missing_hint(self) -> str:
+        """A hint for the error about a missing answer; empty if there is none."""
         if isinstance(self._answers, Mapping):
             odd = [name for name in self._answers if name not in self._asked]
             near = "".join(suggest(name, self._asked) for name in odd[:1])
@@ -187,10 +189,10 @@ class AnswerSource:
         )
 
     def next(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """The answer for this interrupt, or None where there is none.
+        """The answer for this interrupt, or None if there is none.
 
-        An answer after which a call asks the very same again is not given to it twice: that would
-        go on forever.
+        If a call asks the same again after an answer, that answer is not used twice, to avoid an endless
+        loop.
         """
         found = self._find(interrupt)
         if found is _NONE:

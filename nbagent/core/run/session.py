@@ -1,8 +1,8 @@
-"""One handle's share in a run: where it lives, who goes on with it, and all that may be done to it.
+"""One handle of a run: its event loop, its driver, and everything that can be done to it.
 
-``Run`` is what a person holds; the engine and the notebook hold its session. A session drives the run
-on the run's loop when it is its turn: the driver begins when there is something to do, is woken by answers, and is gone
-at a pause. It follows the journal when others drive: another process, or another handle here.
+``Run`` is the public handle; the engine and the notebook use its session. A session drives the run
+on the run's loop when it is its turn: the driver starts when there is something to do, is woken by answers, and ends
+at a pause. The session follows the journal while another process or another handle drives.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from nbagent.core.base.events import (
     RunRetried,
     StoredEvent,
 )
-from nbagent.core.base.files import Said, check_room, in_words
+from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
@@ -72,17 +72,17 @@ from .answers import (
     next_driver,
     remember,
 )
-from .follow import streamed, taken_from
+from .follow import partial_response_events, taken_over_error
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
-from .queued import come_of, run_started
+from .queued import queued_run_events, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 
 T = TypeVar("T")
 R = TypeVar("R")
 Holds: TypeAlias = Callable[[], bool]
-"""Whether what somebody waits for has come; quick, and from any thread."""
+"""Returns True once the wait is over; quick, and from any thread."""
 Waited: TypeAlias = Future[BaseException | None]
 """Gives why an answer could not be stored, where the wait is over for that."""
 
@@ -157,9 +157,9 @@ class Session:
         self.loop = place.loop or running_loop() or private_loop()
         """The event loop the run lives on."""
         self.handle: Callable[[], Any] = _nobody
-        """Gives the ``Run`` that a person holds of it, as long as anybody does."""
+        """Returns the ``Run`` object of this session, or None once it was garbage-collected."""
         self.error: BaseException | None = None
-        """Why the run cannot go on here."""
+        """The error that keeps the run from continuing here."""
         self.values = dict(values or {})
         self.is_active = False
         """Whether a driver is at work, or on its way to the loop."""
@@ -168,13 +168,13 @@ class Session:
         self._drives_again = False
         """Whether to drive again once the driver that was stopped has ended."""
         self._was_interrupted: Callable[[], bool] = bool
-        """Whether Ctrl+C has told the program to end."""
+        """Returns True if Ctrl+C is ending the program."""
         self.is_stopping = False
-        """Whether the run is being cancelled: no answer is taken and no driver started any more."""
+        """Whether the run is being cancelled: answers are refused, and no driver starts."""
         self._stopped: Future[None] | None = None
         """Done when it is cancelled, while it is being cancelled."""
         self._unwritten: tuple[Future[Any], ...] = ()
-        """What is on its way to the store."""
+        """Writes that the store has not confirmed yet."""
         self._waiting: tuple[tuple[Holds, Waited], ...] = ()
         self.was_awaited = False
         """Whether anybody ever waited for the run."""
@@ -183,18 +183,18 @@ class Session:
         self.before: Before | None = None
         """The run before, while this one is queued."""
         self.behind: tuple[Session, ...] = ()
-        """Runs that are queued behind this one, and told when it moves."""
+        """Runs that are queued behind this one; each is notified when this one changes."""
         self.follower = Follower(self)
-        """What others do with the run."""
+        """Watches what other handles and processes do with the run."""
         self._scripted: Answerer | None = None
         kept: KeptAnswers | None = hooks.kept_answers(spec.model)
         if not place.attended and (answers is not None or kept is not None):
             self._scripted = Answerer(AnswerSource(answers), kept, self)
-            journal.subscribe(self._scripted.hear)
+            journal.subscribe(self._scripted.on_event)
         if kept is not None:
             keeper = AnswerKeeper(kept)
-            for event in journal.subscribe(keeper.hear):
-                keeper.hear_of_before(event)
+            for event in journal.subscribe(keeper.on_event):
+                keeper.add_past_event(event)
         with _lock:
             _open.add(self)
 
@@ -202,7 +202,7 @@ class Session:
 
     @property
     def state(self) -> RunState:
-        """Where the run stands, as far as is known here."""
+        """The run's state, as far as this process has read it."""
         return self.journal.state
 
     @property
@@ -212,7 +212,7 @@ class Session:
 
     @property
     def interrupts(self) -> list[PendingInterrupt]:
-        """What waits for an answer, in call order; also while other calls still run."""
+        """The open interrupts in call order, also while other calls still run."""
         state = self.journal.state
         if state.outcome or not state.questions:
             return []
@@ -225,7 +225,7 @@ class Session:
 
     @property
     def awaited(self) -> str:
-        """Which processes out of sight the run waits for, in words; empty where there is none."""
+        """A description of the processes that the run waits for and that cannot be checked from here; empty if there are none."""
         return (
             self.follower.others.awaited if self.status == "running" and self.error is None else ""
         )
@@ -235,7 +235,7 @@ class Session:
         return self.spec.tools.get(name)
 
     def why_not_pending(self, interrupt_id: str) -> str:
-        """What became of an interrupt that takes no answer (any more): who answered, and when."""
+        """Why an interrupt takes no answer: who answered it, and when."""
         try:
             check_open(self.state, interrupt_id)
         except (NotPending, Conflict) as error:
@@ -253,14 +253,14 @@ class Session:
         cell: str = "",
         row: RowOf | None = None,
     ) -> None:
-        """Begin: write the first event, and let the driver go on from this history.
+        """Write the first event and start the driver.
 
         Args:
             messages: the history.
-            after: the run whose conversation it goes on with.
-            meanwhile: called where the run was begun elsewhere, which this handle then follows.
-            cell: the id of the notebook's cell whose code begins it.
-            row: the row of a batch that it is of.
+            after: the run whose conversation this one continues.
+            meanwhile: called if another process has started the run; this handle then follows it.
+            cell: the id of the notebook cell that starts the run.
+            row: the row of a batch that the run belongs to.
 
         Raises:
             Conflict: the store has a run of this id, and ``meanwhile`` is not given.
@@ -283,8 +283,8 @@ class Session:
 
         self.then(self.journal.submit(begin), begun)
 
-    def start_behind(self, before: Session, said: Said) -> None:
-        """Keep what is asked, and begin with it once the run before has ended.
+    def start_behind(self, before: Session, said: Content) -> None:
+        """Store the prompt, and start once the previous run has ended.
 
         Raises:
             UsageError: its files are too large.
@@ -312,20 +312,20 @@ class Session:
 
     @property
     def first_write(self) -> Future[Any] | None:
-        """Done once its first event is stored, while that is under way."""
+        """A future of the first event's write; None if no such write is pending."""
         return None if self.journal.state.position or not self._unwritten else self._unwritten[0]
 
     def _begun(self) -> None:
         self._watch_pending()
-        self.go_on()
+        self.drive()
 
     def take_up(self) -> None:
-        """Follow a run that was read from its store, and watch over what waits in it already."""
+        """Follow a run that was read from its store, and apply the deadlines of its open questions."""
         self._watch_pending()
         self.follow()
 
     def _watch_pending(self) -> None:
-        """Watch over what waits without having been asked here."""
+        """Apply the deadlines of open questions that were not asked here."""
         for event in self.journal.state.pending:
             self.call_soon(partial(self._watch, event))
             if self._scripted is not None:
@@ -338,7 +338,7 @@ class Session:
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
                 raise UsageError(
-                    f"only a failed run can be retried, and this one is {state.status}"
+                    f"Only a failed run can be retried, and this one is {state.status}"
                 )
             return [event, *self._results_not_stored(state, state.outcome)]
 
@@ -348,7 +348,7 @@ class Session:
         if isinstance(error, StoreError):
             self.lost(error)
             return
-        logger.warning("the retry of run %s was refused: %s", self.run_id, error)
+        logger.warning("run %s could not be retried: %s", self.run_id, error)
         self.follow()
 
     def _retried(self) -> None:
@@ -356,10 +356,10 @@ class Session:
         self.error = None
         for waiting in self.journal.state.pending:
             self.call_soon(partial(self._watch, waiting))
-        self.go_on()
+        self.drive()
 
     def fork(self, at: str | StoredEvent | None) -> Session:
-        """An independent run that goes on from here, or from when ``at`` was asked; see ``Run.fork``."""
+        """An independent run that continues from here, or from when ``at`` was asked; see ``Run.fork``."""
         spec, state = self.spec, self.journal.state
         events = forked(self.journal.read(), at, spec.new_id, spec.clock())
         if at is None and isinstance(state.outcome, RunFailed):
@@ -371,7 +371,7 @@ class Session:
         return made
 
     def _results_not_stored(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
-        """What tools returned that could not be stored; refuses where that cannot be known."""
+        """Tool results that could not be stored before; raises if they cannot be known."""
         check_none_ran_elsewhere(state, failed)
         check_known(state, failed)
         return unwritten_of(self.run_id, state)
@@ -384,7 +384,7 @@ class Session:
             before.behind += (self,)
 
     def _leave_line(self) -> None:
-        """Forget the run before, once it is not waited for any more; where this one failed, it may be again."""
+        """Forget the previous run once this one no longer waits for it. After a failure it may wait again."""
         state, before = self.journal.state, self.before
         if before is None or not state.position:
             return
@@ -396,7 +396,7 @@ class Session:
                 before.held.behind = tuple(one for one in before.held.behind if one is not self)
 
     def first_in_line(self) -> Before | None:
-        """The run that all before this one wait for; None where this one is not queued."""
+        """The run at the front of the queue; None if this one is not queued."""
         first: Before | None = None
         for one in self._line():
             if one.status != "queued" or one.before is None:
@@ -405,7 +405,7 @@ class Session:
         return first
 
     def _line(self) -> Iterator[Session]:
-        """This run, and those before it as far as this process has them, one behind the other."""
+        """This run and the runs before it in the queue, as far as this process holds them."""
         one: Session | None = self
         while one is not None:
             yield one
@@ -413,7 +413,7 @@ class Session:
             one = None if before is None else before.held
 
     def look_at_run_before(self) -> bool:
-        """Begin if the run before has ended, or end with it; whether to look again later. Called on the run's loop."""
+        """Start if the previous run has ended, or end with it; returns whether to look again. Called on the run's loop."""
         try:
             before = self._run_before()
         except (StoreError, UsageError) as error:
@@ -427,7 +427,7 @@ class Session:
         return self.journal.state.status == "queued" and self.error is None
 
     def _run_before(self) -> Before:
-        """The run before; one that this process does not hold is known by its journal.
+        """The previous run; if this process does not hold it, by its journal alone.
 
         Raises:
             UsageError: its store has no such run.
@@ -444,14 +444,14 @@ class Session:
         return self.before
 
     def _follow_run_before(self, before: Before) -> None:
-        """Begin or end as the run before makes it; of several handles that do, one counts."""
+        """Start or end, depending on the previous run. If several handles do so, one write counts."""
 
         def written(events: Sequence[StoredEvent]) -> None:
             if events and self.journal.state.outcome is None:
                 self._begun()
             self.progressed()
 
-        decide = partial(come_of, before=before.state, spec=self.spec)
+        decide = partial(queued_run_events, before=before.state, spec=self.spec)
         self.attempt(partial(self.journal.submit, decide), written)
 
     # --- writing
@@ -459,18 +459,18 @@ class Session:
     def then(
         self,
         written: Future[T],
-        go_on: Callable[[T], R],
+        on_written: Callable[[T], R],
         failed: Callable[[BaseException], None] | None = None,
     ) -> Future[R]:
-        """Call ``go_on`` once this is written: now, or on the thread that writes it.
+        """Call ``on_written`` once this is written: now, or later on the thread that writes it.
 
-        Where it fails later, that is the run's ``error``, unless ``failed`` takes it, on the run's loop.
+        A later failure becomes the run's ``error``, or goes to ``failed`` on the run's loop.
 
         Raises:
             Exception: it has failed already.
         """
         if written.done():
-            return finished(go_on(written.result()))
+            return finished(on_written(written.result()))
         after: Future[R] = under_way()
         with _brief:
             self._unwritten += (after,)
@@ -488,7 +488,7 @@ class Session:
 
         def settle(done: Future[T]) -> None:
             try:
-                after.set_result(go_on(done.result()))
+                after.set_result(on_written(done.result()))
             except BaseException as error:
                 after.set_exception(error)
                 self.call_soon(partial(fail, error))  # until then it is not settled
@@ -501,31 +501,31 @@ class Session:
     def attempt(
         self,
         submit: Callable[[], Future[T]],
-        go_on: Callable[[T], object],
+        on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """``then`` for what the run does by itself, on its loop: it fails alike now and later."""
+        """``then`` for the run's own writes, on its loop: failures now and later are handled alike."""
         try:
-            self.then(submit(), go_on, failed)
+            self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
             (failed or self.lost)(error)
 
     def submit(
         self,
         decide: Decide,
-        go_on: Callable[[Sequence[StoredEvent]], R],
+        on_written: Callable[[Sequence[StoredEvent]], R],
         failed: Callable[[BaseException], None],
     ) -> Future[R]:
-        """Write what a person decides; where that is refused, others may have gone on with the run."""
+        """Write a person's decision. If it is refused, look whether others have continued the run."""
         try:
-            return self.then(self.journal.submit(decide), go_on, failed)
+            return self.then(self.journal.submit(decide), on_written, failed)
         except Exception:
             self.follow()
             raise
 
     @property
     def is_writing(self) -> bool:
-        """Whether something is on its way to the store."""
+        """Whether a write is pending."""
         return bool(self._unwritten)
 
     # --- where it lives
@@ -535,9 +535,9 @@ class Session:
         self.home().call_soon_threadsafe(work)
 
     def home(self) -> asyncio.AbstractEventLoop:
-        """The loop the run lives on; another one once that is closed."""
+        """The run's event loop; a new one if that is closed."""
         with _lock:
-            if self.loop.is_closed():  # and all that was under way on it is gone
+            if self.loop.is_closed():  # its tasks are gone with it
                 self._driver = self._task = None
                 self._stopped = self._look_at_clock = None
                 self.follower.forget()
@@ -551,9 +551,9 @@ class Session:
             self._scripted.look_again()
 
     def leave_loop(self) -> bool:
-        """Move this run, and those that it waits for, to the private loop: the caller is about to block this thread.
+        """Move this run and those queued before it to the private loop; the caller is about to block this thread.
 
-        False where one of them is at work on this thread's loop.
+        Returns False if one of them is running on this thread's loop.
         """
         loop = running_loop()
         here = [one for one in self._line() if loop is not None and one.loop is loop]
@@ -564,7 +564,7 @@ class Session:
         return True
 
     def move(self) -> None:
-        """Live on the private loop from now on; called on the loop of before, where nothing of it is at work."""
+        """Move the run to the private loop; called on its present loop while it is idle."""
         self.follower.leave()
         if self._look_at_clock is not None:
             self._look_at_clock[1].cancel()
@@ -575,13 +575,13 @@ class Session:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a driver is, or something waits to be written."""
+        """Whether a driver is running or a write is pending."""
         return self.is_active or self._task is not None or self.is_writing
 
     # --- driving
 
-    def go_on(self) -> None:
-        """Let a driver look at the state; from any thread."""
+    def drive(self) -> None:
+        """Start or wake the driver; from any thread."""
         if self.journal.state.status == "queued":  # it was retried: nothing is to be driven yet
             self.follow()
             return
@@ -600,7 +600,7 @@ class Session:
                 return
 
     def _drive(self) -> None:
-        """Start a driver, or wake the one at work. Only ever called on the run's loop."""
+        """Start a driver, or wake the one that is running. Called only on the run's loop."""
         if self._task is not None and not self._task.done() and self._driver is not None:
             # a retry may come while it is still ending
             self._drives_again |= self._driver.stopped
@@ -617,7 +617,7 @@ class Session:
         self._was_interrupted = interruption()
         _at_work.add(self)
         self._task.add_done_callback(self._driver_ended)
-        end = heartbeat.begin(self.journal.store)
+        end = heartbeat.start_beating(self.journal.store)
         if end is not None:
             self._task.add_done_callback(lambda _: end())
         self.follower.watch_on()
@@ -654,7 +654,7 @@ class Session:
             self.follower.keep_up()
 
     def _undriven(self, error: BaseException | None) -> bool:
-        """Note that the driver has ended with this error, or well; True where another process has taken the run."""
+        """Record the end of the driver and its error; returns True if another process has taken the run."""
         is_over, taken, was_taken = (
             self.journal.state.outcome is not None,
             self.journal.taken,
@@ -665,7 +665,7 @@ class Session:
             self.follower.seen()
         if was_taken and not is_over and taken is not None:
             is_left = self.follower.is_released  # this handle follows it, as any may
-            self.error = None if is_left else taken_from(self.run_id, taken)
+            self.error = None if is_left else taken_over_error(self.run_id, taken)
         elif error is not None:
             self.error = error
             self.follower.seen()
@@ -675,13 +675,13 @@ class Session:
 
     @property
     def unsaid(self) -> Unsaid:
-        """Gives what the model has said of a response that the end of the run cuts off; also once the driver is gone."""
+        """Returns the text of a response that the end of the run cuts off, also after the driver has ended."""
         if self._driver is None:  # another process drives it, if any
-            return lambda: streamed(self.journal.state, self.spec, "stopped")
+            return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
 
     def give_up(self) -> None:
-        """Run nothing more of a run that another process has taken over."""
+        """Stop driving a run that another process has taken over."""
         if self.follower.is_released and self._look_at_clock is not None:
             self._look_at_clock[1].cancel()
             self._look_at_clock = None
@@ -690,7 +690,7 @@ class Session:
             self._task.cancel()
 
     def leave_bodies(self) -> None:
-        """Leave the bodies that wait for answers nobody can give any more: the run has ended."""
+        """Abandon bodies that wait for answers, because the run has ended."""
         if self._driver is not None and self._task is not None:
             self._driver.stop()
             self._task.cancel()
@@ -698,14 +698,14 @@ class Session:
             self.is_active = False
 
     def _paused(self, event: Interrupted) -> None:
-        """A question waits from now on; called on the run's loop."""
+        """Handle a new question; called on the run's loop."""
         if event.expires_at is not None:
             self._watch(event)
         self.progressed()
         self.follower.keep_up()
 
     def progressed(self) -> None:
-        """Tell those who wait: the run may have come to a stand."""
+        """Notify everyone who waits, because the run may be settled."""
         if self.journal.owes:
             self.follower.look_later()
         if self.before is not None:
@@ -715,9 +715,9 @@ class Session:
         self.notify()
 
     def lost(self, why: BaseException | None) -> None:
-        """Note why the run cannot go on, or that it does; called on its loop, its state may be another by now.
+        """Set the error that stops the run here, or clear it; called on the run's loop.
 
-        It can once a store that fails is back.
+        The run continues once a failing store works again.
         """
         self.error = why
         if isinstance(why, StoreError):
@@ -727,22 +727,22 @@ class Session:
         self.progressed()
 
     def _revive(self) -> None:
-        """Go on elsewhere: the run's loop was closed under it."""
+        """Continue on another loop, because the run's loop was closed."""
         stopped = self.error is not None and self.journal.state.status == "running"
         was_cut_off = stopped and not running_calls(self.journal.state)
         if self.is_active or was_cut_off:  # it closed before the driver got there
-            self.go_on()
+            self.drive()
         elif self.error is None or isinstance(self.error, StoreError):
             self.error = None  # the look that was planned is gone with the loop
             self.follow()
 
     def follow(self) -> None:
-        """Keep up with what others write, and go on where nobody else does; from any thread."""
+        """Read what others write, and drive the run if nobody else does; from any thread."""
         self.follower.follow()
 
     @property
     def is_driven_here(self) -> bool:
-        """Whether any handle of this process drives the run."""
+        """Whether a handle in this process drives the run."""
         run_id, store = self.run_id, self.journal.store
         return any(
             one.run_id == run_id and is_same_place(one.journal.store, store)
@@ -800,13 +800,13 @@ class Session:
             remember(asked_in[-1], answer, self.spec.tools, self.spec.remembered)
         if self.journal.driver == this_process():
             self.follower.is_released = False
-            self.go_on()
+            self.drive()
         else:
             self.follow()
         return answer
 
-    def queue(self, said: Said, *, by: str = "code") -> bool:
-        """Send a message after the open calls' results; False where the run has ended.
+    def queue(self, said: Content, *, by: str = "code") -> bool:
+        """Send a message after the results of the open calls; returns False if the run has ended.
 
         Raises:
             UsageError: its files are too large.
@@ -821,7 +821,7 @@ class Session:
             if events and isinstance(
                 next_step(self.journal.state), CallModel
             ):  # for an outside system
-                self.go_on()
+                self.drive()
             return bool(events)
 
         sent = self.submit(decide, written, self._not_sent)
@@ -832,7 +832,7 @@ class Session:
 
     def _sent(self, sent: Future[bool]) -> None:
         if sent.exception() is None and not sent.result():
-            self._not_sent(NotPending("the run has ended elsewhere"))
+            self._not_sent(NotPending("the run has already ended in another process"))
 
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
@@ -840,9 +840,9 @@ class Session:
             self.lost(error)
 
     def dismiss(self, *, by: str = "code") -> Future[None]:
-        """Refuse all that is asked, and stop: the person wants something else; done once that is stored.
+        """Reject all open questions and cancel the run; done once that is stored.
 
-        Does nothing where a call or the model is at work, or where the run has ended.
+        Does nothing if a call or the model is running, or if the run has ended.
         """
         stamp = (by, self.spec.clock())
         stopped = RunCancelled(at=stamp[1], by=by, user=user_behind(by))
@@ -855,7 +855,7 @@ class Session:
         return self.submit(decide, self._abandon, self.lost)
 
     def _abandon(self, ending: Sequence[StoredEvent]) -> None:
-        """The run has ended with these events, where there are any: leave the bodies that wait for answers."""
+        """Abandon bodies that wait for answers, if these events have ended the run."""
         if ending:
             self.call_soon(self._leave_ended)
 
@@ -863,12 +863,12 @@ class Session:
         self.leave_bodies()
         self.progressed()
 
-    # --- the end of the time that questions wait: applied once each, whoever else does it too
+    # --- deadlines of questions: each is applied once, whoever else applies it too
 
     def _apply_deadlines(self) -> None:
-        """Settle the questions whose time is over; what the store does not take is tried again at the next look.
+        """Settle the questions whose deadline has passed. A write that the store refuses is tried again later.
 
-        It raises nothing of that: whoever moved the run has another failure to report, or none.
+        Store errors are logged and not raised.
         """
         if not self.journal.state.questions:
             return
@@ -886,9 +886,9 @@ class Session:
                 logger.warning("the expiry of %r is not stored yet: %s", event.id, error)
 
     def _fail_expired(self, event: Interrupted) -> None:
-        """Fail the run of a question that nobody answered, as soon as nothing runs whose result would be lost."""
+        """Fail the run because of an unanswered question, unless a call is running whose result would be lost."""
         messages: Any = paused_messages(self.journal.state)
-        error = Expired(f"nobody answered {event.tool_name!r} in time", messages=messages)
+        error = Expired(f"{event.tool_name!r} was not answered in time", messages=messages)
         failed = RunFailed(at=self.spec.clock(), error="Expired", message=str(error))
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
@@ -903,10 +903,10 @@ class Session:
         self.then(self.journal.submit(decide), abandon, partial(self._not_resolved, EXPIRY))
 
     def _watch(self, event: Interrupted, *, if_late: float = 0.0) -> None:
-        """Apply the end of this question's time when it comes; only called on the run's loop.
+        """Apply this question's deadline when it comes; called only on the run's loop.
 
-        The run's clock may be set meanwhile, and the loop's stands still while the machine sleeps: so it is
-        looked at again and again. The run is held only while a timer runs.
+        The run's clock can be set, and the loop's clock stops while the machine sleeps, so both are compared every
+        ``LOOK`` seconds. The timer keeps the session alive.
         """
         if event.expires_at is None:
             return
@@ -920,7 +920,7 @@ class Session:
         self._look_at_clock = due, self.loop.call_at(due, self._apply_and_watch)
 
     def _apply_and_watch(self) -> None:
-        """Apply what is over by now, and look again when the next one is."""
+        """Apply the deadlines that have passed, and set the timer for the next one."""
         self._look_at_clock = None
         try:
             self._apply_deadlines()
@@ -931,15 +931,15 @@ class Session:
     # --- waiting
 
     def when_settled(self) -> Waited:
-        """Done when nothing can go on without an answer, or at the end; for any thread."""
+        """Done when the run is settled; for any thread."""
         return self._when(self.is_settled)
 
     def when_over(self) -> Waited:
-        """Done when awaiting the run has something to report; for any thread."""
+        """Done when ``await run`` can return or raise; for any thread."""
         return self._when(self.is_over)
 
     def is_over(self) -> bool:
-        """Whether awaiting has something to report: the end, or that a person is asked and nobody is there."""
+        """Whether ``await run`` can return or raise: at the end, or if a person is asked and no person is here."""
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_line()
             return first is not None and first.is_over(attended=self.attended)
@@ -947,14 +947,14 @@ class Session:
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
 
     def _asks_a_person(self) -> bool:
-        """Whether something waits that no outside system answers, or was answered wrongly."""
+        """Whether a question is open for a person, or a prepared answer to it was wrong."""
         waiting = self.journal.state.pending
         return any(
             event.expects != "external" or event.id in self.wrong_answers for event in waiting
         )
 
     def is_settled(self) -> bool:
-        """Whether nothing can go on without an answer or another process, or the run has ended."""
+        """Whether the run has ended, or continues only after an answer or a step of another process."""
         if self._scripted is not None and self._scripted.undecided:
             return False
         follower = self.follower
@@ -966,21 +966,21 @@ class Session:
             return waits and self._driver is not None and not self._driver.decides
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_line()
-            return first is not None and first.stands()
+            return first is not None and first.is_waiting()
         return self.journal.state.status != "running" or self.error is not None
 
     @property
     def wrong_answers(self) -> Mapping[str, Exception]:
-        """What was wrong with answers of ``answers=``, by interrupt id."""
+        """The errors of wrong answers in ``answers=``, by interrupt id."""
         return {} if self._scripted is None else self._scripted.wrong
 
     @property
-    def answers_told(self) -> str:
-        """What is to be known of ``answers=`` where one is missing."""
-        return "" if self._scripted is None else self._scripted.told()
+    def missing_answer_hint(self) -> str:
+        """A hint about ``answers=`` for the error of a missing answer."""
+        return "" if self._scripted is None else self._scripted.missing_hint()
 
     def _when(self, holds: Holds) -> Waited:
-        """Done once this holds, which is looked at now and whenever the run has moved."""
+        """Done once ``holds()`` is true; checked now and whenever the run changes."""
         if self.journal.state.questions:
             self._apply_deadlines()
         if self.loop.is_closed():
@@ -996,12 +996,12 @@ class Session:
         return future
 
     def _not_waited_for(self, future: Waited) -> None:
-        """It is done, or nobody waits any more."""
+        """Forget a wait that is done or was cancelled."""
         with _brief:
             self._waiting = tuple(one for one in self._waiting if one[1] is not future)
 
     def notify(self) -> None:
-        """The run has moved: look who has waited long enough, and let the runs behind this one look."""
+        """Release the waits that are over, and let the runs queued behind this one look; the run has changed."""
         for one in self.behind:
             one.follow()
         if not self._waiting:
@@ -1014,7 +1014,7 @@ class Session:
     # --- stopping: finished results are kept, a body that won't stop is left behind
 
     def stop(self, *, by: str) -> Future[None]:
-        """Stop for good; done once that is stored."""
+        """Cancel the run; done once that is stored."""
         self.is_stopping = True
         loop = self.home()
         if self._stopped is not None:
@@ -1026,9 +1026,9 @@ class Session:
 
     @contextmanager
     def stopped_by_keyboard(self) -> Iterator[None]:
-        """Code that waits for the run: Ctrl+C cancels it, and goes on when that is stored.
+        """A context for code that waits for the run: Ctrl+C cancels the run, and is raised once that is stored.
 
-        A run that another process goes on with is only waited for no more.
+        A run that another process drives is not cancelled; only the wait ends.
         """
         try:
             yield
@@ -1065,7 +1065,7 @@ class Session:
     def _cancelled(
         self, by: str, still_running: tuple[str, ...] = (), unsaid: Unsaid = tuple
     ) -> Future[None]:
-        """Write that the run was cancelled, after all that waits to be written and what is ``unsaid``."""
+        """Write the cancellation, after pending writes and the ``unsaid`` events."""
         event = self._cancellation(by, still_running)
 
         def stopped(_: None) -> None:
@@ -1079,7 +1079,7 @@ class Session:
         return self.then(ended, stopped)
 
     def _end_at_once(self, by: str) -> None:
-        """Store that the run is cancelled, from any thread, whatever still runs."""
+        """Store the cancellation at once, from any thread, also while bodies run."""
         if self.journal.state.position == 0:  # its first event was on its way
             with suppress(UsageError):
                 self.journal.catch_up()
@@ -1099,7 +1099,7 @@ def _release(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | Non
 
 
 class Before:
-    """The run before, by its session; or by its journal alone, where another process has the run."""
+    """The previous run: by its session, or by its journal alone if another process holds it."""
 
     __slots__ = ("held", "journal")
 
@@ -1109,20 +1109,20 @@ class Before:
 
     @property
     def state(self) -> RunState:
-        """Where it stands, as far as is known here."""
+        """Its state, as far as this process has read it."""
         return self.journal.state
 
-    def stands(self) -> bool:
-        """Whether it cannot go on without an answer."""
+    def is_waiting(self) -> bool:
+        """Whether it continues only after an answer."""
         if self.state.outcome is not None:
             return False
         return self.state.status == "interrupted" if self.held is None else self.held.is_settled()
 
     def is_over(self, *, attended: bool) -> bool:
-        """Whether nobody here makes it end: it failed to go on, or asks a person and nobody is there."""
+        """Whether it cannot end by itself: it has an error, or it asks a person and no person is here."""
         if self.state.outcome is not None:
             return False
-        return self.held.is_over() if self.held is not None else not attended and self.stands()
+        return self.held.is_over() if self.held is not None else not attended and self.is_waiting()
 
 
 async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:
@@ -1137,9 +1137,9 @@ async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:
 
 
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
-"""The sessions that this process holds."""
+"""The sessions of this process."""
 _at_work: set[Session] = set()
-"""Those with a driver at work: an event loop alone keeps no task alive."""
+"""The sessions with a running driver; an event loop alone does not keep a task alive."""
 _lock = threading.RLock()
 """Held for a moment while a session moves to another loop, or one is made."""
 _brief = threading.RLock()
@@ -1151,13 +1151,13 @@ def _nobody() -> None:
 
 
 def open_sessions() -> list[Session]:
-    """The sessions that this process holds."""
+    """The sessions of this process."""
     with _lock:  # a set is not looked through while another thread adds to it
         return list(_open)
 
 
 def held(run_id: str, store: object) -> Session | None:
-    """The session of a run that this process holds; another store may have another run of its id."""
+    """The session of a run in this process and store; None if there is none."""
     for one in open_sessions():
         never_began = one.error is not None and not one.state.position
         is_it = one.run_id == run_id and not never_began and not one.follower.is_released
@@ -1167,7 +1167,7 @@ def held(run_id: str, store: object) -> Session | None:
 
 
 def _drive_nothing() -> None:
-    """A fork of the process that drove these runs drives none of them."""
+    """Mark all runs as driven by another process: this process is a fork of their driver."""
     for one in list(_open):  # no other thread of the process is here
         one.journal.drive_as_this_process()
 
@@ -1178,7 +1178,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _report_unfinished() -> None:
-    """Warn that the program ends before runs that it began and never waited for."""
+    """Warn about runs that the program started and never awaited."""
     for one in open_sessions():
         is_left = one.status == "running" and not one.was_awaited and not one.follower.is_theirs
         if is_left and isinstance(one.host, ScriptHost):

@@ -1,4 +1,4 @@
-"""Starting a live run, and taking one up from its store: its place, its journal, who is told of it."""
+"""Starts a live run, or opens one from its store: its loop, its journal and its card."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nbagent.core.base.events import RowOf
 from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
-from nbagent.core.journal.default import tell_kept
+from nbagent.core.journal.default import report_place
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.journal import Prompt as AtOnce
 from nbagent.core.state.pause_record import closed_messages
-from nbagent.core.tools.files import Prompt, said
+from nbagent.core.tools.attachments import Prompt, prompt_content
 from nbagent.core.tools.rules import check_rules
 from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
@@ -42,7 +42,7 @@ from .session import Session, held
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a live run was asked for; see ``Agent.run``."""
+    """The options of a live run; see ``Agent.run``."""
 
     after: Run | None = None
     pending: RunPending = "wait"
@@ -56,7 +56,7 @@ class Options:
     nested: bool = True
     background: bool = False
     id: str | None = None
-    """What the run is found by in its store; one that nobody has where None."""
+    """The run's id in its store; None for a new one."""
     is_new: bool = False
     """Whether a run of this id that is there already is refused, and not opened."""
     row: RowOf | None = None
@@ -85,8 +85,8 @@ class Options:
         check_cost(spec)
         check_answers(self.answers, spec.tools)
 
-    def told(self, spec: RunSpec) -> RunSpec:
-        """What a run with its context needs to know."""
+    def applied_to(self, spec: RunSpec) -> RunSpec:
+        """The spec of a run with its context."""
         return spec if self.context is None else replace(spec, context=self.context)
 
 
@@ -134,7 +134,7 @@ def launch_and_wait(
 
 
 def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
-    """What a body starts, as a tool.
+    """A run that a body starts, as a tool.
 
     Raises:
         UsageError: it is a flow.
@@ -161,7 +161,7 @@ def _launched_inside(
         raise UsageError("background=True needs a separate run. Pass nested=False too")
     if options.id is not None:
         raise UsageError("id= needs a separate run. Pass nested=False too")
-    if options.pending not in ("wait", "refuse"):
+    if options.pending not in ("wait", "raise"):
         raise UsageError(
             f"pending={options.pending!r} needs a separate run. Inside a tool's body, wait for the previous run, or "
             "pass nested=False"
@@ -170,7 +170,7 @@ def _launched_inside(
         raise UsageError(
             "messages= needs a separate run. Inside a tool's body, continue with after=, or pass nested=False"
         )
-    spec, text = options.told(spec), said(prompt)
+    spec, text = options.applied_to(spec), prompt_content(prompt)
     history = _history(_checked_after(options.after))
     attended = current_host().attended() if options.attended is None else options.attended
     return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
@@ -179,9 +179,9 @@ def _launched_inside(
 def _prepared(
     spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
-    """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
+    """A run and the function that starts it; with ``blocking`` the caller waits on this thread, so the run needs another loop."""
     options.check(spec)
-    spec = options.told(spec)
+    spec = options.applied_to(spec)
     after, messages = _checked_after(options.after), options.messages
     asked = _asked(spec, prompt, options)
     is_unknown = asked is not None and _must_wait(options)
@@ -189,7 +189,7 @@ def _prepared(
     if opened is not None:
         return opened
     may_be_left_out = messages is not None or is_unknown
-    text = None if prompt is None and may_be_left_out else said(prompt)
+    text = None if prompt is None and may_be_left_out else prompt_content(prompt)
     if after is not None and messages is not None:
         raise UsageError("Got both after= and messages=. Pass only one history")
     if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
@@ -197,12 +197,12 @@ def _prepared(
     dismisses = after is not None and options.pending == "reject"
 
     def first_event() -> Callable[[], None]:
-        """Begins it; what cannot begin is refused before."""
+        """Starts the run; invalid arguments raise before."""
         before = _before(after, options)
         if before is not None and text is not None:
             return partial(session.start_behind, before, text)
         history = _history(after) if messages is None else messages
-        pending = "refuse" if options.pending == "wait" else options.pending
+        pending = "raise" if options.pending == "wait" else options.pending
         begun = beginning(spec, history, text, pending)
         meanwhile = None if asked is None else partial(asked.check, journal)
         last = after.id if after is not None else None
@@ -232,7 +232,7 @@ def _prepared(
     def begin() -> None:
         if options.row is None:
             host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
-        tell_kept(run.id, journal.store)
+        report_place(run.id, journal.store)
         start()
         if attended and options.show:
             host.show(run)
@@ -241,7 +241,7 @@ def _prepared(
 
 
 def _must_wait(options: Options) -> bool:
-    """Whether an event loop runs here that would wait for the store to say whether it has a run."""
+    """Whether looking up a run in the store would block an event loop of this thread."""
     assert options.id is not None  # as ``_asked`` has seen
     is_prompt = isinstance(options.store, AtOnce)
     return not is_prompt and running_loop() is not None and held(options.id, options.store) is None
@@ -256,7 +256,7 @@ def _start_later(
     *,
     dismisses: bool,
 ) -> None:
-    """Begin once the store has told what must be known for it: what cannot begin is the run's ``error``.
+    """Start once the store was read; a run that cannot start gets an ``error``.
 
     Args:
         session: the run's.
@@ -299,12 +299,12 @@ def _start_later(
 
 
 def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | None:
-    """What a run with an id of one's own is asked for; None for any other."""
+    """The request of a run with a given id; None for any other."""
     if options.id is None or options.is_new:
         return None
     begun = options.messages
     call = begun[-1]["content"][-1]["input"] if spec.model is None and begun else None
-    return Asked(spec, None if prompt is None else said(prompt), call)
+    return Asked(spec, None if prompt is None else prompt_content(prompt), call)
 
 
 def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callable[[], None]] | None:
@@ -332,7 +332,7 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
-    spec, host = options.told(spec), current_host()
+    spec, host = options.applied_to(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if options.background else host.loop(attended=attended)
     place = Place(host, attended, loop)
@@ -340,7 +340,7 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     run = Run(session)
     if options.row is None:
         host.started(run, on_rerun="keep")
-    tell_kept(run.id, journal.store)
+    report_place(run.id, journal.store)
     session.take_up()
     if attended and options.show:
         host.show(run)
@@ -348,7 +348,7 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
 
 
 def _check_opens(spec: RunSpec, journal: Journal) -> None:
-    """Refuse to go on with a run of another agent, or without a tool that it needs.
+    """Refuse a run of another agent, or one that needs a missing tool.
 
     Raises:
         UsageError, ToolError: it says what is missing.
@@ -376,17 +376,17 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
 
 
 def check_pending(pending: Any) -> None:
-    """Refuse what says nothing about open questions.
+    """Refuse a history with open questions, unless ``pending`` says what to do.
 
     Raises:
         UsageError: naming what may be given.
     """
     if pending not in get_args(Pending):
-        raise UsageError(f"pending must be 'refuse', 'reject' or 'queue', got {pending!r:.80}")
+        raise UsageError(f"pending must be 'raise', 'reject' or 'queue', got {pending!r:.80}")
 
 
 def _checked_after(after: Any) -> Run | None:
-    """A run that a prompt may go on with, or None.
+    """The previous run that a prompt continues, or None.
 
     Raises:
         UsageError: it is something else, or a flow's run.

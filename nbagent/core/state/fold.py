@@ -27,7 +27,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import (
     SCHEMA_CHANGED,
     TOOL_CHANGED,
@@ -55,7 +55,7 @@ from nbagent.core.base.messages import (
 from nbagent.core.base.model import Usage
 from nbagent.core.base.user import is_answered_by_one
 
-from .imported import brought_in
+from .imported import without_approvals
 from .pause_record import restore
 from .retry import ready_again
 from .state import (
@@ -73,8 +73,8 @@ from .state import (
 
 
 def started(call: CallState, event: ToolStarted) -> CallState:
-    """A body was started, or goes on."""
-    passed = _kept(call, event.input)
+    """Fold the start or continuation of a body."""
+    passed = _same_input(call, event.input)
     return evolve(
         call,
         status="running",
@@ -107,20 +107,20 @@ def _earlier(call: CallState) -> dict[Asker, Answered]:
 
 
 def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
-    """What the rules have judged by now: without a verdict of theirs it was not they who asked."""
+    """The input that the rules have judged; unchanged if the pause was not theirs."""
     is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
     if event.kind != "approval" and not is_changed:
         return call.judged
-    return None if event.verdict is None else _kept(call, event.input)
+    return None if event.verdict is None else _same_input(call, event.input)
 
 
 def resolved(call: CallState, event: Resolved) -> CallState:
-    """What it waited for has its answer."""
+    """Fold the answer to its interrupt."""
     lost = call.lost if call.lost is not None and call.lost.id == event.id else None
     pause = lost or call.asked.get(event.id, call.pause)
     call = evolve(call, record=(*call.record, _record(pause, event)))
     if event.id in call.asked:
-        return _told(call, event)
+        return _question_answered(call, event)
     match event.resolution:
         case Respond(error=str() as error):
             return answered(call, error, error=True)
@@ -130,7 +130,7 @@ def resolved(call: CallState, event: Resolved) -> CallState:
             told = loss_text if lost else rejection_text
             return answered(call, told(call.name, reason), error=True)
         case Restart() if lost:  # as it was: with what was approved and answered before
-            shown = _kept(call, lost.input) if is_answered_by_one(event.by) else call.shown
+            shown = _same_input(call, lost.input) if is_answered_by_one(event.by) else call.shown
             return asked_or(evolve(call, lost=None, shown=shown), event.at)
         case Restart() as restart:
             return asked_or(_restarted(call, restart), event.at)
@@ -151,15 +151,15 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
     is_bound = call.pause is None or not call.pause.around or call.pause.entered is not None
     return evolve(
         call,
-        input=_kept(call, entered),
-        cleared=_kept(call, shown) if approved else None,
-        shown=_kept(call, shown) if is_bound else None,
+        input=_same_input(call, entered),
+        cleared=_same_input(call, shown) if approved else None,
+        shown=_same_input(call, shown) if is_bound else None,
         resumed=Resumed(restart.data),
     )
 
 
-def _told(call: CallState, event: Resolved) -> CallState:
-    """A question of ``ctx.ask`` has its answer; the body goes on once none is open."""
+def _question_answered(call: CallState, event: Resolved) -> CallState:
+    """Fold the answer to a question of ``ctx.ask``; the body continues once none is open."""
     asked_for = call.asked[event.id]
     number = asked_for.ask or 0
     answer: dict[str, Any] = (
@@ -171,7 +171,7 @@ def _told(call: CallState, event: Resolved) -> CallState:
     told = evolve(
         call,
         asked=asked,
-        shown=_kept(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
+        shown=_same_input(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
         answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
     )
     return asked_or(told, event.at, busy="running" if call.status == "running" else "ready")
@@ -187,7 +187,7 @@ def answered(
         output = f"{edit_note(call.input)}\n{told}"
     part = call.result_part(output, error=error)
     ran = call.ran
-    if _kept(call, ran) is not call.proposed:
+    if _same_input(call, ran) is not call.proposed:
         part["input"] = ran
     if files:
         part["files"] = list(files)
@@ -205,13 +205,13 @@ def answered(
 
 
 def rejection_text(tool_name: str, reason: str | None) -> str:
-    """What the model is told of a refused call."""
+    """The text for the model about a rejected call."""
     why = f" Reason: {reason}" if reason else ""
     return f"A person rejected this call of {tool_name}. It was not run.{why}"
 
 
 def loss_text(tool_name: str, reason: str | None) -> str:
-    """What the model is told of a call that was let fail after its process had gone."""
+    """The text for the model about a call that a person marked as failed after its process ended."""
     why = f" A person says: {reason}" if reason else ""
     return (
         f"The process that ran this call of {tool_name} stopped during the call. It may or may not have taken "
@@ -220,7 +220,7 @@ def loss_text(tool_name: str, reason: str | None) -> str:
 
 
 def misfit_text(event: OutputRefused) -> str:
-    """What the model is told of an answer that does not fit."""
+    """The text for the model about an answer that does not match the type."""
     return (
         f"The answer didn't match the type that was asked for: {event.errors}. Answer again, with JSON that "
         "matches the schema and nothing else."
@@ -228,7 +228,7 @@ def misfit_text(event: OutputRefused) -> str:
 
 
 def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> str:
-    """What the model is told of a call whose result was an interim one."""
+    """The text for the model about the final result of a call with an interim result."""
     call = f"the call {asked.call_id} of {asked.tool_name}"
     match resolution:
         case Respond(error=str() as error):
@@ -244,11 +244,11 @@ def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> st
 
 
 def edit_note(input_: Json) -> str:
-    """The line that tells the model which arguments a person put in place of its own."""
+    """The line for the model about the arguments that a person edited."""
     return f"A person changed the arguments of this call to {dumps(input_)}."
 
 
-def _kept(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
+def _same_input(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
     """The input a body gets; the model's own object where it is the same, to be kept once."""
     if input_ is call.proposed or canonical(input_) == canonical(call.proposed):
         return call.proposed
@@ -282,7 +282,7 @@ def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
 
 
 def _remembering(state: RunState, answer: Resolved) -> RunState:
-    """The outermost run, with what a person said of it and of all that runs inside."""
+    """The outermost run with a newly remembered approval."""
     new = answer.for_this_run
     return state if new is None else evolve(state, remembered=with_memory(state.remembered, new))
 
@@ -318,7 +318,7 @@ def _run_queued(state: RunState, event: RunQueued) -> RunState:
         state,
         position=state.position + 1,
         agent=event.agent,
-        messages=(user(event.said),),
+        messages=(user(event.prompt),),
         behind=event,
     )
 
@@ -401,7 +401,7 @@ _NO_PARTIAL = ("", "")
 
 
 def _output_refused(state: RunState, event: OutputRefused) -> RunState:
-    """The model is told in the history, so that whatever goes on from there asks it again."""
+    """Add the correction to the history, so that the model is asked again from there."""
     return evolve(
         state,
         position=state.position + 1,
@@ -411,7 +411,7 @@ def _output_refused(state: RunState, event: OutputRefused) -> RunState:
 
 
 def _queue_sent(state: RunState) -> dict[str, Any]:
-    """What changes where the person's queued messages find their place in the history."""
+    """The changes that add the person's queued messages to the history."""
     if not state.queued:
         return {}
     sent = tuple(user(said) for said in state.queued)
@@ -419,11 +419,11 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(_said(state, event.said), position=state.position + 1)
+    return evolve(_message_added(state, event.prompt), position=state.position + 1)
 
 
-def _said(state: RunState, said: Said) -> RunState:
-    """A message from outside: after the open turn, or at once where the run has nothing else to do."""
+def _message_added(state: RunState, said: Content) -> RunState:
+    """Add a message from outside: after the open turn, or at once if no turn is open."""
     queued = evolve(state, queued=(*state.queued, said))
     if not state.is_answered:
         return queued
@@ -475,7 +475,7 @@ def _resolved(state: RunState, event: Resolved) -> RunState:
 def _resolved_later(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
     asked = state.later[event.id]
     left = {i: e for i, e in state.later.items() if i != event.id}
-    told = _said(state, later_text(asked, event.resolution))
+    told = _message_added(state, later_text(asked, event.resolution))
     return evolve(told, position=state.position + 1, later=left, settled=settled)
 
 
@@ -527,7 +527,7 @@ def _call_owned_by(call: CallState, event: RunTaken) -> CallState:
 
 
 def _imported(state: RunState, event: RunImported) -> RunState:
-    return evolve(brought_in(state, event.at), position=state.position + 1)
+    return evolve(without_approvals(state, event.at), position=state.position + 1)
 
 
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {

@@ -40,19 +40,19 @@ def forked(
 ) -> list[StoredEvent]:
     """The events up to a question, a turn's end, or all of them, with new ids for what is still asked.
 
-    An answer with which a body is about to run is the original's, which runs it: the fork asks again.
-    With ``at``, what other calls did before the next turn is kept too: it was done, and a fork must
-    not do it again. So an event that asks nothing stands for its turn, with all that its calls did.
+    An answer that a body is about to act on belongs to the original, so the fork asks again. With ``at``,
+    results of other calls before the next turn are kept too, because a fork must not repeat them. So an event
+    without a question stands for its turn with all results of its calls.
 
     Args:
         events: a whole journal.
-        at: the interrupt at which the fork stands, or an event; None for the end.
+        at: the interrupt or event of the fork; None for the end.
         new_id: makes random ids.
         now: when it is forked, in Unix seconds.
 
     Raises:
         NotPending: no event asked ``at``.
-        UsageError: a call was started whose end is not known, or ``at`` is no event of this journal.
+        UsageError: the result of a started call is unknown, or ``at`` is not an event of this journal.
     """
     kept = list(events) if at is None else _until(events, at)
     kept += [e for e in events if isinstance(e, RunImported) and e not in kept]
@@ -70,7 +70,7 @@ def forked(
 
 
 Anew: TypeAlias = Callable[[Interrupted], Interrupted]
-"""Makes of a question that of a fork; one that has its answer stays as it is."""
+"""Makes a fork's question from a question; an answered one stays the same."""
 
 
 def _asked_anew(event: Interrupted, new_id: str) -> Interrupted:
@@ -80,7 +80,7 @@ def _asked_anew(event: Interrupted, new_id: str) -> Interrupted:
 
 
 def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
-    """The event with the questions of a fork, those of the history that it begins with included."""
+    """The event with the fork's questions, including those in the history that it begins with."""
     if isinstance(event, Interrupted):
         return anew(event)
     if isinstance(event, RunStarted):
@@ -114,7 +114,7 @@ def _call_anew(call: CallState, anew: Anew) -> CallState:
 
 
 def _without_taken(events: list[StoredEvent], state: RunState) -> list[StoredEvent]:
-    """The events without the answers that the original acts on, as nothing has come of them yet."""
+    """The events without the answers that the original has not acted on yet."""
     last: dict[Path, StoredEvent] = {}
     for event in events:
         call_id = getattr(event, "call_id", "")
@@ -129,7 +129,7 @@ def _without_taken(events: list[StoredEvent], state: RunState) -> list[StoredEve
 
 
 def _is_ready(state: RunState, path: Path) -> bool:
-    """Whether the call at ``path`` goes on by itself."""
+    """Whether the call at ``path`` continues without an answer."""
     inside: RunState | None = state
     for call_id in path[:-1]:
         around = None if inside is None else inside.calls.get(call_id)
@@ -139,21 +139,21 @@ def _is_ready(state: RunState, path: Path) -> bool:
 
 
 def _known(events: Sequence[StoredEvent]) -> RunState:
-    """The state of the fork; refused where a call's end is not known."""
+    """The state of the fork; raises if a call's result is unknown."""
     state = RunState()
     for event in events:
         state = apply(state, event)
     running = [call.name for call in running_calls(state)]
     if running:
         raise UsageError(
-            f"The calls of {', '.join(map(repr, running))} are running, or never ended. A fork could neither use their "
-            "results nor run them again. Wait with `await run.settled()`"
+            f"Calls of {', '.join(map(repr, running))} are still running, or did not end. A fork has no result for them "
+            "and must not run them again. Wait with `await run.settled()`"
         )
     return state
 
 
 def _until(events: Sequence[StoredEvent], at: str | StoredEvent) -> list[StoredEvent]:
-    """What happened up to there, and what happened then that does not depend on what came next."""
+    """The events up to there, and later ones that do not depend on what came next."""
     if isinstance(at, Interrupted):
         at = at.id
     index, path = _question(events, at) if isinstance(at, str) else _turn_end(events, at)
@@ -170,7 +170,7 @@ def _is_later(event: StoredEvent, at: str | StoredEvent) -> bool:
 
 
 def _question(events: Sequence[StoredEvent], interrupt_id: str) -> tuple[int, Path]:
-    """Where a question was asked: the event's place, and the path to the call."""
+    """The place of a question: the number of its event, and the path to the call."""
     for index, event in enumerate(events):
         asked = [event] if isinstance(event, Interrupted) else []
         if isinstance(event, RunStarted):
@@ -182,7 +182,7 @@ def _question(events: Sequence[StoredEvent], interrupt_id: str) -> tuple[int, Pa
 
 
 def _turn_end(events: Sequence[StoredEvent], at: StoredEvent) -> tuple[int, Path]:
-    """Where the turn of an event ends: the place of what was last done in it, and the path to its run."""
+    """The end of an event's turn: the number of the last event of its calls, and the path to its run."""
     place = next((n for n, event in enumerate(events) if event is at or event == at), None)
     if place is None:
         raise UsageError(
@@ -199,17 +199,17 @@ def _turn_end(events: Sequence[StoredEvent], at: StoredEvent) -> tuple[int, Path
 
 
 class _Independent:
-    """Tells which later events would have happened whatever the answer of the call at ``path``."""
+    """Decides which later events do not depend on the answer of the call at ``path``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._over: list[Path] = []
-        """Runs, and calls of bodies, that went on with the answer: all they did since depends on it."""
+        """Runs, and calls of bodies, that continued with the answer: their later events depend on it."""
         self._failed: list[Path] = []
         """Runs that failed, until they are retried: whose bodies then run again is no matter of the answer."""
 
     def keeps(self, event: StoredEvent) -> bool:
-        """Whether the event does not depend on the answer; to be asked in the events' order."""
+        """Whether the event does not depend on the answer; call it in the events' order."""
         scope, call_id = event.scope, getattr(event, "call_id", "")
         where = (*scope, call_id) if call_id else scope
         if isinstance(event, RunRetried):

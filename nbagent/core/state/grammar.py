@@ -1,8 +1,8 @@
-"""Which event can follow which: what comes from elsewhere is a journal only if an nbagent can have written it.
+"""The order of events: an imported journal is valid only if nbagent can have written it.
 
-Each event of a forged document may read well by itself, and all of them together tell of no run: a question
-that nobody asked, a model that answers a run that has ended. Nobody can go on with such a run, and it would
-wait for good. A journal that was written here keeps to this by the way it is written, and is not checked.
+In a forged document each event may be valid by itself, but not their sequence: an answer without a question,
+or a model response in an ended run. Such a run could never continue and would wait forever. A journal written
+here is valid by construction, and is not checked.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _NO_ANSWER = "the model has not answered"
 
 
 class Grammar:
-    """Follows one run from its first event, and knows which event cannot come next."""
+    """Follows one run from its first event, and rejects events that cannot come next."""
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
         """Each question has an id of its own in the whole run."""
         self._is_brought_in = False
-        """Whether the run was imported just now, and what waits in it is asked anew."""
+        """True directly after an import, while its open questions are asked again."""
 
     def unfit(self, state: RunState, event: StoredEvent) -> str | None:
-        """Why this event cannot come next in a run that stands so; None where it can."""
+        """The reason why this event cannot come next in a run of this state; None if it can."""
         level, around, of_body = state, None, False
         # in the place of what was asked elsewhere, also of a run that failed
         is_asked_anew = self._is_brought_in and isinstance(event, Interrupted)
@@ -75,7 +75,7 @@ class Grammar:
         return _unfit_in_run(level, event, inside=around is not None)
 
     def folded(self, state: RunState, event: StoredEvent) -> None:
-        """The event has come, and the run stands so."""
+        """Note that the event was applied, with the new state."""
         if isinstance(event, Interrupted):
             self._asked.add(event.id)
         else:
@@ -87,7 +87,7 @@ class Grammar:
 def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
     run: RunState, event: StoredEvent, *, inside: bool
 ) -> str | None:
-    """Why an event cannot come next in the run that it is of."""
+    """The reason why an event cannot come next in its run."""
     has_begun = bool(run.position or run.messages or run.calls)
     match event:
         case RunImported() | RunTaken() | RunQueued() if inside:
@@ -118,7 +118,7 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
 def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
     run: RunState, event: StoredEvent
 ) -> str | None:
-    """Why an event cannot come next in a run that goes on."""
+    """The reason why an event cannot come next in a running run."""
     match event:
         case ModelResponded(calls=calls):
             if run.flow or run.of_body or run.calls or run.is_answered:
@@ -134,9 +134,11 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
         case OutputRefused() | RunCompleted():
             return None if run.is_answered and not run.later else _NO_ANSWER
         case MessageQueued():
-            return "a flow takes no messages" if run.flow or run.of_body else None
+            return "a flow cannot receive messages" if run.flow or run.of_body else None
         case RunFailed() | RunCancelled():
-            return "a run that a body starts ends only with the body" if run.of_body else None
+            return (
+                "a run that a tool body starts cannot end before the body" if run.of_body else None
+            )
         case ToolStarted(call_id=call_id, attempt=attempt):
             call = run.calls.get(call_id)
             is_next = (
@@ -164,7 +166,7 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
 
 
 def _unfit_question(run: RunState, event: Interrupted) -> str | None:
-    """Why this cannot be asked in a run that goes on."""
+    """The reason why this question cannot be asked in a running run."""
     if event.kind == "budget":
         return "its budget question is already open" if run.budget is not None else None
     call = run.calls.get(event.call_id)
@@ -185,15 +187,15 @@ def _unfit_question(run: RunState, event: Interrupted) -> str | None:
 
 
 def _unfit_words(call: CallState, event: Interrupted) -> str | None:
-    """Why this is no question of the call."""
+    """The reason why this question does not belong to the call."""
     if call.status == "done":
         return _NO_CALL
     if event.tool_name != call.name:
-        return "it names another tool than its call"
+        return "its tool is not the tool of its call"
     return (
         None
         if (event.kind == "ask") == (event.ask is not None)
-        else "it does not match a question of ctx.ask"
+        else "it does not have the form of a ctx.ask question"
     )
 
 

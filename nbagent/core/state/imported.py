@@ -1,9 +1,9 @@
-"""What a run that came in a document may do here: nothing that was approved elsewhere.
+"""The rules for an imported run: approvals from elsewhere do not count.
 
-Seals prove that the events of a document belong together, and not who wrote them. So what a person is said to
-have approved, remembered or answered to a body is forgotten, rules judge anew, and what was about to run or
-ran is asked about. Of a question that is open its words are left: it waits for a person here, without an end of
-its time, a default answer, or a token that was handed out elsewhere.
+Seals prove that the events of a document belong together, not who wrote them. So approvals, remembered
+approvals and answers to bodies are dropped, rules decide again, and calls that were running or about to run
+are asked about. An open question keeps its text: a person answers it here, without a deadline, a default
+answer, or a token from elsewhere.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ TOLD = (
 )
 
 
-def brought_in(state: RunState, at: float) -> RunState:
-    """The state without what only the people and processes of another place may say."""
+def without_approvals(state: RunState, at: float) -> RunState:
+    """The state without the decisions of people and processes elsewhere."""
     return evolve(
         state,
-        calls=Calls(_brought_in(call, at) for call in state.calls.values()),
+        calls=Calls(_call_without_approvals(call, at) for call in state.calls.values()),
         later={event.id: _in_words(event) for event in state.later.values()},
         budget=None if state.budget is None else _in_words(state.budget),
         remembered=(),
@@ -33,10 +33,10 @@ def brought_in(state: RunState, at: float) -> RunState:
     )
 
 
-def _brought_in(call: CallState, at: float) -> CallState:
+def _call_without_approvals(call: CallState, at: float) -> CallState:
     if call.status == "done":
         return call
-    child = None if call.child is None else brought_in(call.child, at)
+    child = None if call.child is None else without_approvals(call.child, at)
     bare = evolve(
         call,
         status="ready",
@@ -61,19 +61,19 @@ def _in_words(event: Interrupted) -> Interrupted:
     return replace(event, expires_at=None, on_expire="reject", expire_output=None, external=None)
 
 
-def asked_anew(
+def questions_again(
     before: RunState,
     new_id: Callable[[], str],
     now: float,
     scope: tuple[str, ...] = (),
     settled: Container[str] | None = None,
 ) -> list[Interrupted]:
-    """The questions of a run that was brought in, whose answers of elsewhere do not count.
+    """The questions of an imported run, including those that were answered elsewhere.
 
     Args:
-        before: where it stood in the document.
+        before: its state in the document.
         new_id: makes random ids.
-        now: when it is brought in, in Unix seconds.
+        now: the time of the import, in Unix seconds.
         scope: leads to the run.
         settled: the ids of questions that were answered; by default those of the run.
     """
@@ -97,9 +97,9 @@ def _of_call(
     *,
     is_flow: bool,
 ) -> Iterator[Interrupted]:
-    """What is asked of one call; no rule judges that of a flow, so that it is asked about in any case."""
+    """The questions of one call; a flow's call is always asked about, because no rule applies to it."""
     if call.child is not None:
-        yield from asked_anew(call.child, new_id, now, (*scope, call.id), settled)
+        yield from questions_again(call.child, new_id, now, (*scope, call.id), settled)
     is_run = call.child is not None and not call.child.of_body
     if call.pause is not None and (call.resumed is not None or call.pause.id in settled):
         yield _again(call.pause, new_id(), now)

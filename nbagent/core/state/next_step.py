@@ -1,4 +1,4 @@
-"""Where a run stands and what comes next: ``next_step`` is the pure decision of what a driver does.
+"""The next step of a run: ``next_step`` decides, purely, what a driver does.
 
 The state is a fold over the run's events (``fold.py``) or what a history says (``pause_record.py``).
 """
@@ -14,7 +14,7 @@ from .state import Calls, CallState, RunState, running_calls
 
 
 class _Bare:
-    """A step that says no more than its class."""
+    """A step without fields."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class CallModel(_Bare):
 
 
 class RunCalls:
-    """Attempt these calls, each on its own; which ones is looked up where somebody asks."""
+    """Attempt these calls, each on its own; the ids are computed when they are read."""
 
     __slots__ = ("_ids",)
 
@@ -74,7 +74,7 @@ class Finish(NamedTuple):
 
 
 class Fail(NamedTuple):
-    """The one call of a flow came to nothing, and there is no model to tell."""
+    """The one call of a flow failed, and there is no model to report it to."""
 
     reason: str
 
@@ -87,7 +87,7 @@ Step: TypeAlias = CallModel | RunCalls | Wait | LimitReached | Finish | Fail | D
 
 
 def next_step(state: RunState) -> Step:
-    """What a driver does next; a function of the state and of nothing else."""
+    """The driver's next step; depends only on the state."""
     if state.outcome is not None:
         return Done()
     if state.behind is not None or state.budget is not None or (state.later and state.is_answered):
@@ -107,7 +107,7 @@ def next_step(state: RunState) -> Step:
 
 
 def is_stuck(state: RunState) -> bool:
-    """Whether nobody can go on with a run: no step is due, nobody is asked, and no body runs.
+    """Whether a run cannot continue: no step is due, no question is open, and no body runs.
 
     No run gets there by itself; a document, a history or a journal that somebody has changed may say so.
     """

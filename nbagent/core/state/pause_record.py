@@ -1,6 +1,6 @@
 """An open turn carried through messages, so that step by step, live and saved histories are one thing.
 
-Each call of the turn carries the record of where it stands, under its part's ``"nbagent"`` key.
+Each call of the turn has the record of its state, under its part's ``"nbagent"`` key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nbagent.core.base.events import (
     RunFailed,
     checked,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import (
@@ -40,16 +40,16 @@ from nbagent.core.base.model import Usage
 from .next_step import is_stuck
 from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, asked_or, evolve
 
-_MISFIT = "its status {status!r} contradicts the rest"
+_MISFIT = "its status {status!r} does not match its other fields"
 
 
 class _Record(BaseModel):
-    """A part of what is carried; it is validated only where it comes from outside."""
+    """A part of the record; it is validated only if it comes from outside."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def dumped(self) -> dict[str, Any]:
-        """Its JSON, without what has its default; JSON inside of it is kept as it is, and not copied."""
+        """Its JSON, without defaults; JSON inside it is not copied."""
         fields = type(self).model_fields
         told = ((name, value, fields[name].default) for name, value in vars(self).items())
         return {
@@ -74,24 +74,24 @@ def _json(value: Any) -> Any:
 
 
 class RunRecord(_Record):
-    """What belongs to the run and not to a call: what it used, what is to be sent, what is always allowed."""
+    """The record of a run, not of a call: its usage, queued messages and remembered approvals."""
 
     usage: (
         tuple[int, int, float | None]
         | tuple[int, int, float | None, int, int]
         | tuple[int, int, float | None, int, int, float, bool]
     ) = (0, 0, None)
-    """Tokens in, tokens out, and cost; and of the tokens those that were cached, and of reasoning; and what
-    of the cost is known, and whether tokens are missing, as in ``Usage``."""
+    """Input tokens, output tokens and cost; cached and reasoning tokens; the known part of the cost, and
+    whether tokens are missing, as in ``Usage``."""
     seconds: float = 0.0
     granted: dict[str, int | float] = EMPTY
     queued: tuple[str | tuple[Input, ...], ...] = ()
     remembered: tuple[Remembered, ...] = ()
-    """It stands for a review, as an approval does, and never for what is denied."""
+    """They replace a review, as an approval does, but never a denial."""
 
     @classmethod
     def of(cls, state: RunState) -> RunRecord | None:
-        """The record of a run; None where there is nothing to tell."""
+        """The record of a run; None if it is empty."""
         used = state.usage
         usage: Any = (used.input_tokens, used.output_tokens, used.cost)
         more = (used.cached, used.reasoning)
@@ -123,7 +123,7 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
     )
 
 
-def _queued(said: str | tuple[Part, ...]) -> Said:
+def _queued(said: str | tuple[Part, ...]) -> Content:
     """A message that waits, checked as any in a history."""
     if isinstance(said, str):
         return said
@@ -131,18 +131,18 @@ def _queued(said: str | tuple[Part, ...]) -> Said:
 
 
 class ChildRecord(_Record):
-    """Where the run inside a call stands."""
+    """The state of the run inside a call."""
 
     agent: str
     limit: int
     messages: list[Any] = Field(min_length=1)
     budget: Interrupted | None = None
     run: RunRecord | None = None
-    """Told here where no call is open; else the first open call tells it."""
+    """Stored here if no call is open; else in the first open call."""
     of_body: bool = False
-    """Whether a body started it: its one message has what was started, and no model said it."""
+    """True if a body started it: its only message has the request, not from a model."""
     end: Annotated[RunEnd, Field(discriminator="type")] | None = None
-    """How it ended, where a body started it and may ask for it again."""
+    """Its end, if a body started it and may ask for it again."""
 
     @classmethod
     def of(cls, child: RunState, *, stopped: bool, kept: bool = False) -> ChildRecord:
@@ -158,7 +158,7 @@ class ChildRecord(_Record):
         )
 
     def state(self, scope: tuple[str, ...]) -> RunState:
-        """The state that it stands for; ``scope`` leads to the run inside."""
+        """The state of the record; ``scope`` leads to the run inside."""
         child = _put_on(_restored(load(self.messages), scope), self.run)
         if self.of_body:
             child = evolve(child, messages=(), turns=0, used_ids=())
@@ -175,18 +175,18 @@ class AnsweredRecord(_Record):
 
 
 class CallRecord(_Record):
-    """Where an open call stands; the fields are those of ``CallState``, told where they matter."""
+    """The state of an open call; the fields are those of ``CallState``, without defaults."""
 
     status: CallStatus = "ready"
     attempt: int = Field(0, ge=0)
     input: Input | None = None
-    """What a person put in place of the model's."""
+    """The input that a person set instead of the model's."""
     pause: Interrupted | None = None
     resumed: Resumed | None = None
     earlier: tuple[AnsweredRecord, ...] = ()
     record: tuple[Input, ...] = ()
     cleared: Input | None = None
-    """The input that a person let run: it counts only beside that answer, in ``record``."""
+    """The input that a person approved; it is only valid with that answer, in ``record``."""
     asked: tuple[Interrupted, ...] = ()
     lost: Interrupted | None = None
     answers: tuple[tuple[int, Input], ...] = ()
@@ -234,7 +234,7 @@ class CallRecord(_Record):
         )
 
     def wrong(self, part: Part, scope: tuple[str, ...]) -> str | None:
-        """What is missing that belongs to its status, or belongs to another call; None where it is sound."""
+        """The reason why it does not match its status or its call; None if it is valid."""
         pauses = [one.pause for one in self.earlier] + ([self.pause] if self.pause else [])
         own = [*self.asked, *pauses, *([self.lost] if self.lost else [])]
         if any((e.scope, e.call_id, e.tool_name) != (scope, part["id"], part["name"]) for e in own):
@@ -266,12 +266,12 @@ class CallRecord(_Record):
 
     @property
     def _is_approved(self) -> bool:
-        """Whether a person said to run it."""
+        """Whether a person approved it."""
         answers = [entry.get("resolution") for entry in self.record]
         return any(isinstance(a, dict) and a.get("type") == "restart" for a in answers)
 
     def _cleared(self, input_: dict[str, Any]) -> dict[str, Any] | None:
-        """The input that a person lets run; whatever a rule let pass is judged anew.
+        """The input that a person approves; rules decide again about all others.
 
         A body that paused by itself is let run by the answer that restarts it.
         """
@@ -282,7 +282,7 @@ class CallRecord(_Record):
         return input_ if self.cleared is None and self.attempt else self.cleared
 
     def _shown(self) -> dict[str, Any] | None:
-        """The input that whoever restarted the call had before them, or gave."""
+        """The input that was shown to, or set by, the person who restarted the call."""
         pause = self.pause
         if pause is None or self.resumed is None or (pause.around and pause.entered is None):
             return None
@@ -321,9 +321,9 @@ class CallRecord(_Record):
 
 
 def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message, ...]:
-    """The history, with each call of an open turn carrying the record of where it stands.
+    """The history; each call of an open turn has the record of its state.
 
-    ``stopped`` says that no body runs any more, so that one which had begun may be run again.
+    ``stopped``: no body is running any more, so a started one may run again.
     """
     if not (state.calls or state.later):
         return state.messages
@@ -400,7 +400,7 @@ def _later_of(part: Part, scope: tuple[str, ...]) -> tuple[Part, Interrupted | N
         raise MessagesError(f"{told} is malformed: {error.errors()[0]['msg']}") from error
     own = (event.kind, event.expects, event.scope, event.call_id, event.tool_name)
     if own != ("later", "external", scope, part["id"], part["name"]):
-        raise MessagesError(f"{told} is malformed: it belongs to something else")
+        raise MessagesError(f"{told} is malformed: it belongs to another call")
     return {key: value for key, value in part.items() if key != "later"}, event
 
 
@@ -411,7 +411,7 @@ def _part_of(call: CallState) -> Part:
 def closed_messages(state: RunState) -> tuple[Message, ...]:
     """The history of a run that has ended, with a result for each call that its end left open.
 
-    What was done is kept, so that a model that goes on from here does not do it again.
+    Finished calls stay, so that a model that continues does not repeat them.
     """
     if not state.calls:
         return state.messages
@@ -430,9 +430,9 @@ def _left_open(call: CallState) -> Part:
 
 
 def restore(messages: Sequence[Message]) -> RunState:
-    """The state that a history stands for, its open turn included.
+    """The state of a history, including its open turn.
 
-    It is trusted for what people answered and for what tools came to, and never for what a rule said.
+    Answers of people and results of tools in it are trusted, but not the decisions of rules.
 
     Raises:
         MessagesError: the record of an open call is malformed.
@@ -462,7 +462,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
     for call in calls.values():
         if call.status not in ("done", asked_or(call, 0.0).status):
             raise MessagesError(
-                f"{_told(call.id, call.name)} is malformed: {_MISFIT.format(status=call.status)}"
+                f"{_record_label(call.id, call.name)} is malformed: {_MISFIT.format(status=call.status)}"
             )
     if calls:
         history = (*history[:-1], _without_records(history[-1]))
@@ -477,12 +477,12 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
     return _put_on(state, records[0].run if records else None)
 
 
-def _told(call_id: str, name: str) -> str:
+def _record_label(call_id: str, name: str) -> str:
     return f"the record of the open call {call_id!r} ({name!r})"
 
 
 def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
-    told = _told(part["id"], part["name"])
+    told = _record_label(part["id"], part["name"])
     try:
         record = CallRecord.model_validate(part.get("nbagent", EMPTY))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What the retry of a failed run runs again: bodies that failed, never one that may have done its work."""
+"""The calls that a retry runs again: failed bodies, but never one that may have done its work."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def check_known(state: RunState, failed: RunFailed) -> None:
     if unknown:
         told = ", ".join(repr(call.name) for call in unknown)
         raise UsageError(
-            f"The store failed while {describe_process(failed.owner)} was running these calls: {told}. Only that "
-            "process knows whether they took effect, so they are not run again here. Retry there, or start a new run; "
+            f"The store failed while {describe_process(failed.owner)} was running these calls: {told}. They may "
+            "or may not have taken effect, so they are not run again here. Retry there, or start a new run; "
             "after= continues the conversation"
         )
 

@@ -1,4 +1,4 @@
-"""Where a run and its calls stand: plain values, and what can be read off them."""
+"""The state of a run and its calls: plain values and what follows from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbagent.core.base.events import (
     RunFailed,
     RunQueued,
 )
-from nbagent.core.base.files import Said
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, is_cut_off, text_of
@@ -28,18 +28,6 @@ Status = Literal["queued", "running", "interrupted", "completed", "failed", "can
 CallStatus = Literal["ready", "running", "waiting", "done"]
 RunEnd: TypeAlias = RunCompleted | RunFailed | RunCancelled
 S = TypeVar("S")
-
-
-def _nothing() -> dict[Any, Any]:
-    return EMPTY
-
-
-def _no_calls() -> Calls:
-    return NO_CALLS
-
-
-def _no_usage() -> Usage:
-    return NO_USAGE
 
 
 class Answered(NamedTuple):
@@ -58,46 +46,46 @@ class CallState:
     proposed: dict[str, Any]
     """The model's input."""
     input: dict[str, Any]
-    """What a body gets: ``proposed``, or what a person made of it."""
+    """The body's input: ``proposed``, or a person's edit of it."""
     raw: str | None = None
     server_id: str | None = None
     """The model's own id, where that is not ``id``."""
     status: CallStatus = "ready"
     attempt: int = 0
-    """How many bodies were started."""
+    """The number of started bodies."""
     pause: Interrupted | None = None
-    """What it waits for; after a restart, what that restart answered."""
+    """The interrupt that it waits for; after a restart, the interrupt that was answered."""
     resumed: Resumed | None = None
-    """The restart that answered ``pause``; None while that waits."""
-    earlier: dict[Asker, Answered] = field(default_factory=_nothing)
-    """The pauses before ``pause`` that were restarted, the last of each who asked."""
+    """The restart that answered ``pause``; None while it is open."""
+    earlier: dict[Asker, Answered] = EMPTY
+    """Earlier pauses that were restarted, the last one of each asker."""
     cleared: dict[str, Any] | None = None
-    """The input that the gate let pass last: exactly that one passes again."""
+    """The input that last passed the gate; only this one passes again."""
     judged: dict[str, Any] | None = None
-    """The input that the rules judged last in this run, and did not refuse."""
+    """The input that the rules judged last in this run and did not deny."""
     shown: dict[str, Any] | None = None
-    """The input that a person saw, or put in its place, when they last let the call go on: no body gets another
-    before they were asked about that."""
+    """The input that a person last saw or edited and approved; a body gets another input only after a new
+    question."""
     owner: str = ""
-    """Who runs the body, while one runs."""
+    """The process that executes the body, while one runs."""
     waits_since: float | None = None
-    """Since when only an answer can make it go on."""
+    """When it began to wait for an answer."""
     waited: float = 0.0
     """Seconds it has waited for answers before."""
-    asked: dict[str, Interrupted] = field(default_factory=_nothing)
+    asked: dict[str, Interrupted] = EMPTY
     """The open questions of ``ctx.ask``, by interrupt id."""
-    answers: dict[int, dict[str, Any]] = field(default_factory=_nothing)
-    """What ``ctx.ask`` gets, by the question's number: ``{"output": …}`` or ``{"rejected": reason}``."""
+    answers: dict[int, dict[str, Any]] = EMPTY
+    """Answers for ``ctx.ask`` by the question's number: ``{"output": …}`` or ``{"rejected": reason}``."""
     lost: Interrupted | None = None
-    """The question what a body came to whose process is gone, while it is open."""
-    steps: dict[str, Any] = field(default_factory=_nothing)
+    """The open question about the outcome of a body whose process has ended."""
+    steps: dict[str, Any] = EMPTY
     """Values of ``ctx.step`` by name."""
     child: RunState | None = None
-    """The run inside, where the tool is an agent; or what its body started, as the calls of a run."""
+    """The inner run, if the tool is an agent; or the calls that its body started, as a run."""
     final: bool = False
     """Whether the tool's answer ends the run."""
     record: tuple[dict[str, Any], ...] = ()
-    """How its interrupts were settled, for the history."""
+    """The answers to its interrupts, for the history."""
     result: Part | None = None
     answer: Json = None
     """The result without a note of changed input, where it ends the run."""
@@ -113,11 +101,11 @@ class CallState:
 
     @property
     def is_paused(self) -> bool:
-        """Whether its own pause is open, whatever else in it is asked."""
+        """Whether its own pause is open."""
         return self.status == "waiting" and self.pause is not None and self.resumed is None
 
     def answered(self, *askers: Asker) -> Answered | None:
-        """The last pause that was restarted, of the first of these who has one."""
+        """The last restarted pause of the first of these askers that has one."""
         for asker in askers:
             if self.pause is not None and self.pause.asker == asker and self.resumed is not None:
                 return Answered(self.pause, self.resumed)
@@ -127,18 +115,18 @@ class CallState:
 
     @property
     def all_answered(self) -> list[Answered]:
-        """The last pause that was restarted, of each who asked."""
+        """The last restarted pause of each asker."""
         found = [self.answered(asker) for asker in RESTARTED]
         return [one for one in found if one is not None]
 
     @property
     def asks(self) -> bool:
-        """Whether something waits in this call, or in the run inside it."""
+        """Whether a question is open in this call or in its inner run."""
         return self.questions > 0
 
     @property
     def questions(self) -> int:
-        """How many questions wait in this call, and in the run inside it."""
+        """The number of open questions in this call and its inner run."""
         if self.status == "done":
             return 0
         own = len(self.asked) + (self.lost is not None)
@@ -148,15 +136,23 @@ class CallState:
 
     @property
     def pending(self) -> list[Interrupted]:
-        """What waits in this call, or in the run inside it."""
+        """The open questions of this call and its inner run."""
         if self.status == "done":
             return []
-        inside = self.child.pending if self.child is not None else []
-        return [*inside, *self.own_pending]
+        found = (
+            [*self.asked.values()]
+            if self.child is None
+            else [*self.child.pending, *self.asked.values()]
+        )
+        if self.status == "waiting" and self.pause is not None and self.resumed is None:
+            found.append(self.pause)
+        if self.lost is not None:
+            found.append(self.lost)
+        return found
 
     @property
     def own_pending(self) -> list[Interrupted]:
-        """What waits in this call itself."""
+        """The open questions of this call itself."""
         if self.status == "done":
             return []
         own = [self.pause] if self.is_paused and self.pause is not None else []
@@ -165,7 +161,7 @@ class CallState:
 
     @property
     def ran(self) -> dict[str, Any]:
-        """What its body got; where none was started, what it would get."""
+        """The input that its body got; before the first start, the input that it would get."""
         return self.input if self.cleared is None or not self.attempt else self.cleared
 
     @property
@@ -177,13 +173,13 @@ class CallState:
 
 
 ROW = 64
-"""Calls that are copied where one of them changes."""
+"""The number of calls that are copied if one of them changes."""
 
 
 class Calls(Mapping[str, CallState]):
-    """The calls of the open turn by id, in order, and what is asked of them at every event, counted.
+    """The calls of the open turn by id, in order, with the counts that every event needs.
 
-    Never changed once made: ``with_call`` gives another, which shares all but one row with it.
+    Immutable: ``with_call`` returns a copy that shares all rows but one.
     """
 
     __slots__ = ("left", "places", "questions", "ready", "ready_in", "rows", "running")
@@ -207,22 +203,24 @@ class Calls(Mapping[str, CallState]):
     def __len__(self) -> int:
         return len(self.places)
 
+    __hash__ = object.__hash__  # for a default of a dataclass; states are compared and never hashed
+
     def values(self) -> Sequence[CallState]:  # type: ignore[override]
         """The calls, in order."""
         return self.rows[0] if len(self.rows) == 1 else list(chain.from_iterable(self.rows))
 
     def waiting_to_run(self) -> Iterator[CallState]:
-        """Those that are ready, in order, without a look at all others."""
+        """The ready calls in order, without a look at all others."""
         for calls, ready in zip(self.rows, self.ready_in, strict=True):
             if ready:
                 yield from (call for call in calls if call.status == "ready")
 
     def place(self, call_id: str) -> int:
-        """Which one it is in its turn, counted from 0."""
+        """The call's position in its turn, counted from 0."""
         return self.places[call_id]
 
     def with_new(self, call: CallState) -> Calls:
-        """These calls and one more; at the end, unless it has its place already."""
+        """These calls and one more; at the end, unless it is among them."""
         if call.id in self.places:
             return self.with_call(call)
         more = Calls.__new__(Calls)
@@ -236,7 +234,7 @@ class Calls(Mapping[str, CallState]):
         return more
 
     def with_call(self, call: CallState) -> Calls:
-        """These calls with one of them in the place of what it was."""
+        """These calls with one of them replaced."""
         changed = Calls.__new__(Calls)
         changed.places = self.places
         changed.ready, changed.running = self.ready, self.running
@@ -252,7 +250,7 @@ class Calls(Mapping[str, CallState]):
 
 
 NO_CALLS = Calls()
-"""Of all states without an open turn."""
+"""The calls of a state without an open turn."""
 
 
 def _count(calls: Calls, call: CallState, row: int, by: int) -> None:
@@ -268,76 +266,76 @@ def _count(calls: Calls, call: CallState, row: int, by: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Where a run stands."""
+    """The state of a run."""
 
     position: int = 0
-    """How many events are folded in: the number the next one gets."""
+    """The number of folded events, which is the next event's number."""
     agent: str = ""
     at: float = 0.0
-    """When the last event happened."""
+    """Time of the last event."""
     active: float = 0.0
-    """Seconds it had run by then; waiting for answers does not count."""
+    """Seconds that it had run by then, without waiting for answers."""
     messages: tuple[Message, ...] = ()
     """The history; the last message's calls are those in ``calls`` while a turn is open."""
-    calls: Calls = field(default_factory=_no_calls)
+    calls: Calls = NO_CALLS
     turns: int = 0
     """Model responses since the last user message."""
     limit: int = 20
-    """Turns allowed; grows when a person says to go on."""
-    granted: dict[str, float] = field(default_factory=_nothing)
-    """What a person added to other budgets, by name."""
+    """Turns allowed; grows when a person adds some."""
+    granted: dict[str, float] = EMPTY
+    """Additions of a person to other budgets, by name."""
     used_ids: tuple[str, ...] = ()
     """Every call id in the history."""
     budget: Interrupted | None = None
-    """The question whether to go on past the limit, while it is open."""
+    """The open question whether to continue past a limit."""
     refused: bool = False
-    """Whether a person said not to go on past the limit."""
-    settled: dict[str, Resolved] = field(default_factory=_nothing)
+    """Whether a person declined to continue past a limit."""
+    settled: dict[str, Resolved] = EMPTY
     """Answers by interrupt id."""
     remembered: tuple[Remembered, ...] = ()
-    """Approvals that a person said to remember in this run; the outermost has those of all inside."""
+    """Approvals that a person chose to remember in this run; the outermost run has those of its inner runs."""
     finish_reason: str = "stop"
     """Why the last model response ended."""
-    usage: Usage = field(default_factory=_no_usage)
+    usage: Usage = NO_USAGE
     """Tokens and cost of the model responses folded in."""
-    queued: tuple[Said, ...] = ()
-    """Messages of the person that wait for the open turn's results."""
-    later: dict[str, Interrupted] = field(default_factory=_nothing)
-    """What an outside system is to give of calls that have an interim result, by interrupt id."""
+    queued: tuple[Content, ...] = ()
+    """Messages of the person that are sent after the open turn's results."""
+    later: dict[str, Interrupted] = EMPTY
+    """Calls with an interim result that wait for an outside system, by interrupt id."""
     misfits: tuple[OutputRefused, ...] = ()
-    """The answers in a row that did not fit, since a person or a tool had the last word."""
+    """The answers in a row that did not match the type, since the last message of a person or tool."""
     final: Part | None = None
-    """The answer of the tool that ends the run, as ``{"output": …}``."""
+    """The result of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
     partial: tuple[str, str] = ("", "")
-    """Text and reasoning of the response under way, as far as they were kept."""
+    """Text and reasoning of the response in progress, as far as they were stored."""
     flow: bool = False
-    """Whether it has no model, so that its one call is all of it."""
+    """Whether it is a flow: one call and no model."""
     behind: RunQueued | None = None
-    """What it is to begin with once the run before has ended, as long as it has not begun."""
+    """The prompt of a queued run, which starts once the previous run has ended."""
     row: RowOf | None = None
     """The row of a batch that it is of."""
     questions: int = field(default=0, init=False, compare=False, repr=False)
-    """How many questions wait for an answer; like ``status`` it follows from the rest, and is set with it."""
+    """The number of open questions; derived from the other fields, like ``status``."""
     status: Status = field(default="running", init=False, compare=False, repr=False)
-    """``interrupted`` when only an answer can make it go on."""
+    """``interrupted`` if it continues only after an answer."""
 
     def __post_init__(self) -> None:
-        _stand(self)
+        _derive(self)
 
     @property
     def of_body(self) -> bool:
-        """Whether its calls are what a body started, in that order: there is no model, and no history."""
+        """Whether its calls were started by a body: there is no model and no history."""
         return not self.messages and bool(self.calls.places)
 
     @property
     def asks(self) -> bool:
-        """Whether something waits for an answer."""
+        """Whether a question is open."""
         return self.questions > 0
 
     @property
     def pending(self) -> list[Interrupted]:
-        """The interrupts that wait, in call order, those of runs inside included."""
+        """The open interrupts in call order, with those of inner runs."""
         if not self.questions:
             return []
         waiting = [event for call in self.calls.values() for event in call.pending]
@@ -345,7 +343,7 @@ class RunState:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the model or a final tool has answered, so that nothing is left but to end."""
+        """Whether the model or a final tool has answered, so that the run can only end."""
         if self.calls.places:
             return False
         return self.final is not None or (
@@ -356,12 +354,12 @@ class RunState:
 
     @property
     def open(self) -> list[Interrupted]:
-        """The interrupts that take an answer: none once the run has ended."""
+        """The interrupts that take an answer; none once the run has ended."""
         return [] if self.outcome else self.pending
 
     @property
     def why_finished(self) -> str:
-        """Why there is an answer: ``stop``, or what the model said of its last response."""
+        """Why the model stopped: ``stop``, or the finish reason of its last response."""
         return "stop" if self.final is not None else self.finish_reason
 
     @property
@@ -374,7 +372,7 @@ class RunState:
 
 
 def running_calls(state: RunState) -> list[CallState]:
-    """The calls whose bodies run, those of runs inside included."""
+    """The calls whose bodies run, with those of inner runs."""
     found = []
     for call in state.calls.values():
         found += [call] if call.status == "running" else []
@@ -384,7 +382,7 @@ def running_calls(state: RunState) -> list[CallState]:
 
 
 def waits_in_body(state: RunState) -> bool:
-    """Whether a body may wait at its line: for an answer, or for a run that it started."""
+    """Whether a body may be waiting inside its code: for an answer, or for a run that it started."""
     for call in state.calls.values():
         if call.status == "done":
             continue
@@ -394,8 +392,8 @@ def waits_in_body(state: RunState) -> bool:
     return False
 
 
-def _stand(state: RunState) -> None:
-    """Set what follows from the rest of a state that nobody has seen yet, so that whoever asks only looks."""
+def _derive(state: RunState) -> None:
+    """Set the derived fields of a new state, so that reading them is an attribute."""
     questions = state.calls.questions + len(state.later) + (state.budget is not None)
     status: Status
     match state.outcome:
@@ -414,7 +412,7 @@ def _stand(state: RunState) -> None:
 
 
 def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
-    """The call, waiting as long as something in it is asked, else ``busy``."""
+    """The call: waiting while a question in it is open, else ``busy``."""
     inside = call.child is not None and call.child.status == "interrupted"
     if inside or call.asked or call.lost or (call.pause is not None and call.resumed is None):
         since = at if call.waits_since is None else call.waits_since
@@ -429,7 +427,7 @@ def _awaits_runs(call: CallState) -> bool:
 
 
 def _is_busy(state: RunState) -> bool:
-    """Whether calls go on; past a budget that is used up, only bodies that run already do."""
+    """Whether calls are ready or running; after a budget is used up, only bodies that run already count."""
     if state.budget is not None:
         return any(not _awaits_runs(call) for call in running_calls(state))
     if not state.calls.places:
@@ -443,12 +441,12 @@ def evolve(value: S, **changes: Any) -> S:
     for name, change in changes.items():
         _set(made, name, change)
     if isinstance(made, RunState):
-        _stand(made)
+        _derive(made)
     return made
 
 
 def stamped(made: RunState, at: float, active: float) -> RunState:
-    """A state that was just made, and that nobody has seen yet, with its time set."""
+    """A state that was just made, with its time set in place."""
     _set(made, "at", at)
     _set(made, "active", active)
     return made
@@ -474,4 +472,4 @@ _copies: dict[type[Any], Callable[[Any], Any]] = {
 
 
 BEGINNING = RunState()
-"""Of a run whose journal is empty."""
+"""The state of an empty journal."""

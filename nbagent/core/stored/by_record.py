@@ -1,4 +1,4 @@
-"""An answer to a run whose agent this process does not have: checked by what the journal says of it."""
+"""Answers to runs whose agent is not in this process, checked with the journal."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.process import this_process
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import AnyResolution, answer, next_driver
-from nbagent.core.run.follow import is_at_a_stand
+from nbagent.core.run.follow import is_idle
 from nbagent.core.state.state import RunState
 
 
 def answer_by_record(
     journal: Journal, interrupt_id: str, resolution: AnyResolution, stamp: tuple[str, float]
 ) -> Resolved:
-    """Settle an interrupt of a run whose agent this process does not have; whoever drives it goes on.
+    """Answer an interrupt of a run whose agent is not in this process; the run's process continues it.
 
-    Where nobody does, the answer names no process: whoever has the run, or opens it, takes it first.
+    If no process is running it, the answer names no process: the one that has the run, or opens it, takes it
+    first.
 
     Not for an event loop: it waits for the store.
 
     Args:
         journal: the run's, as it was read.
-        interrupt_id: what to answer.
+        interrupt_id: the id of the question.
         resolution: the answer.
-        stamp: who answers, and when (Unix seconds).
+        stamp: the source of the answer, and its time (Unix seconds).
 
     Returns:
         The event, as it is stored.
@@ -38,7 +39,7 @@ def answer_by_record(
         if goes_on != this_process():
             return goes_on
         # this process has nothing to go on with
-        return "" if journal.is_vacant or is_at_a_stand(state) else journal.driver
+        return "" if journal.is_vacant or is_idle(state) else journal.driver
 
     def decide(state: RunState) -> list[StoredEvent]:
         return [answer(state, interrupt_id, resolution, None, stamp, owner=owner)]

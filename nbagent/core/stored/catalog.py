@@ -1,4 +1,4 @@
-"""The runs of a store as people look for them: who began what, where it stands, what it asks."""
+"""The runs of a store with the facts that people search by: start, status and open questions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import Event, RunQueued, RunStarted, StoredEvent
-from nbagent.core.base.files import in_words
+from nbagent.core.base.file_parts import in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import dumps, text_of
 from nbagent.core.base.model import Usage
@@ -29,32 +29,32 @@ class Entry:
     id: str
     agent: str
     prompt: str
-    """What was asked; a word for each file."""
+    """The prompt; a word for each file."""
     status: Status
     asks: tuple[PendingInterrupt, ...]
-    """What waits for an answer, in call order."""
+    """The open questions, in call order."""
     begun: float
-    """When, in Unix seconds."""
+    """Its start, in Unix seconds."""
     moved: float
-    """When its last event happened, in Unix seconds."""
+    """The time of its last event, in Unix seconds."""
     usage: Usage
     turns: int
     events: int
-    """How many it has."""
+    """Number of events."""
     after: str | None
-    """The run whose conversation it goes on with, or waits for."""
+    """The run that it continues, or waits for."""
     driver: str
-    """The process that took it on last, as ``this_process`` names it; empty where nobody drives it."""
+    """The process that runs it, as ``this_process`` names it; empty if none does."""
     error: str | None = None
-    """Why it failed."""
+    """The error of a failed run."""
     cell: str = ""
-    """The id of the notebook's cell whose code began it, where that is known."""
+    """The id of the notebook cell whose code started it, if known."""
     begun_by: str = ""
     """The process that began it."""
 
     @property
     def deadline(self) -> float | None:
-        """When the first of its questions expires, in Unix seconds."""
+        """The time when the first of its questions expires, in Unix seconds."""
         return min((i.expires_at for i in self.asks if i.expires_at is not None), default=None)
 
 
@@ -63,9 +63,10 @@ class Catalog:
 
     Args:
         store: whose.
-        journals: how many journals of runs that have not ended it holds at most, those that grew last: many of them
-            are many objects. Of others all is read again where they have grown. None for all.
-        prefix: only the runs whose ids begin so.
+        journals: maximum number of journals of active runs to keep in memory, those that grew last, because
+            many of them are many objects. Other runs are read from the start if they have grown. None for
+            all.
+        prefix: only runs whose ids start with it.
     """
 
     def __init__(self, store: Store, *, journals: int | None = None, prefix: str = "") -> None:
@@ -77,14 +78,14 @@ class Catalog:
         self._open: dict[str, Journal] = {}
         """The journals of those that have not ended, the one that grew last at the end."""
         self.count = 0
-        """How many runs the store had at the last look."""
+        """Number of the store's runs at the last look."""
         self.left = 0
-        """How many of them it did not read, as it was told to read no more at once."""
+        """Number of runs that were not read, because of ``at_most``."""
         self.unreadable: dict[str, str] = {}
-        """Why runs cannot be read, by their ids."""
+        """Errors of runs that cannot be read, by id."""
 
     def look(self, *, only_open: bool = False, at_most: int | None = None) -> list[Entry]:
-        """The runs as they stand now, oldest first; not for an event loop, as it may read for long.
+        """The current runs, oldest first; not for an event loop, because it may read for long.
 
         Args:
             only_open: leave out, and do not read, runs whose last event ends them.
@@ -92,13 +93,13 @@ class Catalog:
                 ``left`` out until the next look.
 
         Raises:
-            StoreError: the store cannot be read; a damaged run alone is in ``unreadable``.
+            StoreError: the store cannot be read. A single damaged run is in ``unreadable``.
         """
         stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
         heads = self._heads()
         self.count = len(heads)
-        for run_id, begun in self._begun(self._to_read(heads, at_most, only_open=only_open)):
-            self._read(run_id, begun)
+        for run_id, begun in self._runs_to_read(self._to_read(heads, at_most, only_open=only_open)):
+            self._read_run(run_id, begun)
         there = {head.run_id for head in heads}
         for gone in self._found.keys() - there:
             del self._found[gone]
@@ -121,7 +122,7 @@ class Catalog:
 
     @property
     def has_changed(self) -> bool:
-        """Whether anybody may have written since the last look; cheap.
+        """Whether the store may have changed since the last look. Fast.
 
         Raises:
             StoreError: the store cannot be read.
@@ -129,8 +130,8 @@ class Catalog:
         stamp = self.store.stamp() if isinstance(self.store, Archive) else None
         return stamp is None or stamp != self._stamp
 
-    def begun_since(self, run: Entry) -> bool:
-        """Whether another process has begun a run from the same cell since, as far as it was read."""
+    def started_since(self, run: Entry) -> bool:
+        """Whether another process has started a later run from the same cell, among the runs read so far."""
         return bool(run.cell) and any(
             one.cell == run.cell and one.begun_by != run.begun_by and one.begun > run.begun
             for one in self._found.values()
@@ -146,7 +147,7 @@ class Catalog:
         ids = (run_id for run_id in self.store.run_ids() if run_id.startswith(self.prefix))
         return [Head(run_id, -1, None) for run_id in ids]
 
-    def _begun(self, heads: list[Head]) -> Iterator[tuple[str, Begun]]:
+    def _runs_to_read(self, heads: list[Head]) -> Iterator[tuple[str, Begun]]:
         """Each run to read, with its events where the store reads several in one go."""
         store: object = self.store
         if not isinstance(store, Batching):
@@ -157,7 +158,7 @@ class Catalog:
             found = store.read_each(new) if len(new) > 1 else {}
             yield from ((run_id, found.get(run_id)) for run_id in group)
 
-    def _read(self, run_id: str, begun: Begun) -> None:
+    def _read_run(self, run_id: str, begun: Begun) -> None:
         journal = self._open.get(run_id) or Journal(run_id, self.store, keeps_events=False)
         known = self._found.get(run_id)
         events: list[RunEvent] = []
@@ -200,7 +201,7 @@ def _is_end(event: Last | None) -> bool:
 
 
 def _moved(head: Head) -> float:
-    """When it moved last; what cannot be read comes first, as it is to be told of."""
+    """The time of its last change; unreadable runs come first, to be reported."""
     return float("inf") if head.last is None else head.last.at
 
 
@@ -240,7 +241,7 @@ def _queued_agent(state: RunState) -> str:
 def _asked(event: RunEvent) -> tuple[str, str | None]:
     """The prompt in words, of a flow its input, and the run before."""
     match event:
-        case RunQueued(said=said, after=after):
+        case RunQueued(prompt=said, after=after):
             return in_words(said), after
         case RunStarted(flow=True, messages=messages):
             given = messages[-1]["content"][-1]["input"]

@@ -1,4 +1,4 @@
-"""What was decided in runs, by whom, on what they were shown: read off their journals."""
+"""The decisions in runs, from their journals: who decided what, on the basis of which display."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nbagent.core.base.events import (
     dump,
     question_digest,
 )
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.table import as_html, as_text, frame_of
-from nbagent.core.journal.default import Kept, kept_in
+from nbagent.core.journal.default import Kept, current_store
 from nbagent.core.run.result import shortened
 from nbagent.core.run.run import Run
 
@@ -42,30 +42,30 @@ class Decision:
     """The calls that lead to it, by name, the tool itself last."""
     tool: str
     kind: str
-    """Why it was asked, as in ``Interrupted``."""
+    """The kind of question, as in ``Interrupted``."""
     asked_at: datetime
     answered_at: datetime
     by: str
-    """The way the answer came: ``form``, ``code``, ``command line``, ``external``, ``expiry`` …"""
+    """The source of the answer: ``form``, ``code``, ``command line``, ``external``, ``expiry`` …"""
     user: str
     """The person, where one answered, as their process knew them; else empty."""
     decision: str
-    """``approved``, ``changed`` (approved with another input), ``run again``, ``let run``, ``answered``,
-    ``failed`` (told to have failed), ``rejected``, ``expired``."""
+    """``approved``, ``changed`` (approved with another input), ``run again``, ``continued``, ``answered``,
+    ``failed`` (marked as failed), ``rejected``, ``expired``."""
     reason: str
     """Of a rejection, or why it failed."""
     shown: Any
     """The input that was displayed, with masks for secrets."""
     digest: str
-    """SHA-256 of what was displayed; an approval holds for that alone."""
+    """SHA-256 of the display; an approval is valid only for that."""
     answer: Any
-    """The value that was given, or the data of a restart; None where there is none."""
+    """The value of the answer, or the data of a restart; None if there is none."""
     changed: dict[str, tuple[Any, Any]]
-    """What the person made of the input: by name, the value before and the one after."""
+    """The person's changes of the input: by name, the value before and after."""
     interrupt: str
     """The question's id."""
     question: str = ""
-    """What was asked, in its words; empty where only the call itself was shown."""
+    """The text of the question; empty if only the call itself was shown."""
 
     @property
     def waited(self) -> float:
@@ -74,7 +74,7 @@ class Decision:
 
 
 class Decisions(list[Decision]):
-    """Decisions in the order they were taken. As a value of a cell they are a table."""
+    """Decisions in the order of their time. As a value of a cell they are a table."""
 
     _HEAD = ("run", "tool", "decision", "who", "at (UTC)", "waited", "on")
 
@@ -112,17 +112,17 @@ class Decisions(list[Decision]):
         ]
 
 
-@tells("nb.decisions")
+@checks_keywords("nb.decisions")
 def decisions(
     store: Run | Kept | None = None, *, agent: str | None = None, tool: str | None = None
 ) -> Decisions:
-    """What was decided: one row for each question that has its answer, over runs, oldest answer first.
+    """List decisions: one row for each answered question of these runs, oldest answer first.
 
-    It is read off the journals anew, so not for an event loop where a store holds many runs.
+    The journals are read each time, so do not call it in an event loop if a store has many runs.
 
     Args:
-        store: where the runs are kept, all of which are looked through, or one run; by default what
-            ``nb.use_store`` says, or this process's memory.
+        store: a store, all of whose runs are read, or one run; by default the store of ``nb.use_store``, or
+            this process's memory.
         agent: only those of runs of this agent or flow.
         tool: only those about this tool.
 
@@ -143,7 +143,7 @@ def _journals(source: Any) -> Iterator[tuple[str, list[StoredEvent]]]:
     if isinstance(source, Run):
         yield source.id, source.journal
         return
-    store = kept_in() if source is None else checked_store(source)
+    store = current_store() if source is None else checked_store(source)
     for run_id in store.run_ids():
         try:
             yield run_id, store.read(run_id)
@@ -202,7 +202,7 @@ def _decision(
 
 
 def _question(metadata: Any) -> str:
-    """The words of a question, of what a tool or a rule said as it asked."""
+    """The text of a question, from the metadata of a tool or a rule."""
     said = metadata if isinstance(metadata, dict) else {"message": metadata}
     return next((said[name] for name in ("message", "question") if _is_text(said.get(name))), "")
 
@@ -223,7 +223,7 @@ def _word(asked: Interrupted, answer: Resolved, changed: dict[str, Any]) -> str:
             if changed:
                 return "changed"
             again = {"approval": "approved", "lost": "run again"}
-            return again.get(asked.kind, "let run")
+            return again.get(asked.kind, "continued")
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any] | None) -> dict[str, tuple[Any, Any]]:
@@ -235,7 +235,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any] | None) -> dict[str, 
 
 
 def _on(one: Decision) -> str:
-    """What was asked, and shown or changed."""
+    """The question, and the displayed or changed input."""
     asked = shortened(one.question) if one.question else ""
     return " · ".join(filter(None, (asked, _changes(one) or _shown(one))))
 

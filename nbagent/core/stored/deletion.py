@@ -1,4 +1,4 @@
-"""Deleting runs: never one that goes on, never one that another goes on with."""
+"""Deletion of runs: never a running one, and never one that another run continues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from nbagent.core.base.errors import Conflict, StoreError, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.journal.default import Kept, near_runs
 from nbagent.core.journal.history import histories_of, reference_of
@@ -27,24 +27,25 @@ logger = logging.getLogger("nbagent")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
-@tells("nb.delete_run")
+@checks_keywords("nb.delete_run")
 def delete_run(
     run_id: str, *, store: Kept | None = None, with_followers: bool = False
 ) -> list[str]:
     """Delete a run, for good: prompts, answers and results, in the file too.
 
-    Where a process of another machine had it last, half a minute may pass until it is known that it lives no more.
+    If the last process of the run was on another machine, it may take half a minute to find out that it has
+    ended.
 
     Args:
         run_id: ``run.id`` of the run.
-        store: where its journal is.
-        with_followers: delete also the runs that go on with its conversation, and those that go on with them.
+        store: the store of the run.
+        with_followers: True to delete also the runs that continue it, directly or not.
 
     Returns:
         The ids of what was deleted.
 
     Raises:
-        UsageError: there is no such run, it goes on somewhere, or others go on with it; nothing was deleted.
+        UsageError: the run does not exist, is running, or others continue it; nothing was deleted.
         StoreError: the store could not be written.
     """
     archive = archive_of(store)
@@ -60,7 +61,7 @@ def delete_run(
 def _doomed(
     archive: FullArchive, run_id: str, before: dict[str, set[str]], *, with_followers: bool
 ) -> list[str]:
-    """What is deleted with a run.
+    """The runs that are deleted with a run.
 
     Raises:
         UsageError: as in ``delete_run``.
@@ -77,11 +78,11 @@ def _doomed(
         )
     doomed = [run_id, *followers]
     for each in doomed:
-        _check_stands_still(archive, each)
+        _check_not_running(archive, each)
     return doomed
 
 
-@tells("nb.prune")
+@checks_keywords("nb.prune")
 def prune(
     older_than: str | float | datetime.timedelta,
     *,
@@ -92,13 +93,13 @@ def prune(
     """Delete, for good, the conversations in which nothing happened for so long: all runs of each, or none.
 
     Args:
-        older_than: how long, as ``"30d"`` (``s``, ``m``, ``h``, ``d``, ``w``), a ``timedelta``, or seconds.
+        older_than: the age, as ``"30d"`` (``s``, ``m``, ``h``, ``d``, ``w``), a ``timedelta``, or seconds.
         store: which store.
         waiting: delete also those in which a question still waits for its answer.
-        dry_run: delete nothing, and only say what would be.
+        dry_run: True to delete nothing, and only return the ids.
 
     Returns:
-        The ids of what was deleted, oldest first. Runs that cannot be read, or go on, are never among them.
+        The ids of the deleted runs, oldest first. Unreadable and running ones are never among them.
 
     Raises:
         UsageError: ``older_than`` is no time.
@@ -135,7 +136,7 @@ def _seconds(given: Any) -> float:
     """A length of time in seconds.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not valid.
     """
     if isinstance(given, datetime.timedelta):
         given = given.total_seconds()
@@ -163,9 +164,9 @@ def _deleted(archive: FullArchive, doomed: list[str], before: Mapping[str, set[s
 
 
 def _look_before(archive: FullArchive, before: dict[str, set[str]]) -> None:
-    """Note by run the runs whose conversation it goes on with, where that is not known yet.
+    """Add, for each unknown run, the runs that it continues.
 
-    It is told where a run begins; one that cannot be read tells of none.
+    They are in a run's first events; an unreadable run counts as continuing none.
     """
     there = dict.fromkeys(archive.run_ids())
     for gone in before.keys() - there.keys():
@@ -199,7 +200,7 @@ def _named(events: list[StoredEvent]) -> set[str]:
 
 
 def _followers(run_id: str, before: Mapping[str, set[str]]) -> list[str]:
-    """All that go on with this run, directly or not, in the order of the store."""
+    """All runs that continue this run, directly or not, in the order of the store."""
     found = {run_id}
     grown = True
     while grown:
@@ -210,7 +211,7 @@ def _followers(run_id: str, before: Mapping[str, set[str]]) -> list[str]:
 
 
 def _threads(before: Mapping[str, set[str]]) -> list[list[str]]:
-    """The runs by conversation: whatever goes on with the same, in the order of the store."""
+    """The runs by conversation, in the order of the store."""
     parent = {run_id: run_id for run_id in before}
 
     def root(run_id: str) -> str:
@@ -228,8 +229,8 @@ def _threads(before: Mapping[str, set[str]]) -> list[list[str]]:
     return list(threads.values())
 
 
-def _check_stands_still(archive: FullArchive, run_id: str) -> None:
-    """Refuse a run that goes on.
+def _check_not_running(archive: FullArchive, run_id: str) -> None:
+    """Raise if the run is running.
 
     Raises:
         UsageError: naming the process.
@@ -242,7 +243,7 @@ def _check_stands_still(archive: FullArchive, run_id: str) -> None:
 
 
 def _driver_of(archive: FullArchive, run_id: str) -> str:
-    """The process that goes on with a run, as far as is known; empty where none does."""
+    """The process that is running a run, as far as known; empty if none is."""
     journal = Journal(run_id, archive)
     try:
         journal.catch_up()
@@ -257,7 +258,7 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
 
 
 def _may_drive(process: str, journal: Journal) -> bool:
-    """Whether a process may be at a run; one that cannot be seen is while it beats, or something happened lately."""
+    """Whether a process may be running a run. For another machine: if it sends heartbeats, or sent a recent event."""
     if process == this_process():
         return held(journal.run_id, journal.store) is not None
     ended = has_ended(process)

@@ -1,4 +1,4 @@
-"""One run as one JSON document: exported as it is kept, and brought in elsewhere, where nothing is approved."""
+"""One run as one JSON document: exported with its stored events, and imported without its approvals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nbagent.core.base.events import (
     event_schema,
 )
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, MAX_FILE_PARTS, counted, parts_of, read_by
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import check_depth
 from nbagent.core.base.private import write_private
 from nbagent.core.base.user import user_behind
@@ -34,17 +34,17 @@ from nbagent.core.journal.verification import archive_of
 from nbagent.core.run.named import checked_id
 from nbagent.core.state.fold import apply
 from nbagent.core.state.grammar import Grammar
-from nbagent.core.state.imported import asked_anew
+from nbagent.core.state.imported import questions_again
 from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import BEGINNING, RunState
 from nbagent.core.tools.spec import new_id
 
 FORMAT = "nbagent-run"
 VERSION = 1
-"""Of the document; the format of each event stands beside it."""
+"""Version of the document; each event has its own format version."""
 MAX_RUNS = 10_000
 MAX_VALUES = 10_000_000
-"""Of all events of a document; what looks like a value inside of a text may count as one."""
+"""Limit for all events of a document; parts of a string that look like a value may count as one."""
 
 
 class _Strict(BaseModel):
@@ -52,14 +52,14 @@ class _Strict(BaseModel):
 
 
 class RowDocument(_Strict):
-    """One event, as it is kept."""
+    """One stored event."""
 
     version: int = Field(ge=1)
-    """The format that ``data`` is written in."""
+    """The format version of ``data``."""
     data: str
-    """The event's JSON, as a text: the seal is of that text."""
+    """The event's JSON, as a string: the seal is of that string."""
     seal: str | None = None
-    """SHA-256 of this row and of the seal before it; null where an nbagent wrote it that did not seal."""
+    """SHA-256 of this row and of the seal before it; null if it was written by an nbagent without seals."""
 
 
 class RunDocument(_Strict):
@@ -70,37 +70,37 @@ class RunDocument(_Strict):
 
 
 class Document(_Strict):
-    """A run, and the runs whose conversation it goes on with."""
+    """A run, and the runs that it continues."""
 
     format: str = Field(pattern=f"^{FORMAT}$")
     version: int = Field(ge=1, le=VERSION)
     id: str
-    """The run that was asked for."""
+    """The exported run."""
     runs: list[RunDocument] = Field(min_length=1, max_length=MAX_RUNS)
-    """That run, last; before it those that it goes on with, each before the ones that refer to it."""
+    """That run, last; before it the runs that it continues, each before the runs that refer to it."""
 
 
-@tells("nb.export_run")
+@checks_keywords("nb.export_run")
 def export_run(
     run_id: str, path: str | Path | None = None, *, store: Kept | None = None
 ) -> dict[str, Any]:
-    """A run as one JSON document: its events as they are kept, and the runs whose conversation it goes on with.
+    """Export a run as one JSON document: its stored events, and the runs that it continues.
 
-    It holds prompts, answers and results as plain text, as the store does. ``docs/run.schema.json`` is its
-    schema. A run that still goes on is given as far as it is.
+    The document contains prompts, answers and results as plain text, as the store does.
+    ``docs/run.schema.json`` is its schema. A run that has not ended is exported up to now.
 
     Args:
         run_id: ``run.id`` of the run.
-        path: also written there, as UTF-8, for its owner alone.
-        store: where its journal is.
+        path: a file to write it to as well, as UTF-8, readable only for its owner.
+        store: the store of the run.
 
     Returns:
         The document, as parsed JSON.
 
     Raises:
         UsageError: the store has no such run.
-        StoreError: a run cannot be read, or one that it goes on with is missing.
-        OSError: the file cannot be written, or the path is that of a link.
+        StoreError: a run cannot be read, or a run that it continues is missing.
+        OSError: the file cannot be written, or the path is a link.
     """
     archive = archive_of(store)
     runs: dict[str, list[Row]] = {}
@@ -125,30 +125,30 @@ def export_run(
     return document
 
 
-@tells("nb.import_run")
+@checks_keywords("nb.import_run")
 def import_run(
     document: Mapping[str, Any] | str | Path,
     *,
     store: Kept | None = None,
     unverified: bool = False,
 ) -> str:
-    """Bring in a run from its document; what had been approved elsewhere is asked again here.
+    """Import a run from its document. Approvals from elsewhere are asked again here.
 
-    Seals prove that the events belong together, not who wrote them: bring in what you trust, as its texts,
-    results and answers are taken for true. Nothing runs before you open the run.
+    Seals prove that the events belong together, not who wrote them. Import only documents that you trust:
+    their texts, results and answers are used as they are. Nothing runs before you open the run.
 
     Args:
-        document: what ``nb.export_run`` gave, or the path of its file.
-        store: where to keep it.
-        unverified: take events too whose seals are wrong.
+        document: the result of ``nb.export_run``, or the path of its file.
+        store: the store to import it into.
+        unverified: True to import events with wrong seals too.
 
     Returns:
-        The id of the run; where the same run is there already, nothing is changed.
+        The id of the run. If the store already has the same run, nothing is changed.
 
     Raises:
-        UsageError: it is no such document, or was made by a newer nbagent.
-        StoreError: its events are damaged, of a newer nbagent, or were changed since they were sealed.
-        Conflict: the store has another run of one of its ids; nothing was brought in.
+        UsageError: it is not such a document, or was made by a newer nbagent.
+        StoreError: its events are damaged, from a newer nbagent, or were changed after they were sealed.
+        Conflict: the store has another run with one of its ids; nothing was imported.
     """
     archive, given = archive_of(store), _checked(document)
     runs = {run.id: [Row(*vars(row).values()) for row in run.rows] for run in given.runs}
@@ -165,7 +165,7 @@ def import_run(
     known = Histories()
     states = {each: _state(each, events, known) for each in runs}
     new = [each for each in states if each not in there]
-    added = {each: _brought_in(each, runs[each], states[each]) for each in new}
+    added = {each: _added_rows(each, runs[each], states[each]) for each in new}
     _check_line(new, events, archive, there)
     for each in new:
         archive.put(each, [*runs[each], *added[each]])
@@ -173,13 +173,13 @@ def import_run(
 
 
 def _checked(document: Any) -> Document:
-    """The document, of the right shape.
+    """The document, if it has the right shape.
 
     Raises:
-        UsageError: it is not.
+        UsageError: it has not.
     """
     if isinstance(document, str | os.PathLike):
-        document = _read(Path(document))
+        document = _read_file(Path(document))
     elif not isinstance(document, Mapping):
         raise UsageError(f"Expected a document of nb.export_run, or its path, got {document!r:.80}")
     version = document.get("version") if isinstance(document, Mapping) else None
@@ -198,7 +198,7 @@ def _checked(document: Any) -> Document:
         ) from None
 
 
-def _read(path: Path) -> Any:
+def _read_file(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_SIZE:
             raise UsageError(f"{str(path)!r} has more than {MAX_SIZE:,} bytes, so it is not read")
@@ -228,7 +228,7 @@ def _check_ids(given: Document, runs: Mapping[str, Sequence[Row]]) -> None:
 
 
 def _check_parts(runs: Mapping[str, Sequence[Row]]) -> None:
-    """Refuse events of more values than a document may have, before any is read."""
+    """Raise if the events have more values than a document may have, before any is read."""
     found = 0
     for row in (row for rows in runs.values() for row in rows):
         found += parts_of(row.data, MAX_EVENT_PARTS)
@@ -243,16 +243,16 @@ def _check_seals(runs: Mapping[str, Sequence[Row]]) -> None:
         broken = first_broken(run_id, rows)
         if broken is not None:
             raise StoreError(
-                f"Event {broken} of run {run_id!r} was changed after it was sealed, so the document is not imported. To "
+                f"Event {broken} of run {run_id!r} was changed after it was sealed, so the document was not imported. To "
                 "import it anyway, pass unverified=True"
             )
 
 
 def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
-    """The events in rows, with nothing in them that no nbagent writes.
+    """The events in rows, if nbagent could have written them.
 
     Raises:
-        StoreError: one is damaged, or of a newer nbagent.
+        StoreError: an event is damaged, or from a newer nbagent.
     """
     try:
         for row in rows:
@@ -266,10 +266,10 @@ def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
 
 
 def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) -> None:
-    """Each run is there for the ones after it alone: a document brings in one run and what it needs.
+    """Raise if the document has a run that the exported run does not need.
 
     Raises:
-        UsageError: another one is in it.
+        UsageError: it has one.
     """
     needed = {given.id}
     for run in reversed(given.runs):
@@ -282,7 +282,7 @@ def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) 
 
 
 def _before(run_id: str, events: Sequence[StoredEvent], there: set[str]) -> str | None:
-    """The run whose history, or end, this one needs."""
+    """The run whose history or end this run needs."""
     for event in events:
         reference = reference_of(event)
         if reference is not None and reference.run_id != run_id:
@@ -294,10 +294,10 @@ def _before(run_id: str, events: Sequence[StoredEvent], there: set[str]) -> str 
 
 
 def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Histories) -> RunState:
-    """Where a run of a document stands.
+    """The state of a run of a document.
 
     Raises:
-        StoreError: its events tell no run.
+        StoreError: its events are not those of a run.
     """
 
     def whole(event: StoredEvent) -> StoredEvent:
@@ -332,10 +332,10 @@ def _check_line(
     archive: Archive,
     there: set[str],
 ) -> None:
-    """Refuse runs that would wait for each other, here and in the store: none would ever begin.
+    """Raise if runs, here and in the store, would wait for each other and never start.
 
     Raises:
-        StoreError: naming one.
+        StoreError: they would; the message names one.
     """
     for run_id in new:
         waiting, found = {run_id}, events[run_id]
@@ -356,16 +356,16 @@ def _check_line(
                 break
 
 
-def _brought_in(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
-    """What is added to a run that comes from elsewhere.
+def _added_rows(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
+    """The rows that an imported run gets in addition.
 
     Raises:
-        StoreError: nobody could go on with it.
+        StoreError: the run could never continue.
     """
     now = time.time()
     added: list[StoredEvent] = [
         RunImported(at=now, by="code", user=user_behind("code")),
-        *asked_anew(state, new_id, now),
+        *questions_again(state, new_id, now),
     ]
     for event in added:
         state = apply(state, event)
@@ -378,7 +378,7 @@ def _brought_in(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
 
 
 def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:
-    """Whether a journal begins with these events; what came since it was brought in is its own."""
+    """Whether a journal starts with these events; later events are its own."""
     try:
         there = events_of(rows[: len(events)])
     except StoreError:
@@ -387,7 +387,7 @@ def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a document; ``$defs.Event`` is that of an event, which rows have as a text."""
+    """The JSON Schema of a document. ``$defs.Event`` is the schema of an event, which rows have as a string."""
     made = Document.model_json_schema()
     event = event_schema()
     made["$defs"] |= event.pop("$defs")

@@ -1,4 +1,4 @@
-"""What waits for an answer in a store, whoever asked it, and where its run goes on once it is answered."""
+"""The open questions of a store, from all processes, and where each run continues after an answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nbagent.core.journal.default import is_missing
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
-from nbagent.core.run.follow import is_at_a_stand
+from nbagent.core.run.follow import is_idle
 from nbagent.core.run.heartbeat import Others
 from nbagent.core.run.scripted_answers import as_resolution
 from nbagent.core.run.session import held
@@ -33,7 +33,7 @@ from .opening import answer_stored, open_run
 
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "kept"]
-"""Where a run goes on once it is answered: in this process, in the one that it lives in, or nowhere yet."""
+"""The place where a run continues after an answer: in this process, in its own process, or nowhere yet."""
 
 
 _AT_ONCE = 32
@@ -47,23 +47,23 @@ class Asked:
     run: Entry
     interrupt: PendingInterrupt
     at: float
-    """When it was asked, in Unix seconds."""
+    """The time of the question, in Unix seconds."""
     waiting: Waiting = field(repr=False, compare=False)
-    """Whose question it is."""
+    """The inbox of the question."""
 
     @awaited("asked.answer")
     async def answer(self, value: Any) -> Resolved:
-        """Answer it from code; its run goes on in the process that it lives in, or here, as by a form.
+        """Answer it from code; its run continues in its own process, or here, as after a form's answer.
 
         Args:
-            value: as in ``answers=``: the answer; for an approval True or False; or ``nb.Respond``, ``nb.Restart``,
-                ``nb.Reject``, which say what becomes of the call.
+            value: as in ``answers=``: the answer; for an approval True or False; or ``nb.Respond``,
+                ``nb.Restart``, ``nb.Reject``.
 
         Returns:
             The answer, once it is stored.
 
         Raises:
-            Conflict: it was answered already, and the message says by whom and when.
+            Conflict: it was answered already, and the message names who and when.
             NotPending, InvalidAnswer: nothing was changed.
             StoreError: it could not be stored.
         """
@@ -71,35 +71,35 @@ class Asked:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is found by: the run's id, and the interrupt's."""
+        """Its key: the run's id, and the interrupt's."""
         return self.run.id, self.interrupt.id
 
     @property
     def by_person(self) -> bool:
-        """Whether a person is asked, and no outside system."""
+        """Whether it is for a person, not for an outside system."""
         return self.interrupt.expects != "external"
 
 
 @dataclass(frozen=True, slots=True)
 class GoesOn:
-    """Where a run goes on once a question of it is answered."""
+    """The place where a run continues after a question of it is answered."""
 
     place: Place
     process: str = ""
-    """Which process, where it is another one; see ``describe_process``."""
+    """The process, if it is another one; see ``describe_process``."""
     or_here: bool = False
-    """Whether it goes on here where that process has let go of it."""
+    """True if it continues here when that process has released it."""
     tools: Mapping[str, Any] | None = None
-    """Its agent's tools, where it goes on here."""
+    """Its agent's tools, if it continues here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """A run that asks nothing and that nobody goes on with: it was answered, or its process ended while it worked."""
+    """A run without questions that no process continues: it was answered, or its process ended during its work."""
 
     run: Entry
     here: bool
-    """Whether this process has an agent that goes on with it."""
+    """True if this process has an agent that can continue it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Below:
     limit: float
 
     def __call__(self, value: Any) -> bool:
-        """Whether this value is."""
+        """Whether this value is below the limit."""
         return isinstance(value, int | float) and not isinstance(value, bool) and value < self.limit
 
     def __repr__(self) -> str:
@@ -126,25 +126,26 @@ def below(limit: Any) -> Below:
         UsageError: it is no number.
     """
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:  # noqa: PLR0124 - NaN
-        raise UsageError(f"nb.below takes a number, not {limit!r:.80}")
+        raise UsageError(f"nb.below takes a number, got {limit!r:.80}")
     return Below(limit)
 
 
 class Answered:
-    """What an answer to many questions came to."""
+    """The outcome of an answer to many questions."""
 
     def __init__(self) -> None:
         self.count = 0
-        """How many it answered."""
+        """Number of answered questions."""
         self.refused: list[tuple[Asked, Exception]] = []
-        """Those that did not take it, and why: somebody else was first, or it does not fit."""
+        """Questions that could not be answered, with the error: answered first elsewhere, or an invalid
+        answer."""
         self.later = 0
-        """How many questions fit that were asked after those that were shown, and are left as they were."""
+        """Number of matching questions that are newer than the shown ones, and were not answered."""
         self.standing: asyncio.Task[None] | None = None
-        """What goes on to answer those that come, with ``standing=True``."""
+        """The task that answers new questions, with ``standing=True``."""
 
     def end(self) -> None:
-        """Answer no more of those that come."""
+        """Stop answering new questions."""
         if self.standing is not None:
             self.standing.cancel()
             self.standing = None
@@ -152,11 +153,11 @@ class Answered:
     def __repr__(self) -> str:
         parts = [f"{self.count:,} answered"]
         if self.refused:
-            parts.append(f"{len(self.refused):,} not: {self.refused[0][1]}")
+            parts.append(f"{len(self.refused):,} not answered: {self.refused[0][1]}")
         if self.later:
-            parts.append(f"{self.later:,} that came since are left as they were")
+            parts.append(f"{self.later:,} newer question{'s' * (self.later != 1)} not answered")
         if self.standing is not None:
-            parts.append("those that come are answered too, until .end()")
+            parts.append("new matching questions are answered until .end()")
         return escaped("; ".join(parts))
 
 
@@ -180,14 +181,14 @@ class Waiting:
 
     Args:
         store: whose.
-        agents: who goes on with runs here, before those that this process knows by name.
+        agents: the agents that continue runs here, preferred to those that this process knows by name.
         agent: only questions of runs of this agent.
         tool: only questions of this tool.
         older_than: only what was asked at least so many seconds ago.
         tests: only the questions of which each of these is true.
-        runs: only questions of runs whose ids begin so; no others are read.
-        by_record: whether an answer is kept for whoever goes on with these runs as there is room, and none goes on
-            here at once.
+        runs: only questions of runs whose ids start with it; no other runs are read.
+        by_record: True to store an answer for the process that continues these runs when it has room, instead
+            of continuing here.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ class Waiting:
         self._working: list[Entry] = []
         """The runs that have not ended and ask nothing."""
         self.all: list[Asked] = []
-        """Everything that waits, oldest first, whatever is looked for."""
+        """All open questions, oldest first, before filters."""
 
     def where(
         self,
@@ -221,7 +222,7 @@ class Waiting:
         tool: str | None = None,
         older_than: float | None = None,
     ) -> Waiting:
-        """The same questions, with less of them looked for; of what two say, the narrower one counts."""
+        """The same questions with more filters; of two filters of a kind, the narrower one counts."""
         for name, new in (("agent", agent), ("tool", tool)):
             known = getattr(self, name)
             if new is not None and known not in (None, new):
@@ -240,12 +241,12 @@ class Waiting:
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no file of them yet."""
+        """Whether the store's file does not exist yet."""
         return is_missing(self.catalog.store)
 
     @property
     def has_changed(self) -> bool:
-        """Whether to look again; cheap.
+        """Whether to look again. Fast.
 
         Raises:
             StoreError: the store cannot be read.
@@ -253,7 +254,7 @@ class Waiting:
         return not self._looked or self.catalog.has_changed
 
     def look(self) -> list[Asked]:
-        """What waits now, oldest first; not for an event loop, as it may read for long.
+        """The open questions, oldest first; not for an event loop, because it may read for long.
 
         Raises:
             StoreError: the store cannot be read.
@@ -271,27 +272,27 @@ class Waiting:
         return [one for one in self.all if self._is_looked_for(one)]
 
     def stranded(self) -> list[Stranded]:
-        """The runs of the last look that nobody goes on with now; not for an event loop, as ``look``."""
+        """The runs of the last look that no process continues; not for an event loop, like ``look``."""
         return [
             Stranded(one, self._owner(one.agent) is not None)
             for one in self._working
             if self.agent in (None, one.agent) and self._is_left(one)
         ]
 
-    async def go_on(self, stranded: Stranded) -> None:
-        """Go on with it here; what ran when its process ended is asked about then. Raises as ``open_run`` does."""
+    async def continue_run(self, stranded: Stranded) -> None:
+        """Continue it here; it asks about calls that were running when its process ended. Raises like ``open_run``."""
         run, store = stranded.run, self.catalog.store
         await open_run(run.id, agent=self._owner(run.agent), store=store, show=False)
 
-    def goes_on(self, asked: Asked) -> GoesOn:
-        """Where its run goes on once it is answered, as far as can be known now."""
+    def continuation(self, asked: Asked) -> GoesOn:
+        """The place where its run continues after an answer, as far as known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
         waits_in = _driver_after(journal, asked)
         if waits_in != this_process():
             return GoesOn("there", waits_in)
         driver, session = journal.driver, held(asked.run.id, journal.store)
         if driver not in ("", this_process()) and not self._has_ended(driver, journal):
-            may_be_taken = journal.is_vacant or is_at_a_stand(journal.state)
+            may_be_taken = journal.is_vacant or is_idle(journal.state)
             has_agent = owner is not None or session is not None
             return GoesOn("there", driver, or_here=may_be_taken and has_agent)
         if session is not None:
@@ -299,13 +300,13 @@ class Waiting:
         return GoesOn("kept") if owner is None else GoesOn("here", tools=owner.tools)
 
     def is_earlier(self, asked: Asked) -> bool:
-        """Whether its cell has begun another run since, in a later kernel: to do both may do the work twice."""
-        return self.catalog.begun_since(asked.run)
+        """Whether its cell has started a later run, in another kernel, so that both may do the work twice."""
+        return self.catalog.started_since(asked.run)
 
     def tool_of(
         self, asked: Asked, tools: Mapping[str, Any] | None = None
     ) -> Tool[..., Any] | None:
-        """The tool that asks, where these tools have it, or those of an agent that this process knows."""
+        """The tool of a question, from these tools or from an agent that this process knows."""
         if tools is None:
             owner = self._owner(asked.run.agent)
             tools = {} if owner is None else owner.tools
@@ -314,16 +315,16 @@ class Waiting:
         return None if found is None else tool_at(state, found.scope, found, tools)
 
     def settled(self, asked: Asked) -> Resolved | None:
-        """How a question was answered that does not wait any more; None where it never was."""
+        """The answer of a question that is not open; None if it was never answered."""
         journal = self._journals.get(asked.run.id)
         return None if journal is None else journal.state.settled.get(asked.interrupt.id)
 
     async def answer(self, asked: Asked, resolution: AnyResolution, *, by: str) -> Resolved:
-        """Answer it; the run goes on where ``goes_on`` says. Raises as ``answer_stored`` does."""
+        """Answer it; the run continues according to ``continuation``. Raises like ``answer_stored``."""
         journal = self._journals[asked.run.id]
         await run_in_thread(journal.catch_up)
         check_open(journal.state, asked.interrupt.id)
-        owner, where = self._owner(asked.run.agent), self.goes_on(asked).place
+        owner, where = self._owner(asked.run.agent), self.continuation(asked).place
         session = held(journal.run_id, journal.store) if self._by_record else None
         is_kept = self._by_record and not (session is not None and session.is_active)
         agent = owner if where == "here" and not is_kept else None
@@ -344,13 +345,13 @@ class Waiting:
         by: str,
         into: Answered,
     ) -> None:
-        """Answer each of these singly, several at a time; who was first elsewhere, and what does not fit, is noted.
+        """Answer each of these, several at a time. Invalid and already answered ones are noted.
 
         Args:
             chosen: which.
-            means: what the answer means for a question.
-            by: who answers.
-            into: what it came to.
+            means: a function that returns the resolution for a question.
+            by: the source of the answer.
+            into: the outcome to update.
 
         Raises:
             InvalidAnswer: it fits none of them; nothing was changed.
@@ -404,6 +405,6 @@ class Waiting:
 
 
 def _driver_after(journal: Journal, asked: Asked) -> str:
-    """Who goes on where a body waits at its line; this process where none does."""
+    """The process that continues if a body waits at its line; this process otherwise."""
     event = next((one for one in journal.state.pending if one.id == asked.interrupt.id), None)
     return this_process() if event is None else next_driver(journal.state, event)

@@ -1,4 +1,4 @@
-"""The runs of a store as a list that people read: what each is about, where it stands, who goes on with it."""
+"""The runs of a store as a list for people: prompt, status, and the process that continues each run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from nbagent.core.arguments import checked_store, checked_turns
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.interrupts import LIMIT
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, is_missing, kept_in, place_of
+from nbagent.core.journal.default import Kept, current_store, is_missing, place_of
 from nbagent.core.journal.journal import Store
 from nbagent.core.run.host import current_host
 from nbagent.core.run.run import Run
@@ -29,70 +30,70 @@ from .opening import open_run
 
 COLUMNS = ("id", "agent", "prompt", "status", "asks", "moved", "deadline", "cost")
 STATUSES = ("interrupted", "running", "queued", *ENDED, "unreadable")
-"""What a run of a list may be, what waits for a person first."""
+"""Statuses in a list, those that wait for a person first."""
 _JOURNALS = 50
-"""Runs that go on which are followed without reading all of them again."""
+"""Maximum number of active runs that are followed without reading all of their events again."""
 _WIDEST = 40
-"""Characters of a cell in the table that is text."""
+"""Maximum characters of a text cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One run of a store, as it stood when it was listed."""
+    """One run of a store, in its state when it was listed."""
 
     id: str
     agent: str
     prompt: str
     status: str
-    """As ``run.status`` says it; ``unreadable`` for a run whose journal is damaged."""
+    """As ``run.status``; ``unreadable`` for a run with a damaged journal."""
     says: str
-    """Where it stands and who goes on with it, in words."""
+    """Its state, and the process that continues it, in words."""
     asks: tuple[str, ...]
     """The tools that wait for an answer, in call order."""
     begun: float | None
-    """When, in Unix seconds."""
+    """Its start, in Unix seconds."""
     moved: float | None
-    """When its last event happened, in Unix seconds."""
+    """The time of its last event, in Unix seconds."""
     deadline: float | None
-    """When the first of its questions expires, in Unix seconds."""
+    """The time when the first of its questions expires, in Unix seconds."""
     usage: Usage
     store: Store = field(repr=False)
 
     @awaited("run.open")
     async def open(self, agent: Agent | Flow[..., Any] | None = None, **options: Any) -> Run:
-        """A handle on it, and its card, as ``nb.open_run`` gives it.
+        """Return a handle for it and show its card, as ``nb.open_run`` does.
 
         Args:
-            agent: whose model and tools go on with it; by default the newest one here of that name.
-            options: those of ``nb.open_run``.
+            agent: the agent whose model and tools continue it; by default the newest one here of that name.
+            options: options of ``nb.open_run``.
         """
         return await open_run(self.id, agent=agent, store=self.store, **options)
 
 
 class Runs(list[StoredRun]):
-    """Runs of a store, the one that moved last first. As a value of a cell they are a table."""
+    """Runs of a store, latest change first. As a value of a cell they are a table."""
 
     def __init__(self, runs: Iterable[StoredRun], listing: Listing, limit: int) -> None:
         super().__init__(runs)
         self.listing = listing
-        """What they were chosen from."""
+        """The listing that they were chosen from."""
         self.limit = limit
-        """How many there are at most."""
+        """Maximum number of runs."""
         self.place = place_of(listing.catalog.store)
-        """Where they are kept."""
+        """The place of their store."""
         self.left_out = max(0, listing.count - limit)
-        """How many more fit what was asked for."""
+        """Number of matching runs that are not included."""
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A text for each of ``COLUMNS``, a row for each run."""
+        """A text for each of ``COLUMNS``, one row for each run."""
         now = time.time()
         return [tuple(map(escaped, row_of(run, now))) for run in self]
 
     def to_frame(self) -> Any:
-        """A pandas ``DataFrame``: a row for each run, by id, with times in UTC.
+        """A pandas ``DataFrame`` with one row for each run, indexed by id, with times in UTC.
 
         Raises:
-            ModuleNotFoundError: there is no pandas.
+            ModuleNotFoundError: pandas is not installed.
         """
         import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
 
@@ -155,7 +156,7 @@ def _short(text: str) -> str:
 
 
 def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
-    """A text for each of ``COLUMNS`` at this Unix time, as it is in the store."""
+    """A text for each of ``COLUMNS`` at this Unix time, from the stored run."""
     cost = run.usage.cost
     return (
         run.id,
@@ -176,14 +177,14 @@ def _deadline(left: float) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A length of time in one unit; a clock that was set back makes none less than nothing."""
+    """A duration in one unit, at least 0 even if the clock was set back."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
 
 
-@tells("nb.runs")
+@checks_keywords("nb.runs")
 def runs(
     store: Kept | None = None,
     *,
@@ -191,23 +192,23 @@ def runs(
     status: str | Sequence[str] | None = None,
     limit: int = 100,
 ) -> Runs:
-    """The runs of a store: what each was asked, where it stands, what it waits for.
+    """List the runs of a store with prompt, status and open question.
 
-    Nothing is opened or executed: ``await nb.runs()[0].open()`` shows the first one's card, and goes on with it.
+    Nothing is opened or executed. ``await nb.runs()[0].open()`` shows the first run's card and continues it.
 
     Args:
-        store: where they are kept; by default what ``nb.use_store`` says, or this process's memory.
-        agent: only those of this agent or flow, or of that name.
-        status: only those of this status, or of one of these, as ``run.status`` says it: ``"interrupted"`` waits
-            for an answer; ``"unreadable"`` has a damaged journal.
-        limit: how many at most, the ones that moved last.
+        store: the store; by default the one of ``nb.use_store``, or this process's memory.
+        agent: only runs of this agent or flow, or of that name.
+        status: only runs with this status, or one of these, as in ``run.status``: ``"interrupted"`` waits for
+            an answer; ``"unreadable"`` has a damaged journal.
+        limit: maximum number of runs, latest change first.
 
     Raises:
-        UsageError: there is no such status.
-        StoreError: the store cannot be read; a damaged run alone is listed as unreadable.
+        UsageError: the status does not exist.
+        StoreError: the store cannot be read. A single damaged run is listed as unreadable.
     """
     given: Any = checked_store(store)
-    place: Store = kept_in() if given is None else given
+    place: Store = current_store() if given is None else given
     wanted = (status,) if isinstance(status, str) else STATUSES if status is None else status
     odd = [one for one in wanted if one not in STATUSES]
     if odd:
@@ -221,26 +222,26 @@ def runs(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is looked for in a list of runs, and in which order."""
+    """The filter and the order of a list of runs."""
 
     text: str = ""
-    """Words, each of which stands somewhere in its row."""
+    """Words that must all be in the row."""
     agent: str = ""
     """Its agent's name; empty for any."""
     status: str = ""
-    """As ``run.status`` says it; empty for any."""
+    """As ``run.status``; empty for any."""
     by: str = ""
-    """One of ``COLUMNS``; empty for the run that moved last first."""
+    """One of ``COLUMNS``; empty for the latest change first."""
     backwards: bool = False
 
 
 class Listing:
-    """The runs of a store as a list, read again only where they have grown.
+    """The runs of a store as a list. Only runs that have grown are read again.
 
     Args:
-        store: whose.
-        agent: only those of this agent or flow.
-        statuses: only those of one of these statuses.
+        store: the store.
+        agent: only runs of this agent or flow.
+        statuses: only runs with one of these statuses.
     """
 
     def __init__(
@@ -248,30 +249,30 @@ class Listing:
     ) -> None:
         self.catalog = Catalog(store, journals=_JOURNALS)
         self._known: dict[str, tuple[Entry, StoredRun]] = {}
-        """Those that have ended, as they were listed."""
+        """Ended runs, as they were listed."""
         self.agent = agent
         self.statuses = statuses
         self.all: list[StoredRun] = []
-        """Those that were read, the one that moved last first."""
+        """The runs that were read, latest change first."""
 
     @property
     def is_chosen(self) -> bool:
-        """Whether code has chosen some of the store's."""
+        """Whether code has chosen a part of the store's runs."""
         return self.agent is not None or self.statuses is not None
 
     @property
     def count(self) -> int:
-        """How many there are, read or not."""
+        """Number of runs, read or not."""
         return len(self.all) if self.is_chosen else self.catalog.count
 
     @property
     def left(self) -> int:
-        """How many of the store are not read yet."""
+        """Number of the store's runs that are not read yet."""
         return self.catalog.left
 
     @property
     def has_changed(self) -> bool:
-        """Whether to look again: somebody may have written, or not all is read; cheap.
+        """Whether to look again, because the store may have changed or not all is read. Fast.
 
         Raises:
             StoreError: the store cannot be read.
@@ -279,10 +280,10 @@ class Listing:
         return self.catalog.left > 0 or self.catalog.has_changed
 
     def look(self, at_most: int | None = None) -> None:
-        """Read what is new, at most so many runs for the first time; not for an event loop.
+        """Read new events, and at most so many runs for the first time; not for an event loop.
 
         Raises:
-            StoreError: the store cannot be read; a damaged run alone is listed as unreadable.
+            StoreError: the store cannot be read. A single damaged run is listed as unreadable.
         """
         catalog, wanted = self.catalog, self.statuses or STATUSES
         only_open = not {*wanted} & {*ENDED}
@@ -302,11 +303,11 @@ class Listing:
         return run
 
     def newest(self, limit: int) -> Runs:
-        """Those that moved last, at most so many."""
+        """The runs with the latest changes, at most so many."""
         return Runs(self.all[:limit], self, limit)
 
     def chosen(self, wanted: Wanted) -> list[StoredRun]:
-        """Of those that were read what is looked for, in its order; what a column has nothing of comes last."""
+        """The matching runs among those that were read, in the wanted order; empty cells last."""
         words = wanted.text.casefold().split()
         found = [
             run
@@ -334,7 +335,7 @@ _ORDERS: dict[str, Callable[[StoredRun], Any]] = {
     "deadline": lambda run: run.deadline,
     "cost": lambda run: run.usage.cost or None,
 }
-"""By column, what it is sorted by."""
+"""The sort key of each column."""
 
 
 def _has(run: StoredRun, words: Sequence[str]) -> bool:
@@ -348,8 +349,8 @@ def _listed(entry: Entry, store: Store) -> StoredRun:
         agent=entry.agent,
         prompt=entry.prompt,
         status=entry.status,
-        says=_says(entry),
-        asks=tuple(one.tool_name or "the limit" for one in entry.asks),
+        says=_status_text(entry),
+        asks=tuple(one.tool_name or LIMIT for one in entry.asks),
         begun=entry.begun,
         moved=entry.moved,
         deadline=entry.deadline,
@@ -370,7 +371,7 @@ _SAYS: dict[Status, str] = {
 }
 
 
-def _says(entry: Entry) -> str:
+def _status_text(entry: Entry) -> str:
     if entry.status == "running":
         return driven_by(entry.driver)
     if entry.status == "failed":
@@ -381,7 +382,7 @@ def _says(entry: Entry) -> str:
 
 
 def driven_by(driver: str) -> str:
-    """Who goes on with a run that asks nothing and has not ended, in words."""
+    """The process that continues a run without questions that has not ended, in words."""
     if not driver:
         return "answered; continues when opened"
     if driver == this_process():

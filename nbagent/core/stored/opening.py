@@ -1,4 +1,4 @@
-"""Taking up a run that a store holds."""
+"""Opening a stored run, and answering it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from nbagent.core.base.errors import (
 )
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import Respond, token_digest
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, kept_in, near_runs
+from nbagent.core.journal.default import Kept, current_store, near_runs
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.known import known_named
@@ -40,7 +40,7 @@ from .by_record import answer_by_record
 logger = logging.getLogger("nbagent")
 
 
-@tells("nb.answer_external")
+@checks_keywords("nb.answer_external")
 def answer_external(
     token: str,
     value: Any = None,
@@ -49,25 +49,25 @@ def answer_external(
     agent: Agent | Flow[..., Any] | None = None,
     store: Kept | None = None,
 ) -> Receipt:
-    """Answer the interrupt that waits for this token, and let its run go on; from any thread.
+    """Answer the interrupt of this token, so that its run continues; from any thread.
 
     Args:
-        token: the ``ctx.external_token`` that the tool handed out.
+        token: the ``ctx.external_token`` that the tool passed on.
         value: the answer, as if the tool had returned it.
-        error: instead of a value: why there is none; the model is told just that.
-        agent: whose runs are looked through in ``store``, where this process does not hold the run; it goes on
-            here.
-        store: where the journals of those are; the agent's by default. Without ``agent`` the answer is kept
-            there, checked by what the journal says of the question, for whoever drives the run or opens it next.
+        error: an error instead of a value; the model receives only this text.
+        agent: the agent whose runs in ``store`` are searched if this process is not running the run. The run
+            continues here.
+        store: the store of those runs; the agent's by default. Without ``agent`` the answer is checked with
+            the journal and stored there, for the process that is running the run or opens it next.
 
     Returns:
-        A receipt, as ``Run.respond`` gives.
+        A receipt, as from ``Run.respond``.
 
     Raises:
-        NotPending: nothing that is known here waits for this token.
-        Conflict: it was used already, or its interrupt was settled otherwise.
-        InvalidAnswer: the value does not fit the tool, the token or error is no text, or there is a value
-            and an error; the token can be used again.
+        NotPending: no known interrupt has this token.
+        Conflict: the token was already used, or its question was already answered.
+        InvalidAnswer: the value does not match the tool, the token or error is not a string, or there are
+            both a value and an error. The token can be used again.
     """
     given: object = token
     if not isinstance(given, str) or not token:
@@ -111,7 +111,7 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
 
 
 def _stored(place: Store, digest: str) -> list[Journal]:
-    """The journals of the runs that may have asked for a token, of those that nobody here holds."""
+    """The journals of runs that may have this token and that this process is not running."""
     journals = []
     for run_id in place.search(digest) if isinstance(place, Searching) else place.run_ids():
         if held(run_id, place) is None:
@@ -127,21 +127,21 @@ def _stored(place: Store, digest: str) -> list[Journal]:
 def _refusal(
     sessions: list[Session], stored: list[Journal], digest: str, place: Store | None
 ) -> NotPending | Conflict:
-    """Why a token answers nothing: it was used, or nobody knows it."""
+    """The reason why a token has no question: it was used, or is unknown."""
     for session in sessions:
         used = _waiting(_asked(session.journal), digest)
         if used is not None and any(used.id == each.id for each in session.state.open):
             return _of_elsewhere(session.run_id, used)
         if used is not None:
             return Conflict(
-                f"This token is used, or can no longer be answered: {session.why_not_pending(used.id)}"
+                f"This token was already used, or its question was closed: {session.why_not_pending(used.id)}"
             )
     for journal in stored:
         used = _waiting(_interrupts(journal.read()), digest)
         if used is not None and any(used.id == each.id for each in journal.state.open):
             return _of_elsewhere(journal.run_id, used)
         if used is not None:
-            return Conflict("This token is used, or its interrupt is already settled")
+            return Conflict("This token was already used, or its question was already answered")
     if place is not None:
         return NotPending(
             f"No interrupt in {place!r} is waiting for this token. Is the token complete, and from this store?"
@@ -153,7 +153,7 @@ def _refusal(
 
 
 def _of_elsewhere(run_id: str, event: Interrupted) -> Conflict:
-    """Why a token does not answer what still waits."""
+    """The error for a token whose open question it cannot answer."""
     return Conflict(
         f"This token is from before run {run_id!r} was imported from its document, so it cannot be used here. "
         f"Answer interrupt {event.id!r} ({event.tool_name!r}) with run.respond, or restart it, so that its tool "
@@ -181,25 +181,25 @@ async def answer_stored(
     agent: Agent | Flow[..., Any] | None = None,
     by_record: bool = False,
 ) -> Resolved:
-    """Answer a question of a run that a store holds, and let it go on where it can.
+    """Answer a question of a stored run, and continue it if possible.
 
-    A run that this process holds takes the answer itself. Else it goes on here with ``agent``, unless another
-    process is at it, which then goes on; without one the answer is kept, checked by what the journal says of the
-    question, for whoever drives the run or takes it up next.
+    A run of this process takes the answer itself. Otherwise the run continues here with ``agent``, unless
+    another process is running it and continues. Without ``agent`` the answer is checked with the journal and
+    stored, for the process that is running the run or opens it next.
 
     Args:
         journal: the run's.
-        interrupt_id: what to answer.
+        interrupt_id: the id of the question.
         resolution: the answer.
-        by: who answers.
-        agent: whose tools and model the run goes on with.
-        by_record: whether another process goes on with it: what this one holds of it only follows.
+        by: the name of the caller.
+        agent: the agent, whose tools and model continue the run.
+        by_record: True if another process continues the run, and this one only follows.
 
     Returns:
         The event, once it is stored.
 
     Raises:
-        Conflict: it was answered already, and the message says by whom and when.
+        Conflict: it was answered already; the message names who and when.
         NotPending, InvalidAnswer: nothing was changed.
         StoreError: it could not be stored.
     """
@@ -221,10 +221,10 @@ async def answer_stored(
 
 
 def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
-    """The newest agent or flow of this process that has the name of the run's.
+    """The newest agent or flow of this process with the name of the run's.
 
     Raises:
-        UsageError: there is none.
+        UsageError: this process has none.
     """
     state = journal.state
     name = state.agent or ("" if state.behind is None else state.behind.agent)
@@ -240,7 +240,7 @@ def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
 
 
 @awaited("nb.open_run")
-@tells("nb.open_run")
+@checks_keywords("nb.open_run")
 async def open_run(
     run_id: str,
     *,
@@ -252,32 +252,32 @@ async def open_run(
     context: Any = None,
     take_over: bool = False,
 ) -> Run:
-    """A handle on a run that a store holds: paused, under way elsewhere, or ended.
+    """Open a stored run: paused, running in another process, or ended.
 
-    What waits for a person goes on waiting. What only the engine is needed for goes on here, unless
-    another process is at it; then the handle follows what that one does. A call that was started by
-    a process that is gone is run again only if its tool is idempotent; else a person is asked about it.
+    A question stays open. Work that needs no person continues here, unless another process is running it;
+    then this handle follows that process. If a process died during a call, the call runs again only if its
+    tool is idempotent; otherwise a person is asked.
 
     Args:
         run_id: ``run.id`` of the run.
-        agent: whose model and tools go on with it; the flow, for a run of one. By default the newest agent, or
-            flow, of this process that has the name of the run's.
-        store: where its journal is; by default the agent's, or what ``nb.use_store`` says.
-        answers: as in ``Agent.run``; also for what waits already.
-        attended: whether a person can answer; detected by default.
-        show: whether the card appears at once.
-        context: as in ``Agent.run``: none is stored.
-        take_over: drive the run here from now on, as ``run.take_over()`` does: for one whose process lives, but
-            is stuck or asleep.
+        agent: the agent (or flow) whose model and tools continue it; by default the newest one of this
+            process with the name of the run's.
+        store: the store of the run; by default the agent's, or the one of ``nb.use_store``.
+        answers: as in ``Agent.run``; also for questions that are already open.
+        attended: True if a person can answer; detected by default.
+        show: True to show the card at once.
+        context: as in ``Agent.run``. It is never stored.
+        take_over: True to continue the run in this process, as ``run.take_over()`` does, if its process is
+            stuck or asleep.
 
     Raises:
-        UsageError: the store has no such run, or nothing here has the name of its agent.
+        UsageError: the store has no such run, or this process has no agent of its name.
         ToolError: an answer restarts a tool that the agent does not have.
-        StoreError: the journal cannot be read, or a newer nbagent has written it.
+        StoreError: the journal cannot be read, or was written by a newer nbagent.
     """
     kept = checked_store(store)
     if kept is None:
-        kept = kept_in() if agent is None else agent.store
+        kept = current_store() if agent is None else agent.store
     journal = Journal(run_id, kept)
     try:
         await run_in_thread(journal.catch_up)

@@ -1,8 +1,8 @@
-"""What a run ends with: the JSON Schema that a model gets for it, and its text read as a value of it.
+"""The type of the final answer: its JSON Schema for the model, and parsing of the model's text.
 
-A model is always asked for an object, since many servers take no other root: where the type is of
-another shape, for an object whose one field ``value`` has it. Its text may be that object, a value
-of the type itself, or either of them among other words; there must be exactly one.
+A model is always asked for an object, because many servers accept no other root. For another type it is an
+object whose only field ``value`` has that type. The text may be that object, a value of the type itself, or
+one of them among other words; there must be exactly one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .values import describe
 MAX_SEARCHED = 200_000
 """Characters of a text with other words in it in which a value is looked for."""
 MAX_TRIED = 20
-"""Places in it at which one may begin."""
+"""Maximum number of places in it where one may begin."""
 _PLAIN = frozenset(("type", "title", "description"))
 _UNIONS = ("anyOf", "oneOf", "allOf", "enum", "const", "not", "if")
 _DEFINITIONS = ("$defs", "definitions")
@@ -34,14 +34,14 @@ _KEPT = 64
 
 
 class Misfit(ValueError):
-    """A text that is no value of the type; the message says why, without the text."""
+    """A text without a value of the type; the message explains why, without the text."""
 
 
 class Answer(NamedTuple):
     """An answer read."""
 
     text: str
-    """The JSON of the answer alone; of a text, the text."""
+    """The JSON of the answer alone; for text, the text."""
     output: Json
     """The value, as JSON."""
 
@@ -49,10 +49,10 @@ class Answer(NamedTuple):
 class AnswerType:
     """A type, or a JSON Schema in its place, as what a run ends with.
 
-    ``type_`` is None where a run ends with any text. ``str`` is a text too, and not JSON.
+    ``type_`` is None if any text is an answer. ``str`` is text too, not JSON.
 
     Raises:
-        UsageError: there is no JSON Schema of the type.
+        UsageError: the type has no JSON Schema.
     """
 
     def __init__(self, type_: Any) -> None:
@@ -67,7 +67,7 @@ class AnswerType:
             ) from error
         self.form: AnswerForm = "text"
         self.schema: dict[str, Any] | None = None
-        """What the model gets: always an object's; None for a text."""
+        """The schema for the model: always an object's; None for text."""
         if own.get("type") == "string" and own.keys() <= _PLAIN:
             return
         root = _unreferenced(own)
@@ -75,29 +75,29 @@ class AnswerType:
         self.schema = root if self.form == "json" else _wrapped(own)
 
     def typed(self, output: Json) -> Any:
-        """A value's JSON as the type has it; as it is without one."""
+        """A value's JSON as the type; unchanged without one."""
         if self._type is None or output is None:
             return output
         return self._adapter.validate_json(dumps(output))
 
     def of_tool(self, output: Json) -> Json:
-        """What a final tool gave, as the JSON of the type.
+        """The result of a final tool, as the JSON of the type.
 
         Raises:
             Misfit: it does not fit.
         """
         return output if self._type is None else self._fitting(dumps(output))
 
-    def read(self, text: str) -> Answer:
+    def parse(self, text: str) -> Answer:
         """A model's text as the answer.
 
         Raises:
-            Misfit: it is none; or there are several in it.
+            Misfit: it has no value of the type, or several.
         """
         if self._type is None:
             return Answer(text, None)
         if self.schema is None:
-            return Answer(text, self._kept(self._checked_text(text)))
+            return Answer(text, self._as_json(self._checked_text(text)))
         found = _found(text)
         inside = _value_of(found.value) if self.form == "value" else _NOTHING
         if inside is _NOTHING:
@@ -120,7 +120,7 @@ class AnswerType:
     def _fitting(self, text: str) -> Json:
         """A JSON text as the type's own JSON."""
         try:
-            kept = self._kept(self._adapter.validate_json(text))
+            kept = self._as_json(self._adapter.validate_json(text))
         except ValidationError as error:
             raise Misfit(describe(error)) from error
         except (TypeError, ValueError) as error:
@@ -133,7 +133,7 @@ class AnswerType:
             return storable(json.loads(text))
         return kept
 
-    def _kept(self, value: Any) -> Json:
+    def _as_json(self, value: Any) -> Json:
         """A value as JSON that can be stored."""
         return storable(self._adapter.dump_python(value, mode="json", by_alias=True))
 
@@ -142,7 +142,7 @@ _known: dict[int, AnswerType] = {}
 
 
 def answer_type(type_: Any) -> AnswerType:
-    """The one for a type; known again by the very object, which is cheap to ask."""
+    """The answer type for a type; cached by the object, which is fast."""
     known = _known.get(id(type_))
     if known is None or known._type is not type_:  # noqa: SLF001 - its own
         while len(_known) >= _KEPT:
@@ -251,22 +251,22 @@ def _values_in(text: str) -> Iterator[_Found]:
         else:
             yield _Found(text[start:at], value)
     if "{" in text[at:] or "[" in text[at:]:
-        raise Misfit("the text has too many brackets to find the answer in it")
+        raise Misfit("the text has too many brackets to search for JSON")
 
 
 def value_of(text: str, form: AnswerForm) -> Json:
-    """What a model's whole text says, for whoever has no type: unwrapped where it is wrapped.
+    """The value of a model's whole text, without its type: unwrapped if it is wrapped.
 
     Raises:
-        Misfit: it holds no JSON value, or more than one.
+        Misfit: it has no JSON value, or more than one.
     """
     return unwrapped(_found(text).value, form)
 
 
 def partial_of(text: str, form: AnswerForm) -> Json:
-    """What a text says so far whose end is still to come: the last string in it may be half of one.
+    """The value of an incomplete text so far; its last string may be incomplete.
 
-    Returns None where nothing is known yet.
+    Returns None if no value is known yet.
     """
     starts = [place for place in (text.find("{"), text.find("[")) if place >= 0]
     if not starts:
@@ -283,7 +283,7 @@ def partial_of(text: str, form: AnswerForm) -> Json:
 
 
 def unwrapped(value: Json, form: AnswerForm) -> Json:
-    """What stands in the one field of an object that wraps it; else the value itself."""
+    """The value in the only field of a wrapping object; else the value itself."""
     inside = _value_of(value) if form == "value" else _NOTHING
     return value if inside is _NOTHING else inside
 
@@ -296,7 +296,7 @@ _decoder = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _value_of(value: Json) -> Json:
-    """What an object with the one field ``value`` has in it; ``_NOTHING`` of everything else."""
+    """The value of an object with the only field ``value``; ``_NOTHING`` for any other."""
     return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else _NOTHING
 
 

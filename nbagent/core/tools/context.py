@@ -1,4 +1,4 @@
-"""What a tool knows of its call, and how it pauses, asks, remembers and tells how far it is."""
+"""The context of a tool call: its input and run, and how it pauses, asks, stores steps and shows progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic.errors import PydanticUserError
 
 from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import Json, Message
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema, holds_secret
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Carried(NamedTuple):
-    """What a restart brings into a body."""
+    """The values that a restart passes to a body."""
 
     resumed: Resumed | None = None
     approved: Resumed | None = None
@@ -36,7 +36,7 @@ class Inquiry(NamedTuple):
     """One question of ``ctx.ask``."""
 
     number: int
-    """Which one of its body, counted from 0: how its answer is found again."""
+    """Its number in the body, from 0; the answer is found by it."""
     metadata: Any
     reply: TypeAdapter[Any]
     schema: Json = None
@@ -46,25 +46,25 @@ class Inquiry(NamedTuple):
 
 
 class Later(NamedTuple):
-    """What ``ctx.later`` gives to a body, for it to return."""
+    """The result of ``ctx.later``, for a body to return."""
 
     interim: Any
     token: str
     schema: Json
-    """JSON Schema of the final result; None is the tool's own."""
+    """JSON Schema of the final result; None for the tool's own."""
     expiry: Expiry | None
 
 
 class Asker(Protocol):
-    """How a body pauses, asks and remembers; the attempt behind it."""
+    """The call behind a body: it pauses, asks and stores steps."""
 
     def pause(self, interrupt: Interrupt) -> None:
-        """The body pauses its call, whatever its own ``except`` makes of that."""
+        """Pause the call, even if the body catches the interrupt."""
 
     def promised(
         self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
-        """The coroutine that ``make`` makes, for a body that must await it."""
+        """The coroutine that ``make`` creates, for a body that must await it."""
 
     @property
     def is_live(self) -> bool:
@@ -74,13 +74,13 @@ class Asker(Protocol):
         """The answer, at this line."""
 
     def steps(self) -> Mapping[str, Json]:
-        """What steps of this body have given, by name."""
+        """The values of this body's finished steps, by name."""
 
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """The value of a step, done once."""
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
-        """What a tool gives that the body calls."""
+        """The result of a tool that the body calls."""
 
     def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
         """``call`` in a thread."""
@@ -93,7 +93,7 @@ class Asker(Protocol):
 
 
 class ToolContext:
-    """What a tool knows of its call, and how it pauses it. A tool gets it as its ``ctx`` parameter."""
+    """The context of a tool call: its input, run and questions. A tool receives it as its ``ctx`` parameter."""
 
     def __init__(  # noqa: PLR0913 - keyword-only, and made in one place
         self,
@@ -111,31 +111,31 @@ class ToolContext:
         self.call_id = call_id
         self.tool_name = tool_name
         self.attempt = attempt
-        """How often the body was started, this time included."""
+        """Number of starts of the body, including this one."""
         self.resumed: Resumed | None = carried.resumed
-        """What a restart after the tool's own pause carries; None where it has not paused, or not been answered."""
+        """The data of a restart after the tool's own pause; None if it has not paused, or has no answer."""
         self.approved: Resumed | None = carried.approved
-        """What a person's approval of this call carries, where a rule or ``approval=`` asked for one."""
+        """The data of a person's approval of this call, if a rule or ``approval=`` asked for one."""
         self.original_input: Json = carried.original_input
         self.state: Json = carried.state
         self.context = context
-        """What the run was given as ``context=``; None where it was opened without."""
+        """The ``context=`` of the run; None if it was opened without."""
         self.run_id = run_id
-        """The id of the run, that of the outermost one where the call is inside."""
+        """The id of the run; for a call in an inner run, that of the outermost run."""
         self._messages = messages
         self._output = output
         self._asker = asker
         self._asked = 0
         self._token: str | None = None
         self.promised_later: Later | None = None
-        """What ``later`` gave the body last."""
+        """The last result of ``later``."""
 
     @property
     def is_live(self) -> bool:
-        """Whether a body that asks waits at that line; else it ends there, and is run again with the answer."""
+        """True if ``ask`` waits at its line. Otherwise the body ends there and runs again with the answer."""
         return self._asker.is_live
 
-    @tells("ctx.interrupt")
+    @checks_keywords("ctx.interrupt")
     def interrupt(
         self,
         metadata: Any = None,
@@ -149,13 +149,13 @@ class ToolContext:
         """Pause this call until it is answered. Never returns.
 
         Args:
-            metadata: why, for the person: ``Choose``, ``Confirm``, ``Edit``, any pydantic model, a
+            metadata: the reason, for the person: ``Choose``, ``Confirm``, ``Edit``, any pydantic model, a
                 dict. It must be JSON-able.
-            state: kept with the pause and given back as ``ctx.state`` when the tool is run again.
-            editable: whether a form may change the input: True, or the names of the inputs.
+            state: a value stored with the pause; it is ``ctx.state`` when the tool runs again.
+            editable: True if a form may change the input, or the names of the inputs.
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
-            external: whether an outside system answers, with ``ctx.external_token``; no form is shown.
+            external: True if an outside system answers, with ``ctx.external_token``. No form is shown.
         """
         interrupt = Interrupt(
             metadata, state=state, editable=editable, expires_in=expires_in, on_expire=on_expire
@@ -166,20 +166,21 @@ class ToolContext:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The history up to the call, whose last message asks for it; or, of a ``ctx.call``, for the call around it."""
+        """The history up to the call; its last message has the call, or, for a ``ctx.call``, the outer call."""
         return self._messages()
 
     @property
     def external_token(self) -> str:
-        """The secret that answers this call's ``external=True`` interrupt, or ``later``, once; hand it out before.
+        """The secret token that answers this call's ``external=True`` interrupt, or ``later``, once.
 
-        ``nb.answer_external(token, value)`` takes it. Only its hash is stored.
+        Pass it to the outside system first. ``nb.answer_external(token, value)`` needs it. Only its hash is
+        stored.
         """
         if self._token is None:
             self._token = new_token()
         return self._token
 
-    @tells("ctx.later")
+    @checks_keywords("ctx.later")
     def later(
         self,
         interim: Any,
@@ -188,20 +189,20 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Any:
-        """What to return where the result comes later: ``return ctx.later(f"started, {job}")``.
+        """A return value for a result that comes later: ``return ctx.later(f"started, {job}")``.
 
-        The call ends with ``interim``, and the run goes on. Hand ``ctx.external_token`` to the outside
-        system before. What that says with ``nb.answer_external(token, value)`` reaches the model as
-        a message, after the results of the turn that is open then. A run does not end before.
+        The call ends with ``interim``, and the run continues. Pass ``ctx.external_token`` to the outside
+        system before. Its ``nb.answer_external(token, value)`` reaches the model as a message, after the
+        results of the turn that is open then. The run does not end before.
 
         Args:
-            interim: what the model is told now.
-            reply: the type of the final result, or its JSON Schema; what the tool returns by default.
+            interim: the text that the model receives now.
+            reply: the type of the final result, or its JSON Schema; the tool's return type by default.
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
 
         Raises:
-            Misuse: the final result would hold a secret, which the model would be told.
+            Misuse: the final result would contain a secret, which the model would receive.
         """
         schema = None
         if reply is not None:
@@ -209,7 +210,7 @@ class ToolContext:
             schema = adapter.json_schema(schema_generator=SecretSchema)
         if holds_secret(schema):
             raise Misuse(
-                "the final result would contain a secret, and the model receives the result"
+                "The final result would contain a secret, and the model receives the result"
             )
         expiry = Expiry.of(expires_in, on_expire)
         self.promised_later = Later(interim, self.external_token, schema, expiry)
@@ -235,7 +236,7 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Coroutine[Any, Any, Any]: ...
-    @tells("ctx.ask")
+    @checks_keywords("ctx.ask")
     def ask(
         self,
         metadata: Any,
@@ -245,24 +246,24 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Coroutine[Any, Any, Any]:
-        """Ask the person, and go on at this line with the answer.
+        """Ask the person and return the answer.
 
-        In a live kernel the body waits here with its locals. After a cold start (and in
-        ``generate``) the body is run again from its beginning, with earlier answers given at once:
-        put what must not be repeated into ``ctx.step``. An answer with a secret in it (a ``SecretStr``)
-        is kept in memory alone, and asked for again where that is gone.
+        In a live kernel the body waits here with its locals. After a cold start (and in ``generate``) the
+        body runs again from its beginning, and earlier answers return at once: put work that must not be
+        repeated into ``ctx.step``. An answer with a secret in it (a ``SecretStr``) is not stored, and is
+        asked for again if it is lost.
 
         Args:
             metadata: a text, ``Ask``, ``Choose``, ``Confirm``, or any metadata of your own.
-            reply: the type of the answer, or its JSON Schema; taken from the metadata where that knows it.
-            value: what the form shows to begin with.
+            reply: the type of the answer, or its JSON Schema; by default from the metadata, if it has one.
+            value: the initial value in the form.
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
 
-        A ``Confirm`` is approved, which answers True, or refused; code may answer False as well.
+        A ``Confirm`` is approved, which returns True, or rejected. Code may also answer False.
 
         Raises:
-            Rejected: the person said no.
+            Rejected: the person rejected the question.
         """
         wanted = _Wanted.of(
             metadata, reply
@@ -294,7 +295,7 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Any: ...
-    @tells("ctx.ask_sync")
+    @checks_keywords("ctx.ask_sync")
     def ask_sync(
         self,
         metadata: Any,
@@ -307,7 +308,7 @@ class ToolContext:
         """``ask`` for sync tools: waits in the tool's own thread.
 
         Raises:
-            Rejected: the person said no.
+            Rejected: the person rejected the question.
         """
         expiry = Expiry.of(expires_in, on_expire)
         wanted = _Wanted.of(metadata, reply)
@@ -315,15 +316,15 @@ class ToolContext:
 
     @property
     def steps(self) -> Mapping[str, Json]:
-        """What steps of this body, of its earlier starts too, have given, by name."""
+        """Values of the finished steps, by name, including earlier starts."""
         return self._asker.steps()
 
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
-        """Do ``work`` (a function, maybe async) once; a later start of this body gets its value again.
+        """Run ``work`` (a function, maybe async) once and store its value; when the body runs again, return it.
 
-        The value must be JSON-able, and comes back as plain JSON; or a table (pandas, polars, Arrow) or an array of
-        numpy, of up to 20 MB as Parquet or npy, of which a later start gets a copy. A name is one piece of work: other
-        work under it is refused, so that each round of a loop has a name of its own.
+        The value must be JSON-able, and returns as plain JSON. It can also be a table (pandas, polars, Arrow)
+        or a numpy array, of up to 20 MB as Parquet or npy; a later start gets a copy. Use one name for one
+        piece of work, such as a name for each round of a loop; a name with other work raises.
         """
         work = _checked_work(name, work)
         return self._asker.promised("ctx.step", lambda: self._asker.step(name, work))
@@ -342,15 +343,16 @@ class ToolContext:
     @overload
     def call(self, tool: Callable[..., T], /, **input: Any) -> Coroutine[Any, Any, T]: ...
     def call(self, tool: Any, /, **input: Any) -> Coroutine[Any, Any, Any]:  # noqa: A002
-        """Call a tool (or a plain function) as a model would, and get what it returns.
+        """Call a tool (or a plain function) as a model would, and return its result.
 
-        It is a call inside this one: the rules and the middleware of this run judge it, what it asks stands
-        on the outermost run, it has a row below this call's, and a body that is run again gets its result at once.
+        The call is inside this one: the rules and the middleware of this run apply, its questions appear on
+        the outermost run, and it has a row below this call's. If the body runs again, the result returns at
+        once.
 
         Raises:
-            Rejected: a person refused it.
-            ToolFailed: it failed, or a rule refuses it.
-            ToolError: the input does not fit.
+            Rejected: a person rejected it.
+            ToolFailed: it failed, or a rule denies it.
+            ToolError: the input is invalid.
         """
         return self._asker.promised("ctx.call", lambda: self._asker.call(tool, input))
 
@@ -363,19 +365,19 @@ class ToolContext:
         return self._asker.call_sync(tool, input)
 
     def progress(self, fraction: float | None = None, text: str = "") -> None:
-        """Show how far the tool is: ``fraction`` from 0 to 1, or None where that is not known."""
+        """Show progress: ``fraction`` from 0 to 1, or None if it is unknown."""
         self._output.progress(fraction, text)
 
     def resumed_as(self, type_: type[T]) -> T | None:
-        """The data a restart carried, as ``type_``; None where there is none or it does not fit."""
+        """The data of a restart, as ``type_``; None if there is none or it has another shape."""
         return None if self.resumed is None else value_as(self.resumed.data, type_)
 
     def original_input_as(self, type_: type[T]) -> T | None:
-        """The model's own input where a person replaced it, as ``type_``; else None."""
+        """The model's own input if a person replaced it, as ``type_``; else None."""
         return value_as(self.original_input, type_)
 
     def state_as(self, type_: type[T]) -> T | None:
-        """The state saved with the interrupt, as ``type_``; None where there is none."""
+        """The state stored with the interrupt, as ``type_``; None if there is none."""
         return value_as(self.state, type_)
 
     def _inquiry(
@@ -388,17 +390,17 @@ class ToolContext:
 
 
 class _Wanted(NamedTuple):
-    """What ``ctx.ask`` asks for."""
+    """The type of an answer to ``ctx.ask``."""
 
     adapter: TypeAdapter[Any]
     schema: Json
 
     @classmethod
     def of(cls, metadata: Any, reply: Any) -> _Wanted:
-        """The type that was given, or that the metadata knows.
+        """The type that was passed, or that of the metadata.
 
         Raises:
-            Misuse: no form can ask for it.
+            Misuse: a form cannot ask for it.
         """
         known = _reply_type(_as_metadata(metadata))
         type_ = known if reply is None else usable(reply, "reply=", Misuse)
@@ -429,7 +431,7 @@ def _checked_work(name: str, work: Any) -> Callable[[], Any]:
 
 
 def _reply_type(metadata: Any) -> Any:
-    """The type of an answer, from what the metadata knows."""
+    """The type of an answer, according to the metadata."""
     if isinstance(metadata, Confirm):
         return bool
     if isinstance(metadata, Ask):

@@ -10,12 +10,12 @@ from typing import Any, ParamSpec, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, Field
 
 from nbagent.core.base.errors import ToolError
-from nbagent.core.base.keywords import caller, tells
+from nbagent.core.base.keywords import caller, checks_keywords
 from nbagent.core.base.model import Hosted
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
+from .attachments import is_table
 from .docstring import documented
-from .files import is_table
 from .json_schema import adapter_of, input_model, usable
 from .policy import Approval, condition_misfit
 from .signature import Signature, signature_of
@@ -39,8 +39,9 @@ class ToolMaker:
                 "Pay a bill."
                 return f"paid {euros}"
 
-    ``approval=True`` asks a person before it runs, ``editable`` names what they may change first (True is all of
-    it), and what ``preview`` returns of the input (a table, a figure, a text) stands above the buttons, anew after each edit.
+    ``approval=True`` asks a person before it runs. ``editable`` names the inputs that they may change first
+    (True for all). The result of ``preview`` for the input (a table, a figure, a text) appears above the
+    buttons, updated after each edit.
     """
 
     def __init__(self, add: Callable[[Tool[..., Any]], object] | None = None) -> None:
@@ -67,7 +68,7 @@ class ToolMaker:
         max_output: int | None = MAX_OUTPUT,
         schema: Mapping[str, Any] | None = None,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    @tells("nb.tool")
+    @checks_keywords("nb.tool")
     def __call__(  # noqa: PLR0913 - keyword-only, one for each documented option
         self,
         fn: Callable[P, R] | None = None,
@@ -86,29 +87,29 @@ class ToolMaker:
     ) -> Any:
         """Make a function a tool.
 
-        What it returns is told to the model: text as it is, data (lists, dicts, models, dataclasses,
-        dates, numpy's scalars and short arrays among them) as JSON, and anything else as bounded text.
+        The model receives the return value: text unchanged, data (lists, dicts, models, dataclasses, dates,
+        numpy's scalars and short arrays among them) as JSON, and anything else as bounded text.
 
         Args:
-            fn: the function; its parameters are the input, its docstring tells the model what it does. What
-                that says of parameters (``Args:``, or as NumPy and Sphinx write it) is told with them.
-            name: what the model calls it; the function's name by default.
+            fn: the function. Its parameters are the input, its docstring is the description for the model,
+                with that of parameters (``Args:``, or in NumPy's or Sphinx's style).
+            name: the tool's name; the function's name by default.
             description: instead of the docstring.
-            approval: whether a person is asked before it runs: True, or a condition as in ``nb.allow``
-                (one that raises asks). Rules of the agent's policy come first.
-            editable: whether the form of that question may change the input: True, or names of inputs.
-            final: whether the tool's answer ends the run.
+            approval: True to ask a person before it runs, or a condition as in ``nb.allow`` (one that raises
+                asks). Rules of the agent's policy come first.
+            editable: True if the form of that question may change the input, or names of inputs.
+            final: True if the tool's answer ends the run.
             thread: False runs a sync body on the thread that cells run on, while none computes there, for
                 objects bound to it; where there are no cells, on the run's loop.
-            idempotent: whether running it twice does what running it once does, so that it may be run
-                again after a failure (by ``nb.Retry``), or after its process died while it ran.
-            preview: a function of the typed input, sync or async, that shows what running would do:
-                what it returns (a table, a plot, a text) stands above the buttons where a person
-                approves.
-            max_output: characters that the model is told of a result, of which a longer one keeps its
-                beginning and its end; None is no limit. The whole is ``run.calls[name][-1].value``.
-            schema: a JSON Schema of the input, instead of the function's parameters: it takes ``**arguments``,
-                or one parameter for the whole document, and gets plain JSON that fits.
+            idempotent: True if a second run has no further effect, so that it may run again after a failure
+                (by ``nb.Retry``), or after its process died during a call.
+            preview: a function of the typed input, sync or async, that shows the effect of running: its
+                result (a table, a plot, a text) appears above the buttons where a person approves.
+            max_output: maximum characters of a result for the model; a longer one is shortened in the middle.
+                None for no limit. The whole result is ``run.calls[name][-1].value``.
+            schema: a JSON Schema of the input, instead of the function's parameters. The function has
+                ``**arguments``, or one parameter for the whole document, and receives plain JSON that
+                matches.
 
         Raises:
             ToolError: the function's signature cannot be a tool, or the agent has one of its name.
@@ -138,7 +139,7 @@ class ToolMaker:
         )
 
         def make(function: Callable[P, R]) -> Tool[P, R]:
-            made = _made(
+            made = _make_tool(
                 function,
                 scope,
                 name=name,
@@ -156,7 +157,7 @@ class ToolMaker:
 tool = ToolMaker()
 
 
-def _made(
+def _make_tool(
     function: Callable[P, R],
     local_names: dict[str, Any],
     *,
@@ -171,7 +172,7 @@ def _made(
         raise ToolError(f"A tool must be made from a function, got {function!r:.100}")
     if name is None and function.__name__ == "<lambda>":
         raise ToolError(
-            "A lambda has no name for the model. Give it one, as in nb.tool(name='add')(…)"
+            "A lambda has no name for the model. Pass one, as in nb.tool(name='add')(…)"
         )
     signature = signature_of(function, local_names, schema)
     told = documented(function, signature.told).description
@@ -192,7 +193,7 @@ def _made(
 
 
 class AnyInput(BaseModel):
-    """The input of a tool that says nothing about it: any JSON object."""
+    """The input of a tool without declared inputs: any JSON object."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
 
@@ -217,7 +218,7 @@ def interrupt_tool(
     metadata: Any = None,
     final: bool = False,
 ) -> Tool[..., Any]: ...
-@tells("nb.interrupt_tool")
+@checks_keywords("nb.interrupt_tool")
 def interrupt_tool(
     name: str,
     *,
@@ -233,16 +234,16 @@ def interrupt_tool(
             agent = nb.Agent("gpt-5", tools=[nb.interrupt_tool("ask_the_boss", output=str)])
 
     Args:
-        name: what the model calls it.
-        description: what the model is told it does.
+        name: the tool's name.
+        description: the description for the model.
         input: pydantic model, or JSON Schema, of the input; it is shown to the person.
         output: type, or JSON Schema, of an answer; anything by default.
-        metadata: what the question says: a value, or a (maybe async) function of the typed input.
-            By default the input itself.
-        final: whether the answer ends the run.
+        metadata: the metadata of the question: a value, or a (maybe async) function of the typed input. By
+            default the input itself.
+        final: True if the answer ends the run.
 
     Raises:
-        ToolError: an answer would hold a secret, or a schema cannot be used.
+        ToolError: an answer would contain a secret, or a schema cannot be used.
     """
     taken = usable(input, "input=", ToolError, as_input=True)
     output = usable(output, "output=", ToolError)
@@ -307,7 +308,7 @@ def flow_tool(
 ) -> Tool[P, R]:
     """The one tool of a flow: its function, whose answer ends the run."""
     options = ToolOptions(thread=thread, final=True, idempotent=idempotent, flow=True)
-    return _made(function, local_names, name=name, options=options)
+    return _make_tool(function, local_names, name=name, options=options)
 
 
 def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
@@ -319,7 +320,7 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
     if isinstance(value, Tool):
         return value
     if inspect.isroutine(value):
-        return _made(value, local_names, options=ToolOptions())
+        return _make_tool(value, local_names, options=ToolOptions())
     if isinstance(value, Hosted):
         raise ToolError(
             f"{value.name!r} is a hosted tool. Pass it to nb.Agent(tools=[…]) or generate"
@@ -332,7 +333,7 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         raise ToolError(f"{value!r:.100} is not a tool. Use its as_tool()")
     if isinstance(value, ToolSource):
         raise ToolError(
-            f"{value!r:.200} is a set of tools. Pass one of its .tools, which are available after it is connected"
+            f"{value!r:.200} is an MCP server, not one tool. After it is connected, pass one of its .tools"
         )
     raise ToolError(
         f"{value!r:.100} is not a tool. Pass a function, or the result of @nb.tool{_meant(value)}"
@@ -340,7 +341,7 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
 
 
 def _meant(value: Any) -> str:
-    """What a text or a dict among tools may stand for, as the end of a sentence."""
+    """A hint for a string or a dict among tools, as the end of a sentence."""
     if isinstance(value, Mapping):
         if {"mcpServers", "command", "url"} & set(value):
             return ". For the tools of an MCP server, use nb.mcp(config)"

@@ -17,20 +17,21 @@ _SECTIONS = {
     "NUMPYDOC": re.compile(r"^(?:Parameters|Other Parameters)[ \t]*\n-{3,}[ \t]*$", re.MULTILINE),
     "REST": re.compile(r"^:(?:param|parameter|arg|argument|key|keyword)\s+[^:\n]+:", re.MULTILINE),
 }
-"""Where the parameters begin, by style. https://google.github.io/styleguide/pyguide.html#383-functions-and-methods,
-https://numpydoc.readthedocs.io, https://www.sphinx-doc.org/en/master/usage/domains/python.html#info-field-lists."""
+"""The start of the parameters, by style.
+https://google.github.io/styleguide/pyguide.html#383-functions-and-methods, https://numpydoc.readthedocs.io,
+https://www.sphinx-doc.org/en/master/usage/domains/python.html#info-field-lists."""
 
 
 class Documented(NamedTuple):
-    """What a docstring tells."""
+    """The parts of a docstring."""
 
     description: str
-    """What stands before the parameters; all of it, where it has none."""
+    """The text before the parameters; the whole text without parameters."""
     parameters: dict[str, str]
 
 
 def documented(function: Any, names: Collection[str]) -> Documented:
-    """What a function's docstring tells of itself and of its parameters of these names."""
+    """The docstring of a function and of its parameters with these names."""
     text = inspect.getdoc(function) or ""
     found = ((kind, section.search(text)) for kind, section in _SECTIONS.items())
     begins = [(match.start(), kind) for kind, match in found if match is not None]
@@ -42,7 +43,7 @@ def documented(function: Any, names: Collection[str]) -> Documented:
 
 
 def described(annotation: Any, description: str | None) -> Any:
-    """A parameter's annotation with this description, where it has none of its own."""
+    """A parameter's annotation with this description, if it has no description yet."""
     if description is None:
         return annotation
     said = Field(description=description)

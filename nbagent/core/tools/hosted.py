@@ -1,7 +1,7 @@
 """Hosted tools: what a model's provider runs by itself, as far as rules and models let it.
 
-Nothing of them runs here, so nobody can be asked before they run: what a rule would ask about is refused
-before the run begins.
+They do not run here, so no person can be asked before. If a rule would ask about one, an error is raised
+before the run starts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def hosted(kind: str, /, **options: Any) -> Hosted:
     Args:
         kind: the provider's name for it, such as ``"web_search"``, ``"code_interpreter"``,
             ``"file_search"``, ``"image_generation"`` or ``"mcp"``.
-        options: as the provider takes them, such as ``search_context_size="low"``.
+        options: options of the provider, such as ``search_context_size="low"``.
 
     Raises:
         UsageError: ``kind`` is no text.
@@ -41,7 +41,7 @@ def check_hosted(model: Model | None, tools: Iterable[Hosted], rules: Sequence[R
     """Refuse hosted tools that this model has not, or that a rule would have to ask about.
 
     Args:
-        model: who is to use them.
+        model: the model that would use them.
         tools: the hosted tools of an agent.
         rules: of its policy.
 
@@ -82,7 +82,7 @@ def allowed(
     return tuple(
         tool
         for tool in tools
-        if _lets(rules, tool.name)
+        if _allows(rules, tool.name)
         and not any(_denies(outer, (tool.name, f"{path}/{tool.name}")) for outer, path in above)
     )
 
@@ -91,13 +91,13 @@ def _first(rules: Sequence[Rule], name: str) -> Rule | None:
     return next((rule for rule in rules if matches(rule, (name,))), None)
 
 
-def _lets(rules: Sequence[Rule], name: str) -> bool:
+def _allows(rules: Sequence[Rule], name: str) -> bool:
     rule = _first(rules, name)
     return rule is None or (rule.verdict == "allow" and rule.when is None)
 
 
 def _denies(rules: Sequence[Rule], names: Sequence[str]) -> bool:
-    """Whether an outer agent's rules refuse it; a condition cannot be asked, and counts against it."""
+    """Whether an outer agent's rules deny it; a condition cannot be evaluated, and counts as a denial."""
     for rule in rules:
         if not matches(rule, names) or rule.verdict == "review":
             continue

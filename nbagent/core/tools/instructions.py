@@ -1,4 +1,4 @@
-"""The system prompt: a text, or a function that makes it anew for each request to the model."""
+"""The system prompt: text, or a function that returns it for each request to the model."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from nbagent.core.base.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What instructions that are a function see of the run."""
+    """The run, as passed to an ``instructions`` function."""
 
     run_id: str
     messages: tuple[Message, ...]
-    """The history, as the model is about to get it."""
+    """The history that the model is about to receive."""
     context: Any = None
-    """What the run was given as ``context=``."""
+    """The ``context=`` of the run."""
 
 
 Said: TypeAlias = str | Awaitable[str | None] | None
 Instructions: TypeAlias = str | Callable[[], Said] | Callable[[RunView], Said] | None
-"""A text, or a function, maybe async, of nothing or of the run."""
+"""Text, or a function, maybe async, of the run or without parameters."""
 
 
 def checked_instructions(value: Any) -> Any:
-    """Instructions as they can be used.
+    """Return instructions if they are valid.
 
     Raises:
-        UsageError: they are neither a text nor such a function.
+        UsageError: they are neither a string nor such a function.
     """
     if value is None or isinstance(value, str):
         return value
@@ -54,7 +54,7 @@ async def instructions_of(given: Any, run: RunView) -> str | None:
     """The text for one request.
 
     Raises:
-        RunError: the function failed, or gave something else; it is named.
+        RunError: the function failed, or did not return a string. The message names it.
     """
     if given is None or isinstance(given, str):
         return given
@@ -74,7 +74,7 @@ async def instructions_of(given: Any, run: RunView) -> str | None:
 
 
 def described(given: Any) -> str:
-    """What an agent as a tool says of itself by default."""
+    """The default description of an agent as a tool."""
     if isinstance(given, str):
         return given
     return "" if given is None else inspect.getdoc(given) or ""

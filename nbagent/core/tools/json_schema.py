@@ -1,4 +1,4 @@
-"""A JSON Schema in a type's place: its document is plain JSON, and whoever needs a type gets one of it."""
+"""A JSON Schema instead of a type: its values are plain JSON, and code that needs a type gets one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nbagent.core.hooks import hooks
 
 
 class SchemaAdapter(TypeAdapter[Any]):  # type: ignore[misc]  # it is final to keep others from guessing
-    """What ``TypeAdapter`` is for a type: a value that fits is the plain document."""
+    """The ``TypeAdapter`` of a schema: a valid value is the plain document."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         super().__init__(Annotated[Any, AfterValidator(partial(_fitting, schema))])
@@ -38,7 +38,7 @@ class SchemaAdapter(TypeAdapter[Any]):  # type: ignore[misc]  # it is final to k
 
 
 class SchemaInput(BaseModel):
-    """The input of a tool that has a schema instead of parameters: what the model gave, by name."""
+    """The input of a tool with a schema instead of parameters: the model's input, by name."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
     json_document: ClassVar[dict[str, Any]] = {}
@@ -78,11 +78,11 @@ def adapter_of(type_: Any) -> TypeAdapter[Any]:
 
 
 def why_no_schema(error: PydanticUserError, instead: str) -> str:
-    """Why no JSON Schema can be made of a type, and what to do, as the end of a sentence.
+    """The reason why a type has no JSON Schema, and what to do, as the end of a sentence.
 
     Args:
-        error: what pydantic said of the type.
-        instead: what to do with plain data, where a value of the type is no JSON.
+        error: pydantic's error.
+        instead: what to do with plain data, if a value of the type is not JSON.
     """
     if error.code in ("schema-for-unknown-type", "invalid-for-json-schema"):
         return f"{instead} a path, an id or plain data, and build the object in the body"
@@ -90,7 +90,7 @@ def why_no_schema(error: PydanticUserError, instead: str) -> str:
 
 
 def form_type(type_: Any) -> Any:
-    """What a form is made of: the schema itself, where that is behind a type."""
+    """The source of a form: the schema itself, if the type was made from one."""
     if isinstance(type_, SchemaAdapter):
         return type_.schema
     if isinstance(type_, type) and issubclass(type_, SchemaInput):
@@ -102,10 +102,10 @@ def usable(type_: Any, given: str, refused: type[NbagentError], *, as_input: boo
     """A type as it is, or a copy of a JSON Schema that can be used in its place.
 
     Args:
-        type_: what was given.
+        type_: the type or schema.
         given: as what, such as ``reply=``.
-        refused: the error that says so.
-        as_input: whether its values must be objects.
+        refused: the class of the error.
+        as_input: True if its values must be objects.
 
     Raises:
         NbagentError: the schema cannot be used, or it is no type, but an instance, a text or a list; of the kind ``refused``.

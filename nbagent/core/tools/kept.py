@@ -1,8 +1,8 @@
-"""Tables and arrays as the value of a step: kept with the run as bytes of a format that any library reads.
+"""Tables and arrays as the value of a step: stored with the run as bytes in a standard format.
 
-What the run keeps is JSON, in which the value is a file as messages have them: what it is in words, its format, and its
-bytes in base64. So it is private, copied and deleted as all of the run is. pandas, polars, Arrow and numpy are never
-imported to find out what a value is; a body that is run again gets a copy of what the step gave.
+The run stores JSON, in which the value is a file part, as in messages: a description, its format, and its
+bytes in base64. So it is private, copied and deleted with the run. pandas, polars, Arrow and numpy are never
+imported to check a value. A body that runs again gets a copy of the step's value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.files import KEPT, file_part, in_bytes
+from nbagent.core.base.file_parts import KEPT, file_part, in_bytes
 from nbagent.core.base.messages import Json, freeze
 
 from .tables import Frame, frame_of, is_plan
@@ -24,17 +24,17 @@ from .tables import Frame, frame_of, is_plan
 MAX_KEPT = 20_000_000
 """Bytes of one value."""
 MAX_VALUES = 100_000_000
-"""Values of a table, or bytes of an array, that is made again of them: bytes of others may say that they are more."""
+"""Maximum values of a loaded table, or bytes of a loaded array; the header of foreign bytes may say more."""
 _PARQUET = "application/vnd.apache.parquet"
 _NPY = "application/x-npy"
 _INSTEAD = "write it to a file in the step, and return the path"
 
 
 def packed(value: Any) -> Json | None:
-    """A table or an array as the JSON that is kept of it; None of anything else.
+    """A table or an array in its stored JSON form; None for anything else.
 
     Raises:
-        UsageError: it is one that cannot be kept; the message says what to do instead.
+        UsageError: it cannot be stored; the message explains what to do instead.
     """
     frame, kind = frame_of(value), _kind(value)
     if frame is None and not _is_array(value):
@@ -62,14 +62,14 @@ def packed(value: Any) -> Json | None:
 
 
 def unpacked(plain: Mapping[str, Any]) -> Any:
-    """The table or array that was kept; a copy, whoever has the first.
+    """The stored table or array, as a new copy.
 
     Raises:
         UsageError: its library is missing here, or the bytes are not what they should be.
     """
     kind = str(plain.get(KEPT))
     try:
-        made = _made(kind, base64.b64decode(plain["data"], validate=True))
+        made = _decoded(kind, base64.b64decode(plain["data"], validate=True))
         return made.rename(plain.get("column")) if kind == "pandas.Series" else made
     except ImportError as error:
         raise UsageError(
@@ -123,8 +123,8 @@ def _table_bytes(value: Any, kind: str) -> bytes:
             table.to_parquet(out, engine="pyarrow")
         else:
             parquet.write_table(table, out)
-    if not _TABLES[kind](_made(kind, out.getvalue())).equals(table):
-        raise TypeError("it would change when it is loaded again")
+    if not _TABLES[kind](_decoded(kind, out.getvalue())).equals(table):
+        raise TypeError("it is not equal after storing and loading")
     return out.getvalue()
 
 
@@ -149,14 +149,14 @@ _TABLES: dict[str, Callable[[Any], Any]] = {
     "pyarrow.Table": lambda value: value,
     "pyarrow.ChunkedArray": _of_arrow,
 }
-"""What is kept as a table, and how it becomes one."""
+"""The classes stored as tables, with their conversions from Arrow."""
 
 
-def _made(kind: str, data: bytes) -> Any:
-    """What the bytes are of.
+def _decoded(kind: str, data: bytes) -> Any:
+    """The value of the bytes.
 
     Raises:
-        ValueError: they say that they are too much, or of no kind that is kept.
+        ValueError: their header says too many values, or an unknown kind.
     """
     if kind == "numpy.ndarray":
         return _array(data)
@@ -195,4 +195,4 @@ def _array(data: bytes) -> Any:
 
 def _check_size(size: int) -> None:
     if size > MAX_VALUES:
-        raise ValueError(f"it claims {size:,} values or bytes")
+        raise ValueError(f"its header says {size:,} values or bytes, which is too many")

@@ -1,9 +1,9 @@
-"""What surrounds a tool call: middleware, and the ready-made ones.
+"""Middleware around tool calls, and the ready-made ones.
 
-A middleware is an async callable ``(call, next)``. It may look at the call, change its input, not
-call ``next`` at all, or do something with the result. A pause passes through it: an interrupt is no
-``Exception``, and whatever a middleware makes of one, the call stays paused. The gate stands below,
-at the dispatcher, so no middleware can make a refused call run.
+A middleware is an async callable ``(call, next)``. It may read the call, change its input, skip ``next``, or
+use the result. A pause passes through it: an interrupt is not an ``Exception``, and even if a middleware
+catches it, the call stays paused. The gate is below, at the dispatcher, so no middleware can run a denied
+call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Never, Protocol, TypeAlias, TypeVar
 from nbagent.core.base.amounts import amount, checked_amount
 from nbagent.core.base.errors import Rejected
 from nbagent.core.base.interrupts import Interrupt, Resumed, value_as
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import Json
 
 T = TypeVar("T")
@@ -34,19 +34,19 @@ class ToolCall:
     input: Any
     """The validated input: attributes by name."""
     resumed: Resumed | None = None
-    """What a restart carries after a pause of middleware, or else of the tool; None on the first way."""
+    """The data of a restart after a pause of middleware, or else of the tool; None the first time."""
     approved: Resumed | None = None
-    """What a person's approval carries, where a rule or ``approval=`` asked for one."""
+    """The data of a person's approval, if a rule or ``approval=`` asked for one."""
     original_input: Json = None
     state: Json = None
     context: Any = None
-    """What the run was given as ``context=``."""
+    """The ``context=`` of the run."""
     waited: Callable[[], float] = float
     """Seconds that the call has waited for a person, up to now."""
     may_repeat: Callable[[], bool] = bool
-    """Whether calling ``next`` again is safe: its tool is declared idempotent, or no body has begun."""
+    """True if calling ``next`` again is safe: its tool is declared idempotent, or no body has started."""
     still_runs: Callable[[], bool] = bool
-    """Whether a body that was given up runs on, in its thread: a further ``next`` gives what it comes to."""
+    """True if an abandoned body still runs in its thread; another ``next`` then returns its result."""
 
     def interrupt(
         self,
@@ -63,7 +63,7 @@ class ToolCall:
         )
 
     def resumed_as(self, type_: type[T]) -> T | None:
-        """The data a restart carried, as ``type_``; None where there is none or it does not fit."""
+        """The data of a restart, as ``type_``; None if there is none or it has another shape."""
         return None if self.resumed is None else value_as(self.resumed.data, type_)
 
 
@@ -74,7 +74,7 @@ class Middleware(Protocol):
     """Surrounds tool calls."""
 
     async def __call__(self, call: ToolCall, next: Next, /) -> Any:  # noqa: A002 - the usual word
-        """The call's result: what ``next`` gave, or another."""
+        """The call's result: that of ``next``, or another."""
 
 
 def chain(middleware: Sequence[Middleware], innermost: Next) -> Next:
@@ -93,7 +93,7 @@ def _around(one: Middleware, inner: Next) -> Next:
 
 
 class ToolErrorsToText:
-    """Gives a failing tool's error to the model as text, whatever the agent does with errors."""
+    """Returns a failing tool's error to the model as text, whatever ``on_tool_error`` is."""
 
     async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
         """The result, or the error as text."""
@@ -106,16 +106,16 @@ class ToolErrorsToText:
 class Retry:
     """Runs a failing tool again, where that is safe. A pause is no failure, and neither is a person's no.
 
-    A body that has begun may have done its work: it is run again only if its tool is declared safe, with
-    ``@agent.tool(idempotent=True)``. What failed before its body is tried again for any tool.
+    A started body may have done its work, so it runs again only if its tool is declared safe, with
+    ``@agent.tool(idempotent=True)``. A failure before the body starts is retried for any tool.
 
     Args:
-        times: how often at most, the first time included.
+        times: maximum number of tries, including the first.
         on: the exceptions that are worth another try.
         delay: seconds before the second try; doubled for each further one.
     """
 
-    @tells("nb.Retry")
+    @checks_keywords("nb.Retry")
     def __init__(
         self,
         times: int = 3,
@@ -124,11 +124,11 @@ class Retry:
         delay: float = 0.0,
     ) -> None:
         if amount(times) is None or times < 1:
-            raise ValueError(f"Retry must run a tool at least once, got {times!r} times")
+            raise ValueError(f"Retry(times=…) must be at least 1, got {times!r}")
         self._times, self._on = times, on
         self._delay = checked_amount("Retry(delay=…)", delay)
         self._told: set[str] = set()
-        """The tools of which was told that they are not run again."""
+        """The tools for which a note was added that they do not run again."""
 
     async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
         """The first result that comes without an error."""
@@ -142,13 +142,13 @@ class Retry:
                 if not left:
                     raise
                 if not call.may_repeat():
-                    self._tell(call.tool_name, error)
+                    self._note_not_repeated(call.tool_name, error)
                     raise
             await asyncio.sleep(delay)
             delay *= 2
         raise AssertionError  # the last try returned or raised
 
-    def _tell(self, name: str, error: Exception) -> None:
+    def _note_not_repeated(self, name: str, error: Exception) -> None:
         told = (
             f"Retry does not run the tool {name!r} again, because it had started and may have had an effect. If a "
             "second run is safe, declare the tool with @agent.tool(idempotent=True)"
@@ -160,10 +160,10 @@ class Retry:
 
 
 class Timeout:
-    """Gives up on a tool that takes too long; its thread may run on, its late result is dropped.
+    """Stops waiting for a tool that takes too long. Its thread may continue; its late result is ignored.
 
     Args:
-        seconds: how long it may take. Waiting for a person does not count.
+        seconds: the maximum duration. Waiting for a person does not count.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
-"""What a running tool call shows besides its result: prints, displays, progress.
+"""The output of a running tool call besides its result: prints, displays, progress.
 
-``current_call`` tells which call the code that runs now belongs to, in its thread or task. Whoever
-captures output (the notebook layer) asks it; core itself never touches ``sys.stdout``.
+``current_call`` is the call of the current code, in its thread or task. The notebook layer uses it to capture
+output; core itself never touches ``sys.stdout``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from nbagent.core.base.amounts import amount
 
 MAX_PRINTED = 20_000
-"""Characters of printed text kept per call; the first and last halves of what was printed."""
+"""Maximum characters of printed text stored per call; of more, the first and last halves."""
 MAX_DISPLAYS = 20
-"""Displays kept per call; later ones are counted, not kept."""
+"""Maximum displays stored per call; later ones are only counted."""
 
 Stream = Literal["stdout", "stderr", "log"]
 Bundle: TypeAlias = dict[str, Any]
@@ -51,7 +51,7 @@ class Displayed(NamedTuple):
 
 
 class Progressed(NamedTuple):
-    """A tool told how far it is: ``fraction`` from 0 to 1, or None where it cannot know."""
+    """Progress of a tool: ``fraction`` from 0 to 1, or None if it is unknown."""
 
     call_id: str
     fraction: float | None
@@ -78,7 +78,7 @@ class Chunk(NamedTuple):
 
 
 class StepStarted(NamedTuple):
-    """A body began a step; ``step_finished`` tells what it came to."""
+    """A body started a step; ``step_finished`` has the outcome."""
 
     call_id: str
     name: str
@@ -96,7 +96,7 @@ OutputDelta: TypeAlias = Printed | Displayed | Progressed | Chunk | StepStarted
 
 
 class CallOutput:
-    """Collects what one call shows, and tells it to whoever listens; safe from any thread."""
+    """Collects the output of one call, and sends it to listeners; safe from any thread."""
 
     def __init__(
         self, call_id: str, emit: Callable[[OutputDelta], None], scope: tuple[str, ...] = ()
@@ -112,27 +112,27 @@ class CallOutput:
         self._late = 0
 
     def close(self, *, runs: bool = False) -> None:
-        """Ignore what comes from now on: the call has its result, or none.
+        """Ignore output from now on, because the call has ended.
 
         Args:
-            runs: whether the body goes on all the same, as a thread that nothing can stop: what it prints is
-                still told, and not kept.
+            runs: True if the body still runs, such as a thread that cannot be stopped: its prints are still
+                sent, but not stored.
         """
         self._closed = True
         self._late = MAX_PRINTED if runs else 0
 
     @property
     def closed(self) -> bool:
-        """Whether the call is over, so that its late output belongs to nobody."""
+        """Whether the call has ended, so that late output is ignored."""
         return self._closed
 
     @property
     def takes_prints(self) -> bool:
-        """Whether what is printed belongs to it: also where its body goes on though the call is over."""
+        """Whether prints belong to it, also if its body runs after the end of the call."""
         return not self._closed or self._late > 0
 
     def write(self, stream: Stream, text: str) -> None:
-        """Take printed text."""
+        """Add printed text."""
         if self._late and text:
             self._emit(Printed(self.call_id, stream, text[: self._late], self._scope))
             self._late = max(0, self._late - len(text))
@@ -149,7 +149,7 @@ class CallOutput:
         self._emit(Printed(self.call_id, stream, text, self._scope))
 
     def display(self, bundle: Bundle, *, display_id: str | None = None) -> None:
-        """Take a mime bundle; one with a ``display_id`` seen before replaces that one."""
+        """Add a mime bundle; it replaces an earlier one with the same ``display_id``."""
         if self._closed:
             return
         key: str | int = display_id if display_id is not None else len(self._displays)
@@ -158,19 +158,19 @@ class CallOutput:
             self._emit(Displayed(self.call_id, bundle, display_id, self._scope))
 
     def progress(self, fraction: float | None, text: str) -> None:
-        """Take a progress report; what is no fraction says that it is not known."""
+        """Add a progress report; an invalid fraction counts as unknown."""
         if not self._closed:
             known = amount(fraction)
             at = None if known is None else min(1.0, known)
             self._emit(Progressed(self.call_id, at, text, self._scope))
 
     def step(self, name: str, at: float) -> None:
-        """Take that a step begins, at this Unix time in seconds."""
+        """Add the start of a step, with its Unix time in seconds."""
         if not self._closed:
             self._emit(StepStarted(self.call_id, name, at, self._scope))
 
     def chunk(self, text: str) -> None:
-        """Take a piece of a streaming tool's result."""
+        """Add a piece of a streaming tool's result."""
         if not self._closed:
             self._emit(Chunk(self.call_id, text, self._scope))
 

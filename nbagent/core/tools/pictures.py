@@ -1,7 +1,7 @@
 """Pictures as bytes: what type they are, how large, and without what a camera wrote into them.
 
-A photo says where and when it was taken, on what, and by whom. None of that is kept: of a JPEG, PNG or WebP
-stays what is drawn, its colors and which side is up. Nothing here needs a library.
+A photo has metadata about its place, time, camera and owner, which is removed: only the pixels, colors and
+orientation of a JPEG, PNG or WebP stay. No library is needed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 CONVERTED = ("image/bmp", "image/tiff", "image/heic", "image/avif", "image/x-ms-bmp")
 """Pictures that models do not see, and that become a PNG."""
 MAX_PIXELS = 50_000_000
-"""Of one picture; reading more of them takes a gigabyte of memory."""
+"""Maximum pixels of one picture; reading more uses a gigabyte of memory."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -31,7 +31,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"OggS", "audio/ogg"),
 )
 _SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
-"""Segments of a JPEG that tell its size."""
+"""Segments of a JPEG with its size."""
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
 _PNG_KEPT = {
     *(b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT"),
@@ -41,7 +41,7 @@ _WEBP_DROPPED = {b"EXIF", b"XMP "}
 
 
 def type_of(data: bytes) -> str | None:
-    """The media type that the first bytes tell, or None where they tell none that is known."""
+    """The media type according to the first bytes, or None if it is unknown."""
     if data[:4] == b"RIFF" and data[8:12] in (b"WEBP", b"WAVE"):
         return "image/webp" if data[8:12] == b"WEBP" else "audio/wav"
     if data[4:8] == b"ftyp" and data[8:12] in (b"heic", b"heix", b"mif1", b"avif"):
@@ -50,7 +50,7 @@ def type_of(data: bytes) -> str | None:
 
 
 def sides_of(data: bytes) -> tuple[int, int] | None:
-    """Width and height of a picture in pixels; None where it does not say."""
+    """Width and height of a picture in pixels; None if they are missing."""
     try:
         match type_of(data):
             case "image/png":
@@ -76,7 +76,7 @@ def stripped(data: bytes, media_type: str) -> bytes:
     """The same picture without what was written about it.
 
     Raises:
-        ValueError: it is not sound, so that nobody knows what is in it.
+        ValueError: it is malformed, so that its content is unknown.
     """
     try:
         match media_type:
@@ -93,10 +93,10 @@ def stripped(data: bytes, media_type: str) -> bytes:
 
 
 def png(array: Any) -> bytes:
-    """A PNG of an array: height and width, and 1, 3 or 4 values a pixel; see ``files`` for which values.
+    """A PNG of an array: height and width, and 1, 3 or 4 values a pixel; see ``attachments`` for which values.
 
     Raises:
-        ValueError: it is no picture; the message says what is.
+        ValueError: it is not a picture; the message explains why.
     """
     shape = tuple(array.shape)
     channels = 1 if len(shape) == 2 else shape[2] if len(shape) == 3 else 0
@@ -182,19 +182,19 @@ def _stripped_jpeg(data: bytes) -> bytes:
     for mark, segment in _segments(data):
         if mark == 0xE1 and segment[4:10] == b"Exif\0\0":
             out.append(_upright(segment[10:]))
-        elif _says_how_it_is_drawn(mark, segment[4:]):
+        elif _affects_drawing(mark, segment[4:]):
             out.append(segment)
     return b"".join(out)
 
 
-def _says_how_it_is_drawn(mark: int, body: bytes) -> bool:
+def _affects_drawing(mark: int, body: bytes) -> bool:
     if mark == 0xE2:
         return body.startswith(b"ICC_PROFILE")
     return mark in (0xE0, 0xEE) or not (0xE0 <= mark <= 0xEF or mark == 0xFE)
 
 
 def _upright(tiff: bytes) -> bytes:
-    """A segment that says which side is up, where the camera was held another way."""
+    """A segment with the orientation, if the camera was rotated."""
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
     if order is None:
         return b""

@@ -1,4 +1,4 @@
-"""Rules that say, before a tool runs, whether it may run, must be asked about, or never runs."""
+"""Rules that decide, before a tool runs, whether it is allowed, reviewed by a person, or denied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import Message
 
 Verdict = Literal["allow", "review", "deny"]
@@ -19,52 +19,52 @@ Verdict = Literal["allow", "review", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """What a condition sees of a call, beside its input."""
+    """The call that a condition can look at, in addition to its input."""
 
     id: str
     tool_name: str
     messages: tuple[Message, ...]
-    """The history up to the call, whose last message asks for it; or, of a ``ctx.call``, for the call around it."""
+    """The history up to the call; its last message has the call, or, for a ``ctx.call``, the outer call."""
     context: Any = None
-    """What the run was given as ``context=``."""
+    """The ``context=`` of the run."""
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    """What the server of a tool says of it, such as ``{"readOnlyHint": True}``: hints that nobody has checked."""
+    """Hints from the server of a tool, such as ``{"readOnlyHint": True}``. They are not verified."""
 
 
 Said: TypeAlias = bool | Awaitable[bool]
 Condition: TypeAlias = Callable[[Any], Said] | Callable[[Any, CallView], Said]
-"""A function, maybe async, of the typed input, or of that and the call: True or False, and nothing else."""
+"""A function, maybe async, of the typed input, or of that and the call. It returns True or False."""
 Approval: TypeAlias = bool | Condition
-"""A tool's own ``approval=``: whether to ask before it runs, or a condition."""
+"""The ``approval=`` of a tool: True to ask before it runs, or a condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: what it says of the tools whose names match, and when."""
+    """One rule: a verdict for the tools whose names match, and its condition."""
 
     verdict: Verdict
     pattern: str
     when: Condition | None = None
     editable: bool | tuple[str, ...] = False
     text: str | None = None
-    """The question's message, or the reason of a refusal."""
+    """The question's message, or the reason of a denial."""
 
     def __str__(self) -> str:
         return escaped(f"{self.verdict} {self.pattern}")
 
 
 class Judgement(NamedTuple):
-    """What the rules say of one call, and which one said it."""
+    """The verdict of the rules on one call, and the rule that decided."""
 
     verdict: Verdict
     rule: str
     editable: bool | tuple[str, ...] = False
     text: str | None = None
     misses: bool = False
-    """Whether its condition failed, so that it asks or denies for want of a better word."""
+    """True if the condition failed; the verdict is then to ask or to deny."""
 
 
-@tells("nb.allow")
+@checks_keywords("nb.allow")
 def allow(pattern: str, *, when: Condition | None = None) -> Rule:
     """Let matching tools run without asking.
 
@@ -73,16 +73,16 @@ def allow(pattern: str, *, when: Condition | None = None) -> Rule:
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards.
-        when: a condition: a function of the typed input, or of that and the call (``nb.CallView``),
-            maybe async, that says True or False; one that raises or says anything else counts as "ask".
+        when: a condition: a function of the typed input, or of that and the call (``nb.CallView``), maybe
+            async, that returns True or False. If it raises or returns anything else, a person is asked.
 
     Raises:
-        UsageError: ``pattern`` is no text, or ``when`` no such function.
+        UsageError: ``pattern`` is not a string, or ``when`` is not such a function.
     """
     return Rule("allow", _name(pattern), _checked(when))
 
 
-@tells("nb.review")
+@checks_keywords("nb.review")
 def review(
     pattern: str = "*",
     *,
@@ -97,38 +97,38 @@ def review(
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default.
-        when: a condition as in ``nb.allow``; one that raises or says no bool counts as true.
-        editable: whether a form may change the input: True, or names of inputs.
-        message: what the question says.
+        when: a condition as in ``nb.allow``. If it raises or returns no bool, it counts as true.
+        editable: True if a form may change the input, or the names of the inputs that it may change.
+        message: the text of the question.
 
     Raises:
-        UsageError: ``pattern`` is no text, or ``when`` no such function.
+        UsageError: ``pattern`` is not a string, or ``when`` is not such a function.
     """
     names = editable if isinstance(editable, bool) else tuple(editable)
     return Rule("review", _name(pattern), _checked(when), names, message)
 
 
-@tells("nb.deny")
+@checks_keywords("nb.deny")
 def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | None = None) -> Rule:
-    """Never run matching tools, those of inner agents included; the model is told, with the reason.
+    """Never run matching tools, including those of inner agents. The model receives the reason.
 
     Example:
             nb.deny("drop_*", reason="Tables are dropped by the DBA.")
 
     Args:
-        pattern: a tool name, with ``*`` and ``?`` as wildcards; of a tool inside its own name, or its
-            path from the agent whose rule it is, such as ``"banker/transfer"``; every tool by default.
-        when: a condition as in ``nb.allow``; one that raises or says no bool counts as true.
-        reason: why, for the model and the person.
+        pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default. For a tool of an inner
+            agent: its name, or its path from the agent with the rule, such as ``"banker/transfer"``.
+        when: a condition as in ``nb.allow``. If it raises or returns no bool, it counts as true.
+        reason: the reason, for the model and the person.
 
     Raises:
-        UsageError: ``pattern`` is no text, or ``when`` no such function.
+        UsageError: ``pattern`` is not a string, or ``when`` is not such a function.
     """
     return Rule("deny", _name(pattern), _checked(when), text=reason)
 
 
 def condition_misfit(condition: Any) -> str | None:
-    """Why this cannot be a condition, for an error that begins with its name; None where it can."""
+    """The reason why this cannot be a condition, for an error that begins with its name; None if it can."""
     called = getattr(condition, "__call__", None)  # noqa: B004 - of an object that is no function
     kinds = (inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     yields = any(kind(fn) for kind in kinds for fn in (condition, called))
@@ -144,9 +144,9 @@ def condition_misfit(condition: Any) -> str | None:
 
 
 def _required(condition: Callable[..., Any]) -> int | None:
-    """How many values a condition is called with: those it needs, or also a second one named ``call``.
+    """Number of arguments a condition is called with: the required ones, or also a second one named ``call``.
 
-    None where that cannot be read off it, and 0 where it can be called with neither one nor two.
+    None if the signature is unknown, and 0 if it accepts neither one nor two arguments.
     """
     try:
         signature = inspect.signature(condition)
@@ -169,11 +169,11 @@ def _required(condition: Callable[..., Any]) -> int | None:
 async def judge(
     rules: Iterable[Rule], names: Sequence[str], typed: Any, call: CallView
 ) -> Judgement | None:
-    """What the first rule says that matches one of the names of a tool; None where none matches."""
+    """The verdict of the first rule that matches one of the tool's names; None if no rule matches."""
     for rule in rules:
         if not matches(rule, names):
             continue
-        judgement = await _says(rule, typed, call)
+        judgement = await _verdict(rule, typed, call)
         if judgement is not None:
             return judgement
     return None
@@ -182,18 +182,19 @@ async def judge(
 async def denial(
     rules: Sequence[Rule], names: Sequence[str], typed: Any, call: CallView, *, reviewed: bool
 ) -> Judgement | None:
-    """The refusal of a tool with these names, if the rules refuse it; none is asked that cannot matter.
+    """The denial of a tool with these names, if a rule denies it. Only rules that can matter are evaluated.
 
     Args:
         rules: in order.
-        names: of the tool.
+        names: the tool's names.
         typed: its input.
-        call: what a condition sees beside it.
-        reviewed: whether a person has approved: then a rule that asks lets it pass, before one that denies.
+        call: the call, for conditions.
+        reviewed: True if a person has approved. A review rule then lets the tool pass, before one that
+            denies.
     """
     refusing = [n for n, r in enumerate(rules, 1) if r.verdict == "deny" and matches(r, names)]
     for rule in rules[: refusing[-1]] if refusing else ():
-        judgement = await _says(rule, typed, call) if matches(rule, names) else None
+        judgement = await _verdict(rule, typed, call) if matches(rule, names) else None
         if judgement is None or (judgement.verdict == "review" and not reviewed):
             continue
         return judgement if judgement.verdict == "deny" else None
@@ -201,18 +202,18 @@ async def denial(
 
 
 def matches(rule: Rule, names: Sequence[str]) -> bool:
-    """Whether a rule speaks of a tool that has these names."""
+    """Whether a rule applies to a tool with these names."""
     return any(fnmatchcase(name, rule.pattern) for name in names)
 
 
 async def own(
     approval: Approval, typed: Any, call: CallView, *, editable: bool | tuple[str, ...]
 ) -> Judgement | None:
-    """What a tool's own ``approval=`` says, where it asks; a condition that raises does."""
+    """The verdict of a tool's own ``approval=``, if it asks; a condition that raises also asks."""
     if approval is False:
         return None
     rule = Rule("review", call.tool_name, approval if callable(approval) else None, editable)
-    return await _says(rule, typed, call, f"approval= of {call.tool_name}")
+    return await _verdict(rule, typed, call, f"approval= of {call.tool_name}")
 
 
 def _name(pattern: Any) -> str:
@@ -229,14 +230,14 @@ def _checked(when: Condition | None) -> Condition | None:
 
 
 class _NeitherYesNorNo(TypeError):
-    """What a condition gave that is no bool."""
+    """The result of a condition that is not a bool."""
 
 
 async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
-    """What a condition says.
+    """Whether a condition holds.
 
     Raises:
-        TypeError: it says neither True nor False.
+        TypeError: it returned neither True nor False.
     """
     asked: Callable[..., Any] = condition
     said = asked(typed, call) if _required(asked) == 2 else asked(typed)
@@ -252,10 +253,10 @@ async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
     raise _NeitherYesNorNo(type(said).__name__)
 
 
-async def _says(
+async def _verdict(
     rule: Rule, typed: Any, call: CallView, named: str | None = None
 ) -> Judgement | None:
-    """The rule's verdict where its condition holds; one that raises never lets a call run."""
+    """The rule's verdict if its condition holds. A condition that raises never allows a call."""
     told, verdict, misses = named or str(rule), rule.verdict, False
     if rule.when is not None:
         try:

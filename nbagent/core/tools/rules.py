@@ -1,4 +1,4 @@
-"""Rules held against the tools there are: one that names a tool which nobody has is a mistake."""
+"""Checks of rules against the tools: a rule that names an unknown tool is a mistake."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .toolbox import Toolbox, is_whole
 
 
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
-    """Refuse rules that can never match, since they name a tool that nobody has.
+    """Raise if a rule can never match, because it names an unknown tool.
 
-    Where not all tools are known yet, that is looked at once they are.
+    If some tools are not known yet, the check is repeated when they are.
 
     Args:
-        spec: what the run needs to know.
+        spec: the run's settings.
         registered: the agent's own tools, which a rule may name too.
 
     Raises:
@@ -41,7 +41,7 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
 
 
 def _names_one(pattern: str, known: Iterable[str]) -> bool:
-    """Whether a pattern names one of these; ``*`` is whatever there is, and be it nothing."""
+    """Whether a pattern names one of these; ``*`` matches always, even an empty list."""
     return pattern == "*" or any(fnmatchcase(name, pattern) for name in known)
 
 
@@ -62,7 +62,7 @@ def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = (
 
 
 def _is_whole(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> bool:
-    """Whether all tools are known by now, those of inner agents included."""
+    """Whether all tools are known, including those of inner agents."""
     inner = [tool.options.inner for tool in tools.values() if tool.options.inner]
     return is_whole(tools) and all(
         _is_whole(one.tools, (*seen, id(one.tools))) for one in inner if id(one.tools) not in seen
@@ -94,7 +94,7 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
 
 
 def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
-    """Whether a wildcard may be for what bodies start, which nobody knows before they do; not beside a server.
+    """Whether a wildcard may match calls of bodies, which are unknown before they happen; not beside a server.
 
     There it may as well be for tools of the server under names that they do not have. What is denied is denied in
     the agents that a body runs, too, and any body may run one.
@@ -107,7 +107,7 @@ def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
 
 
 def _call_others(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...]) -> bool:
-    """Whether a body among these may call tools; a flow says in ``tools=`` which."""
+    """Whether a body among these may call tools; a flow names them in ``tools=``."""
     for tool in tools.values():
         inner = tool.options.inner
         if inner is None:
@@ -126,7 +126,9 @@ def _unknown(spec: RunSpec, rule: Rule, names: set[str], inner: Mapping[str, Any
     text = f"The rule nb.{rule.verdict}({rule.pattern!r}) matches no tool of {spec.agent!r}"
     for name, one in inner.items():
         if _names_one(rule.pattern, one.tools):
-            return f"{text}, but a tool of its inner agent {name!r}. Move the rule to that agent"
+            return (
+                f"{text}. It matches a tool of its inner agent {name!r}. Move the rule to {name!r}"
+            )
     known = ", ".join(sorted(names)) or "none"
     if not _has_wildcard(rule):
         return f"{text}{suggest(rule.pattern, names) or f'. Its tools: {known}'}"

@@ -1,4 +1,4 @@
-"""What a tool function's parameters say: its input model, where ``ctx`` goes, what it returns."""
+"""The parameters of a tool function: its input model, its ``ctx``, its return type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .json_schema import SchemaInput, input_model, why_no_schema
 
 
 class Signature(NamedTuple):
-    """What a function's parameters say: its input model, where ``ctx`` goes, what it returns."""
+    """The parameters of a function: its input model, its ``ctx``, its return type."""
 
     parameters: dict[str, tuple[Any, Any]]
     """Name to (annotation, default), without ``ctx``."""
@@ -27,9 +27,9 @@ class Signature(NamedTuple):
     ctx: str | None = None
     output: Any = inspect.Signature.empty
     told: dict[str, str] = {}  # noqa: RUF012 - a named tuple's default
-    """What the docstring says of parameters, by name."""
+    """The descriptions of parameters in the docstring, by name."""
     document: str | None = None
-    """Where there is a JSON Schema: the parameter that takes the plain document, ``**`` for each by name."""
+    """With a JSON Schema: the parameter for the plain document, ``**`` for one argument per name."""
 
     def model(self, tool_name: str) -> type[BaseModel]:
         """The pydantic model of the input.
@@ -57,7 +57,7 @@ class Signature(NamedTuple):
         return typing.cast("type[BaseModel]", made)
 
     def _unfillable(self, tool_name: str) -> str | None:
-        """Which parameter has a type that no JSON is of, and what to do."""
+        """The parameter whose type has no JSON, and what to do."""
         for name, (annotation, _) in self.parameters.items():
             try:
                 TypeAdapter(annotation).json_schema()
@@ -69,10 +69,10 @@ class Signature(NamedTuple):
     def bound(
         self, function: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, Any]:
-        """What these arguments give the parameters by name; without ``ctx``, which is not among them.
+        """The arguments by parameter name, without ``ctx``.
 
         Raises:
-            TypeError: the function takes others.
+            TypeError: the function has other parameters.
         """
         taken = [one for name, one in function.parameters.items() if name != self.ctx]
         return function.replace(parameters=taken).bind(*args, **kwargs).arguments
@@ -95,11 +95,11 @@ class Signature(NamedTuple):
 def signature_of(
     fn: Callable[..., Any], local_names: dict[str, Any], schema: dict[str, Any] | None = None
 ) -> Signature:
-    """Read a function's parameters; with a schema, which one of them takes the document.
+    """Read a function's parameters; with a schema, also the one for the document.
 
     Raises:
-        ToolError: it takes ``*args`` or positional-only parameters, names types nobody knows, or is
-            a method without its object.
+        ToolError: it has ``*args`` or positional-only parameters, unknown types, or is a method without its
+            object.
     """
     name = getattr(fn, "__name__", repr(fn))
     try:

@@ -1,4 +1,4 @@
-"""What a driver needs to know of its agent; the engine below never sees an ``Agent``."""
+"""The settings of a run that the engine needs of an agent; the engine never sees an ``Agent``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.keywords import tells_made
+from nbagent.core.base.keywords import check_keywords_of
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json
 from nbagent.core.base.model import Hosted, Model, ToolSpec
@@ -24,22 +24,22 @@ from .policy import Rule
 from .tool import Tool
 
 MAX_CALLS = 128
-"""Calls of one turn that are run."""
+"""Maximum number of calls of one turn that are run."""
 MAX_QUESTIONS = 64
-"""Questions of one turn that wait at a time: who is asked without end approves without looking."""
+"""Maximum number of open questions in one turn. With more, a person would approve without looking."""
 
 
 def new_id() -> str:
-    """A random id of 128 bits: ids derived from calls would let one run's answer pass on another."""
+    """A random id of 128 bits. With ids derived from calls, one run's answer could fit another."""
     return secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a run may use, its inner runs included; None is no limit. Waiting for a person is free.
+    """Limits for a run, including its inner runs. None means no limit. Waiting for a person does not count.
 
     Raises:
-        UsageError: a limit is no finite number of at least 0.
+        UsageError: a limit is not a finite number of at least 0.
     """
 
     tokens: int | None = None
@@ -52,31 +52,33 @@ class Budget:
             checked_amount(f"Budget({name}=…)", getattr(self, name), optional=True)
 
 
-tells_made(Budget, "nb.Budget")
+check_keywords_of(Budget, "nb.Budget")
+NO_BUDGET = Budget()
+"""A budget without limits."""
 
 
 def check_cost(spec: RunSpec, *, counted: bool = False) -> None:
-    """Refuse a model of which nobody knows what it costs, where cost is limited.
+    """Raise if cost is limited and the model's price is unknown.
 
     Args:
-        spec: the run's.
-        counted: whether a run around this one limits the cost too.
+        spec: the run's settings.
+        counted: True if an outer run limits the cost too.
 
     Raises:
-        UsageError: naming the model, and how to say what it costs.
+        UsageError: the price is unknown. The message names the model and how to set the price.
     """
     model, counted = spec.model, counted or spec.budget.cost is not None
-    if not counted or model is None or getattr(model, "tells_cost", False) is True:
+    if not counted or model is None or getattr(model, "reports_cost", False) is True:
         return
     raise UsageError(
         f"Budget(cost=…) cannot be enforced: the price of the model {model.name!r} is unknown{hooks.price_list()}. "
         f"Set it with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per million "
-        "tokens. If your own model reports Usage(cost=…), set its tells_cost = True"
+        "tokens. If your own model reports Usage(cost=…), set its reports_cost = True"
     )
 
 
 class Inner(NamedTuple):
-    """What runs inside a call whose tool is an agent."""
+    """The inner run of a call whose tool is an agent."""
 
     tools: Mapping[str, Tool[..., Any]]
     spec: Callable[[], RunSpec]
@@ -85,24 +87,24 @@ class Inner(NamedTuple):
 
 
 class OfBody(NamedTuple):
-    """What a flow that is a tool brings along for what its body starts, beside what its agent has."""
+    """The rules, middleware and budget that a flow used as a tool adds for the calls of its body."""
 
     policy: Sequence[Rule] = ()
     middleware: Sequence[Middleware] = ()
-    budget: Budget = Budget()
+    budget: Budget = NO_BUDGET
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What a driver needs to know of its agent; the engine below never sees an ``Agent``."""
+    """The settings of a run that the engine needs of an agent; the engine never sees an ``Agent``."""
 
     agent: str
     model: Model | None
     """None for a flow, whose runs are one call of its function."""
     tools: Mapping[str, Tool[..., Any]]
-    """The registry itself: a tool defined again takes effect at once."""
+    """The registry itself: a redefined tool takes effect at once."""
     hosted: tuple[Hosted, ...] = ()
-    """What the model's provider may run by itself."""
+    """Tools that the model's provider may run itself."""
     instructions: Instructions = None
     max_turns: int = 20
     max_calls: int = MAX_CALLS
@@ -110,41 +112,41 @@ class RunSpec:
     raise_errors: bool = False
     output_type: Any = None
     output_retries: int = 2
-    """How often in a row an answer that does not fit goes back to the model."""
+    """Number of times in a row that an answer of the wrong type is returned to the model."""
     policy: Sequence[Rule] = ()
     above: tuple[tuple[Sequence[Rule], str], ...] = ()
-    """The rules of the agents around it, which may deny, and the path from each to this one."""
+    """The rules of the outer agents, which may deny, with the path from each to this one."""
     remembered: list[Remembered] = field(default_factory=list)
-    """Approvals that a person said to remember for every run; the agent's own list."""
+    """Approvals that a person chose to remember in every run; the agent's own list."""
     middleware: Sequence[Middleware] = ()
-    budget: Budget = Budget()
+    budget: Budget = NO_BUDGET
     context: Any = field(default=None, compare=False, repr=False)
-    """What the run was given for its tools and conditions; in memory alone."""
+    """The ``context=`` of the run, for tools and conditions. It is not stored."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)
-    """The last tools sent, so that the same tuple is sent as long as they are the same."""
+    """The last tools sent, so that the same tuple is sent while they are equal."""
 
     @property
     def model_name(self) -> str:
-        """What the journal calls the model; empty where there is none."""
+        """The name of the model in the journal; empty without a model."""
         return "" if self.model is None else self.model.name
 
     @property
     def answer(self) -> AnswerType:
-        """What its runs end with."""
+        """The type of the final answer."""
         return answer_type(self.output_type)
 
     def typed_output(self, output: Json) -> Any:
-        """A final answer's JSON as ``output_type``; as it is without one."""
+        """A final answer's JSON as ``output_type``; unchanged without one."""
         return self.answer.typed(output)
 
     def hosted_allowed(self) -> tuple[Hosted, ...]:
-        """The hosted tools that the rules let the model have, this agent's and those around it."""
+        """The hosted tools that the rules of this agent and of the outer ones allow."""
         return allowed(self.hosted, self.policy, self.above) if self.hosted else ()
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as the model is told about them; the same object while they don't change."""
+        """The tools as the model receives them; the same object while they do not change."""
         current = tuple(t.spec for t in self.tools.values())
         last = self.specs.get("last", ())
         if len(last) != len(current) or any(a is not b for a, b in zip(last, current, strict=True)):

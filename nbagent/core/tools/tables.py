@@ -1,7 +1,7 @@
-"""Tables of pandas, polars and Arrow: what is one, how its rows are read, and the summary that a model is told.
+"""Tables of pandas, polars and Arrow: recognizing them, reading their rows, and their summary for a model.
 
-None of these libraries is imported to find out: a value of theirs is one only where somebody imported them. What stands
-in a table is of others: names and values are bounded, and nothing invisible is left in them.
+These libraries are never imported to check a value: it can only be theirs if they are already imported. The
+content of a table is foreign: names and values are bounded, and invisible characters are removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 
 FEW = 5
-"""Rows of a table in a prompt; one of up to twice as many is told whole."""
+"""Rows of a table in a prompt; a table with up to twice as many is shown whole."""
 MANY = 60
 """Rows of a table that a tool returns: what pandas and polars print at most."""
 MAX_SUMMARY = 8_000
@@ -33,7 +33,7 @@ MAX_CELL = 80
 
 
 class Facts(NamedTuple):
-    """What a column holds; None where its values are of several types, or have no order."""
+    """Facts about a column; None if its values are of several types, or have no order."""
 
     filled: int
     distinct: int | None
@@ -49,11 +49,11 @@ class Column(NamedTuple):
 
 
 class Frame:
-    """A table of one of the libraries, read the same way; its index, where it says something, is columns.
+    """A table of any of the libraries; an index with information counts as columns.
 
     Args:
-        value: what the person has.
-        kind: what it is, in words.
+        value: the person's table.
+        kind: its type, in words.
         table: the same as a DataFrame or an Arrow table.
     """
 
@@ -66,12 +66,12 @@ class Frame:
 
     @property
     def height(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return len(self.table)
 
     @property
     def width(self) -> int:
-        """How many columns it has."""
+        """Number of columns."""
         raise NotImplementedError
 
     def columns(self, most: int) -> list[Column]:
@@ -79,7 +79,7 @@ class Frame:
         raise NotImplementedError
 
     def missing(self, columns: int, rows: int) -> list[int]:
-        """How many values are missing in each of the first columns, in so many rows."""
+        """Number of missing values in each of the first columns, in the first rows."""
         raise NotImplementedError
 
     def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
@@ -87,7 +87,7 @@ class Frame:
         raise NotImplementedError
 
     def facts(self, at: int) -> Facts:
-        """What the values of one column are."""
+        """Facts about the values of one column."""
         raise NotImplementedError
 
 
@@ -98,7 +98,7 @@ class _Pandas(Frame):
 
     @property
     def _levels(self) -> list[Column]:
-        """The index as columns: a mere count of the rows is none."""
+        """The index as columns; a plain row number does not count."""
         index = self.table.index
         if type(index).__name__ == "RangeIndex" and index.name is None:
             return []
@@ -209,7 +209,7 @@ _BATCH = 10_000
 
 
 class _Plan(_Polars):
-    """A table that polars has not computed: its columns alone."""
+    """A polars table that is not computed: only its columns."""
 
     @property
     def height(self) -> int:
@@ -225,7 +225,7 @@ class _Plan(_Polars):
 
 
 def frame_of(value: Any) -> Frame | None:
-    """The table, or the one column, that a value is; None where it is none."""
+    """The table of a value, or its one column; None if it is not a table."""
     if isinstance(value, type):
         return None
     root = type(value).__module__.partition(".")[0]
@@ -261,18 +261,18 @@ def _of_pandas(value: Any) -> Frame | None:
 
 
 def is_plan(frame: Frame) -> bool:
-    """Whether it is a query that somebody has yet to compute."""
+    """Whether it is a query that is not computed yet."""
     return isinstance(frame, _Plan)
 
 
-def told(value: Any, rows: int = FEW) -> str | None:
-    """The summary of a table, its name aside: shape, types, missing values, first rows. None where it is none."""
+def table_summary(value: Any, rows: int = FEW) -> str | None:
+    """The summary of a table, without its name: shape, types, missing values, first rows. None if it is not one."""
     frame = frame_of(value)
     return None if frame is None else summary(frame, rows)
 
 
 def summary(frame: Frame, rows: int = FEW) -> str:
-    """What a model is told of a table: what it is in the first line, then its columns, then its first rows."""
+    """The description of a table for a model: its shape in the first line, then its columns and first rows."""
     columns = [Column(*map(_bounded_name, each)) for each in frame.columns(MAX_COLUMNS)]
     height, width = frame.height, frame.width
     if is_plan(frame):
@@ -324,7 +324,7 @@ def _bounded(lines: Sequence[str]) -> str:
 
 
 def cell(value: Any, most: int = MAX_CELL) -> str:
-    """A value in one bounded line; nothing where it is missing."""
+    """A value in one bounded line; empty if it is missing."""
     if is_missing(value):
         return ""
     if isinstance(value, str):
@@ -350,7 +350,7 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, MAX_CELL, MAX_CELL
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it stands for no value: None, NaN, NaT, NA."""
+    """Whether it is a missing value: None, NaN, NaT, NA."""
     if value is None:
         return True
     if isinstance(value, str | int | list | dict):
@@ -371,10 +371,10 @@ def _bounded_name(name: str) -> str:
 
 
 def as_csv(value: Any) -> bytes | None:
-    """All rows of a table, with a line of names; None where it is none.
+    """All rows of a table, with a line of names; None if it is not a table.
 
     Raises:
-        UsageError: it is too large, is not computed yet, or holds what CSV has not.
+        UsageError: it is too large, is not computed yet, or has values that CSV cannot represent.
     """
     frame = frame_of(value)
     if frame is None:

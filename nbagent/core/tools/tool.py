@@ -50,8 +50,8 @@ from nbagent.core.base.secrets import (
     sealed_json,
 )
 
+from .attachments import File
 from .context import ToolContext
-from .files import File
 from .json_schema import adapter_of
 from .policy import Approval
 from .signature import Signature
@@ -84,49 +84,50 @@ class Presenter(Protocol):
 
 
 class Origin(NamedTuple):
-    """Where a tool comes from that somebody else wrote."""
+    """The source of a tool from others, such as a server."""
 
     told: str
-    """What a person is told below the title of an approval, in words of ours."""
+    """A text for the person below the title of an approval, in nbagent's words."""
     annotations: Mapping[str, Any]
-    """What is said of the tool there; see ``CallView.annotations``."""
+    """The source's hints about the tool; see ``CallView.annotations``."""
     identity: Json
-    """What it is besides its name: "always allow" holds as long as this is the same."""
+    """Its identity besides its name: "always allow" is valid while it is equal."""
     said: Json
-    """What is said of it there: an approval holds as long as this is the same."""
+    """The source's description of it: an approval is valid while it is equal."""
     renewed: Callable[[], Awaitable[Any]]
-    """Asks there for the tool as it is now; gives None where there is none any more, and raises an ``NbagentError``."""
+    """Get the current tool from the source; returns None if it no longer exists, and raises an
+    ``NbagentError``."""
 
 
 class ToolOptions(NamedTuple):
-    """How a tool is run."""
+    """The options of a tool."""
 
     thread: bool = True
-    """Whether a sync body runs in a thread of its own; False runs it on the loop's thread."""
+    """True if a sync body runs in its own thread; False for the loop's thread."""
     approval: Approval = False
-    """Whether a person is asked before it runs, where no rule says otherwise."""
+    """True if a person is asked before it runs, unless a rule decides."""
     editable: bool | tuple[str, ...] = False
-    """Whether that question's form may change the input."""
+    """True if the form of that question may change the input."""
     final: bool = False
-    """Whether its answer ends the run."""
+    """True if its answer ends the run."""
     idempotent: bool = False
-    """Whether its body may be run again whatever became of it before."""
+    """True if its body may run again, whatever its earlier outcome was."""
     flow: bool = False
-    """Whether it is a flow's function, which a person starts: no rule judges it, no middleware is around it."""
+    """True if it is a flow's function, which a person starts: no rules and no middleware apply."""
     inner: Any = None
     """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
     of_body: Any = None
-    """For a flow as a tool: what stands around all that its body starts (see ``spec.OfBody``)."""
+    """For a flow as a tool: its rules, middleware and budget for its body (see ``spec.OfBody``)."""
     metadata: Any = None
-    """For a tool with no body: what its question says, or a (maybe async) function of the input."""
+    """For a tool without a body: the metadata of its question, or a (maybe async) function of the input."""
     preview: Callable[[Any], Any] | None = None
-    """What running it with an input would do, to be shown above the buttons of its approval."""
+    """A function that shows the effect of an input, above the buttons of its approval."""
     max_output: int | None = MAX_OUTPUT
-    """Characters that the model is told of a result; None is no limit."""
+    """Maximum characters of a result for the model; None for no limit."""
     origin: Origin | None = None
-    """For a tool of a server: which, and what that says of it."""
+    """For a tool of a server: its source."""
     always_asked: bool = False
-    """Whether no rule lets it run unasked, ``answers=`` must name it, and an approval is remembered in its run alone."""
+    """True if it always asks: rules cannot allow it, ``answers=`` must name it, approvals last for one run."""
 
 
 _ANYTHING: tuple[Any, ...] = (
@@ -139,7 +140,7 @@ _ANYTHING: tuple[Any, ...] = (
     typing.Never,
     typing.NoReturn,
 )
-"""Return annotations that say nothing about an answer given in the tool's place."""
+"""Return annotations that do not restrict an answer instead of the tool's."""
 
 
 class _WithContext(Protocol[M_contra]):
@@ -173,7 +174,7 @@ def _code_of(tool: Tool[..., Any], around: tuple[int, ...]) -> Any:
 
 
 def _parts_of(code: CodeType) -> Any:
-    """What a function does, without the lines it stands on."""
+    """The code of a function, without line numbers."""
     constants = [
         _parts_of(c)
         if isinstance(c, CodeType)
@@ -188,7 +189,7 @@ def _parts_of(code: CodeType) -> Any:
 class Tool(Generic[P, R]):
     """A function as a tool: still callable, with a name, a description and an input schema.
 
-    ``fn`` is None for a tool with no body, whose every call waits for an answer.
+    ``fn`` is None for a tool without a body; each of its calls waits for an answer.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class Tool(Generic[P, R]):
         self.options = options
         self._signature = signature
         self.module: str | None = getattr(fn, "__module__", None)
-        """Where it was defined: a tool of a notebook's cell may be defined again."""
+        """The module of its definition: a tool of a notebook's cell may be defined again."""
         if fn is not None:
             functools.update_wrapper(self, fn, updated=())
 
@@ -314,7 +315,7 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def secrets(self) -> SecretPlaces | None:
-        """Where its input is secret; None where it is nowhere."""
+        """The places of secrets in its input; None if there are none."""
         return SecretPlaces.of(self.input_schema)
 
     def sealed(self, input_: Json, *, like: Json = None) -> Json:
@@ -324,17 +325,17 @@ class Tool(Generic[P, R]):
         return self.secrets.seal(input_, like=like, read=lambda: plain_json(self.parse(input_)))
 
     def masked(self, input_: Json) -> Json:
-        """The input with pydantic's mask for each secret, which is not kept."""
+        """The input with pydantic's mask for each secret, which is not stored."""
         return input_ if self.secrets is None else self.secrets.masked(input_)
 
     def lost(self, input_: Json) -> list[str]:
-        """The inputs whose masks stand for secrets that this process does not have (any more)."""
+        """The inputs with masks of secrets that this process does not have."""
         found = [] if self.secrets is None else self.secrets.lost(input_)
         return list(dict.fromkeys(str(path[0]) for path in found if path))
 
     @functools.cached_property
     def spec(self) -> ToolSpec:
-        """The tool as a model is told about it."""
+        """The tool as the model receives it."""
         return ToolSpec(self.name, self.description, self.input_schema)
 
     @functools.cached_property
@@ -367,7 +368,7 @@ class Tool(Generic[P, R]):
         return hashlib.sha256(repr(_code_of(self, ())).encode("utf-8", "replace")).hexdigest()
 
     def digest(self, input_: Json) -> str:
-        """What binds an approval to an input, and to the tool: its parameters, and what its server says of it."""
+        """The digest that binds an approval to an input, the tool's parameters, and its server's description."""
         origin, schema = self.options.origin, self.input_schema
         return digest_of(self.name, input_, schema if origin is None else [schema, origin.said])
 
@@ -381,16 +382,16 @@ class Tool(Generic[P, R]):
         return self.input_type.model_validate_json(dumps(plain))
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """What these arguments of the function, its ``ctx`` aside, give its parameters by name.
+        """The arguments by parameter name, without ``ctx``.
 
         Raises:
-            TypeError: the function takes others.
+            TypeError: the function has other parameters.
         """
         assert self.fn is not None
         return self._signature.bound(inspect.signature(self.fn), args, kwargs)
 
     def typed(self, given: dict[str, Any]) -> Any:
-        """What is given to the parameters, as their types have it.
+        """The arguments as the types of the parameters.
 
         Raises:
             pydantic.ValidationError: it does not fit.
@@ -403,7 +404,7 @@ class Tool(Generic[P, R]):
 
     @property
     def takes_context(self) -> bool:
-        """Whether the body is given a ``ToolContext``."""
+        """Whether the body has a ``ToolContext`` parameter."""
         return self._signature.ctx is not None
 
     def arguments(self, typed: BaseModel, ctx: ToolContext | None) -> dict[str, Any]:
@@ -416,7 +417,7 @@ class Tool(Generic[P, R]):
         """The resolution with its values as the tool's types have them.
 
         Raises:
-            InvalidAnswer: it does not fit the tool; the message and ``errors`` say where.
+            InvalidAnswer: it does not match the tool; the message and ``errors`` name the fields.
         """
         match resolution:
             case Respond() if pending.kind in ("ask", "later"):  # of a type of its own

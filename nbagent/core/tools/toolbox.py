@@ -12,10 +12,10 @@ from .tool import Tool
 
 
 class ToolSource(ABC):
-    """Where tools come from that nobody knows before it is connected."""
+    """A source of tools that are unknown before it is connected."""
 
     name: str
-    """What errors call it."""
+    """Its name in errors."""
 
     @abstractmethod
     async def ready(self) -> Mapping[str, Tool[..., Any]]:
@@ -29,32 +29,32 @@ class ToolSource(ABC):
 
 
 class Toolbox(dict[str, Tool[..., Any]]):
-    """Tools by name. Those of a source come in when it is made ready, and go when the source drops them."""
+    """Tools by name. Tools of a source are added when it is ready, and removed when the source drops them."""
 
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[ToolSource, Mapping[str, Tool[..., Any]] | None] = {}
-        """The sources, with what each gave last; None before the first time."""
+        """The sources, with their last tools; None before the first time."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What came from a source is asked for anew."""
+        """Pickle without the tools of sources, which are requested again."""
         of_sources = [tool for known in self._known.values() for tool in (known or {}).values()]
         own = [tool for tool in self.values() if not any(tool is one for one in of_sources)]
         return toolbox, ([*own, *self._known],)
 
     @property
     def sources(self) -> list[ToolSource]:
-        """Where tools come from, beside those that were added one by one."""
+        """The sources of tools, besides the single tools."""
         return list(self._known)
 
     @property
     def has_sources(self) -> bool:
-        """Whether tools come from anywhere else."""
+        """Whether there are sources of tools."""
         return bool(self._known)
 
     @property
     def is_whole(self) -> bool:
-        """Whether each source has told its tools."""
+        """Whether the tools of each source are known."""
         return None not in self._known.values()
 
     def add_source(self, source: ToolSource) -> None:
@@ -66,7 +66,7 @@ class Toolbox(dict[str, Tool[..., Any]]):
 
         Raises:
             ToolError: two tools have one name.
-            NbagentError: a source cannot tell its tools.
+            NbagentError: the tools of a source are not available.
         """
         for source, known in list(self._known.items()):
             tools = await source.ready()
@@ -106,10 +106,10 @@ def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:
 
 
 def is_plain(tools: Mapping[str, Tool[..., Any]]) -> bool:
-    """Whether no source gives tools, so that none has to be asked."""
+    """Whether there are no sources that must be asked."""
     return not (isinstance(tools, Toolbox) and tools.has_sources)
 
 
 def is_whole(tools: Mapping[str, Tool[..., Any]]) -> bool:
-    """Whether all tools are known by now."""
+    """Whether all tools are known."""
     return not isinstance(tools, Toolbox) or tools.is_whole

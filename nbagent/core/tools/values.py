@@ -1,4 +1,4 @@
-"""Values on their way in and out: answers checked against a type, results as the model is told them."""
+"""Values of tools: answers checked against a type, and results converted and bounded for the model."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ from nbagent.core.base.messages import (
 from . import tables
 
 MAX_OUTPUT = 32_000
-"""Characters of a result that the model is told, where its tool does not say otherwise: some 8,000 tokens."""
+"""Default maximum characters of a result for the model: about 8,000 tokens."""
 MAX_SHOWN = 200_000
-"""Characters that are kept for the person of a result of which the model is told less."""
+"""Maximum characters stored for the person, if the model receives a shortened result."""
 MAX_TEXT = 8_000
-"""Characters of a rich value's text that the model is told."""
+"""Maximum characters of a rich value's text for the model."""
 MAX_LEAF_TEXT = 1_000
 """Characters of such a value's text inside of data."""
 MAX_DEPTH = 100
-"""Levels of data that is looked through for what is none."""
+"""Maximum depth of data that is searched for values that are not JSON."""
 MAX_ARRAY = 1_000
-"""Numbers of an array that the model is told one by one; a larger one is text."""
+"""Maximum numbers of an array that the model receives one by one; a larger one is text."""
 
 MAX_DIGITS = 4_300
-"""Of an integer; Python writes no longer one unless it is told to, which takes the square of their number."""
+"""Maximum digits of an integer. Python by default writes no longer ones, because the time grows with the
+square."""
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Json:
-    """A value as the JSON that ``adapter`` makes of it; any JSON without one.
+    """A value as the JSON of ``adapter``; any JSON without one.
 
     Raises:
         InvalidAnswer: it is no JSON, or does not fit; ``what`` names it.
@@ -75,7 +76,7 @@ def _shown(value: Any) -> str:
 
 
 def invalid(what: str, error: ValidationError) -> InvalidAnswer:
-    """The refusal of an answer that does not fit; ``what`` says which."""
+    """The error of an invalid answer; ``what`` names it."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     return InvalidAnswer(
         f"{what}: {describe(error)}", errors=[{"loc": e["loc"], "msg": e["msg"]} for e in errors]
@@ -100,18 +101,18 @@ def for_model(
     words: Any = None,
     rest: Callable[[], str] = _ask_for_part,
 ) -> Json:
-    """What the model is told of a result: text as it is, data as JSON, anything else as bounded text.
+    """The result for the model: text unchanged, data as JSON, anything else as bounded text.
 
-    Data is what JSON has, and inside of it models, dataclasses, sets, dates, decimals, paths, enums,
-    and numpy's scalars and short arrays. Of other things in it, each alone becomes text. Of what is longer
-    than ``limit`` characters, as JSON, the text is cut. ``words`` are what a value shows as that has no text of
-    its own making: a chart's, whose data may be megabytes. ``rest`` says how the model gets what is cut. Of a table
-    it is the summary, with more rows than a prompt has.
+    Data are JSON values, and inside them models, dataclasses, sets, dates, decimals, paths, enums, and
+    numpy's scalars and short arrays. Other values in it become text one by one. Longer than ``limit``
+    characters as JSON, the text is shortened. ``words`` is the text for a value whose own text is useless,
+    such as a chart with megabytes of data. ``rest`` tells the model how to get the rest. For a table it is
+    the summary, with more rows than in a prompt.
     """
     if type(value) in (bool, type(None)):
         return value
     if isinstance(value, str):
-        return _sendable(cut(str(value), limit, rest))
+        return _sendable(shortened_text(str(value), limit, rest))
 
     def leaf(odd: Any) -> Any:
         as_text: Any = type(odd).__str__
@@ -122,7 +123,7 @@ def for_model(
     try:
         plain, text = _json(value, leaf)
         if limit is not None and len(text) > limit:
-            return cut(text, limit, rest)
+            return shortened_text(text, limit, rest)
         check_depth(text.encode(), MAX_DEPTH)
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return _bounded(value, MAX_TEXT)
@@ -130,7 +131,7 @@ def for_model(
 
 
 def _json(value: Any, leaf: Callable[[Any], Any]) -> tuple[Json, str]:
-    """The value as JSON, and its text; what pydantic knows and fails at all the same (a date that is none, as NaT) is text alone."""
+    """The value as JSON, and its text; a known type that pydantic cannot convert (such as NaT) is only text."""
     try:
         plain: Json = to_jsonable_python(value, fallback=leaf)
     except (PydanticSerializationError, ValueError, TypeError):
@@ -194,7 +195,7 @@ def _key(key: Any, leaf: Callable[[Any], Any]) -> str:
         return _bounded(key, MAX_LEAF_TEXT)
 
 
-def cut(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -> str:
+def shortened_text(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -> str:
     """The text for a model; of a longer one its beginning and end, with a note of what is not there."""
     if limit is None or len(text) <= limit:
         return text
@@ -205,7 +206,7 @@ def cut(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -
 
 
 def _plain(odd: Any, limit: int) -> Any:
-    """What JSON may hold of a value that it does not know: numbers of an array, or bounded text."""
+    """The JSON of an unknown value: numbers of an array, or bounded text."""
     is_array = all(hasattr(odd, name) for name in ("dtype", "ndim", "tolist"))
     if is_array and not hasattr(odd, "index"):  # a pandas column is more than its values
         size = getattr(odd, "size", 1)
@@ -213,7 +214,7 @@ def _plain(odd: Any, limit: int) -> Any:
         if type(plain) is not type(odd):
             return plain
     try:
-        table = tables.told(odd, tables.MANY if limit == MAX_TEXT else tables.FEW)
+        table = tables.table_summary(odd, tables.MANY if limit == MAX_TEXT else tables.FEW)
     except Exception:  # of what stands in it: its own text may do better
         table = None
     return _bounded(odd if table is None else table, limit)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from nbagent.forms.texts import say, say_counted
+from nbagent.forms.texts import counted_text, text_for
 from nbagent.forms.values import Json
 
 from .parts import Part, Problem
@@ -20,7 +20,7 @@ from .place import Complaint, place
 
 @dataclass(frozen=True)
 class Checked:
-    """What a validator made of a document."""
+    """A validator's result for a document."""
 
     value: Any = None
     problems: list[Problem] = field(default_factory=list)
@@ -61,7 +61,7 @@ class PydanticChecker:
             return Checked(problems=place(part, complaints, labelled=True))
         except Exception as error:  # a validator of the user's own may raise anything
             problem = f"{type(error).__name__}: {error}"
-            return Checked(problems=[Problem(None, (), say("not_checked", problem=problem))])
+            return Checked(problems=[Problem(None, (), text_for("not_checked", problem=problem))])
 
     def _validate(self, text: str) -> Any:
         if not self._by_name:
@@ -97,7 +97,7 @@ _PLAIN = {
     "timezone_naive": "has_zone",
     "extra_forbidden": "wrong",
 }
-"""pydantic's types of errors, and the key of the sentence that a person is told."""
+"""The types of pydantic's errors, and the key of the text for each."""
 _LIMITED = {
     "greater_than": ("wrong_exclusiveMinimum", "gt"),
     "greater_than_equal": ("wrong_minimum", "ge"),
@@ -111,7 +111,7 @@ _LIMITED = {
     "decimal_max_places": ("wrong_places", "decimal_places"),
     "url_scheme": ("wrong_scheme", "expected_schemes"),
 }
-"""The same with a limit, and where pydantic tells it."""
+"""The same for errors with a limit, and pydantic's key for it."""
 _COUNTED = {
     "string_too_short": ("wrong_minLength", "min_length"),
     "string_too_long": ("wrong_maxLength", "max_length"),
@@ -122,25 +122,29 @@ _COUNTED = {
 
 
 def _sentence(error: Any) -> str:
-    """An error of pydantic's in plain words; a validator's own words stay as they are."""
+    """An error of pydantic's in plain words; a validator's own words stay."""
     kind, told = error["type"], error.get("ctx", {})
     if kind in _MISSING:
-        return say("answer")
+        return text_for("answer")
     if kind in _PLAIN:
-        return say(_PLAIN[kind])
+        return text_for(_PLAIN[kind])
     key, name = _LIMITED.get(kind) or _COUNTED.get(kind) or ("", "")
     if key and name in told:
         limit = told[name]
         if told.get("field_type") in ("Dictionary", "Mapping"):
             key = key.replace("Items", "Properties")
-        return say_counted(key, limit, limit=limit) if kind in _COUNTED else say(key, limit=limit)
+        return (
+            counted_text(key, limit, limit=limit)
+            if kind in _COUNTED
+            else text_for(key, limit=limit)
+        )
     message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return message or say("wrong")
+    return message or text_for("wrong")
 
 
 @cache
 def _warm_up() -> None:
-    """Load jsonschema while the person reads; no daemon: compiled code that is just loaded must not be cut off."""
+    """Load jsonschema while the person reads; not in a daemon thread: loading compiled code must not be interrupted."""
     name = f"{__package__}.json_schema"
     thread = threading.Thread(target=import_module, args=(name,), name="nbagent-forms")
     with suppress(
@@ -150,12 +154,12 @@ def _warm_up() -> None:
 
 
 _PANIC = "PanicException"
-"""What jsonschema's own dependency (rpds) raises where the stack is full; it is not an ``Exception``."""
+"""The error of jsonschema's own dependency (rpds) if the stack is full; it is not an ``Exception``."""
 
 
 def _describe(error: BaseException) -> str:
     if isinstance(error, RecursionError) or type(error).__name__ == _PANIC:
-        return say("too_deep").rstrip(".")
+        return text_for("too_deep").rstrip(".")
     return f"{type(error).__name__}: {error}"
 
 
@@ -180,6 +184,6 @@ class SchemaChecker:
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
             return Checked(
-                problems=[Problem(None, (), say("not_checked", problem=_describe(error)))]
+                problems=[Problem(None, (), text_for("not_checked", problem=_describe(error)))]
             )
         return Checked(document, place(part, complaints, labelled=False))

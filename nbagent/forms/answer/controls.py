@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from nbagent.forms.nodes import Choice, Leaf, Node
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import Json, equality_key, has_lone_surrogates, is_number, loads
 
 _INT = re.compile(r"[+-]?[0-9]+(\.0+)?")
@@ -20,7 +20,7 @@ MAX_DIGITS = 1_000
 
 
 class NotANumber(ValueError):
-    """The text is not such a number; the argument is the key of the sentence to say."""
+    """The text is not such a number; the argument is the key of the text to show."""
 
 
 def as_int(text: str) -> int:
@@ -56,7 +56,7 @@ def as_decimal(text: str) -> str:
 
 
 def exact(text: str) -> int | float | None:
-    """The JSON number that is exactly this decimal, or None where there is none."""
+    """The JSON number that is exactly this decimal, or None if there is none."""
     try:
         number = as_num(text)
         return number if Decimal(repr(number)) == Decimal(text.strip()) else None
@@ -77,7 +77,7 @@ class Refused(ValueError):
     """A draft that cannot be read; the text is for the person."""
 
     def __init__(self, key: str, **parts: object) -> None:
-        super().__init__(say(key, **parts))
+        super().__init__(text_for(key, **parts))
 
 
 def read_leaf(node: Leaf, draft: dict[str, Any]) -> Json:

@@ -1,6 +1,6 @@
 """Drafts to a JSON document: untouched fields keep their prefill exactly, typed text becomes JSON.
 
-Any JSON is accepted as drafts; what cannot be read is a problem at its field.
+Any JSON is accepted as drafts; a draft that cannot be read is a problem at its field.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nbagent.forms.nodes import (
 )
 from nbagent.forms.schema.fields import escaped
 from nbagent.forms.secrets import Expand, holds_secret
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, has_lone_surrogates
 
 from .controls import Refused, read_choice, read_json, read_leaf, read_multi
@@ -34,7 +34,7 @@ from .parts import Part, Path, Problem, Segment
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where in the form and in the document."""
+    """The place of a value in the form and in the document."""
 
     id: str
     path: Path
@@ -45,7 +45,7 @@ class _Spot:
 
 
 class Decoder:
-    """Reads one submission; ``problems`` is what could not be read."""
+    """Reads one submission; ``problems`` are the drafts that could not be read."""
 
     def __init__(self, expand: Expand) -> None:
         self._expand = expand
@@ -57,9 +57,9 @@ class Decoder:
         return self._must(part)
 
     def _must(self, part: Part) -> Part:
-        """A place that cannot be left out."""
+        """The part, with a problem if it has no value."""
         if part.value is ABSENT and not part.failed:
-            self._fail(part, say("answer"))
+            self._fail(part, text_for("answer"))
         return part
 
     def _fail(self, part: Part, message: str) -> Part:
@@ -73,20 +73,20 @@ class Decoder:
         part = Part(node, spot.id, spot.path)
         if not isinstance(draft, dict) or spot.level > MAX_LEVELS:
             deep = isinstance(draft, dict)
-            return self._fail(part, say("too_deep" if deep else "unreadable"))
+            return self._fail(part, text_for("too_deep" if deep else "unreadable"))
         walks = isinstance(node, Object) and "fields" in draft
         if node.read_only and not walks:
             return self._read_only(node, draft, spot)
         if draft.get("null") is True:
             part.value = None
-            return part if node.nullable else self._fail(part, say("not_null"))
+            return part if node.nullable else self._fail(part, text_for("not_null"))
         if draft.get("cleared") is True or _is_emptied(node, draft):
-            return part  # left out: the validator, or the container, says whether it may be
+            return part  # left out: the validator, or the container, decides whether it may be
         return self._touched(node, draft, spot)
 
     def _read_only(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
         part = self._untouched(node, spot)
-        return part if _keeps_rows(node, draft) else self._fail(part, say("read_only"))
+        return part if _keeps_rows(node, draft) else self._fail(part, text_for("read_only"))
 
     def _touched(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
         if "json" in draft:
@@ -127,7 +127,7 @@ class Decoder:
         return part
 
     def _untouched(self, node: Node, spot: _Spot) -> Part:
-        """The prefill as it came; else what the form's rules send for a field nobody touched."""
+        """The unchanged prefill; otherwise the value that the form's rules send for an untouched field."""
         part = Part(node, spot.id, spot.path, value=node.value)
         if node.value is ABSENT:
             part.value = _default_answer(node)
@@ -162,9 +162,9 @@ class Decoder:
         part = Part(node, spot.id, spot.path, value={})
         drafts = draft.get("fields")
         if not isinstance(drafts, dict):
-            return self._fail(part, say("unreadable"))
+            return self._fail(part, text_for("unreadable"))
         for key in drafts.keys() - {each.key for each in node.fields}:
-            self._fail(part, say("unknown", name=key))
+            self._fail(part, text_for("unknown", name=key))
         for each in node.fields:
             down = spot.down(escaped(each.key), each.key)
             part.children[each.key] = self._decode(each, drafts.get(each.key), down)
@@ -182,7 +182,7 @@ class Decoder:
         extra = self._map(more, draft if isinstance(draft, dict) else {}, start)
         for key, child in extra.children.items():
             if key in part.children:
-                self._fail(child, say("same_key", name=key))
+                self._fail(child, text_for("same_key", name=key))
             else:
                 part.children[key] = child
                 part.value[key] = child.value
@@ -191,12 +191,12 @@ class Decoder:
         part = Part(node, spot.id, spot.path, value=[])
         rows = draft.get("rows")
         if not isinstance(rows, list):
-            return self._fail(part, say("unreadable"))
+            return self._fail(part, text_for("unreadable"))
         for index, row in enumerate(rows):
             down = spot.down(str(index), index)
             template = node.template(row.get("from")) if isinstance(row, dict) else None
             if template is None:
-                return self._fail(part, say("unreadable"))
+                return self._fail(part, text_for("unreadable"))
             child = self._must(self._decode(template, row.get("draft"), down))
             part.children[index] = child
             part.value.append(None if child.value is ABSENT else child.value)
@@ -206,13 +206,13 @@ class Decoder:
         part = Part(node, spot.id, spot.path, value={})
         entries = draft.get("entries")
         if not isinstance(entries, list):
-            return self._fail(part, say("unreadable"))
+            return self._fail(part, text_for("unreadable"))
         for index, entry in enumerate(entries):
             given = entry if isinstance(entry, dict) else {}
             source = given.get("from")
             template, key = node.template(source), given.get("key", source)
             if template is None or not isinstance(key, str):
-                return self._fail(part, say("unreadable"))
+                return self._fail(part, text_for("unreadable"))
             child = self._decode(template, given.get("draft"), spot.down(str(index), key))
             self._check_key(part, child, key)
             part.children.setdefault(key, self._must(child))
@@ -220,19 +220,19 @@ class Decoder:
         return part
 
     def _check_key(self, part: Part, child: Part, key: str) -> None:
-        """Names are not empty (unless the prefill's was), not broken, and stand once."""
+        """Check a name: not empty (unless the prefill's was), not broken, and used once."""
         if key in part.children:
-            self._fail(child, say("same_key", name=key))
+            self._fail(child, text_for("same_key", name=key))
         elif has_lone_surrogates(key):
-            self._fail(child, say("broken_text"))
+            self._fail(child, text_for("broken_text"))
         elif not key and all(getattr(part.node, "entries", ())):
-            self._fail(child, say("no_key"))
+            self._fail(child, text_for("no_key"))
 
     def _parts(self, node: Parts, draft: dict[str, Any], spot: _Spot) -> Part:
         part = Part(node, spot.id, spot.path, value=[])
         drafts = draft.get("parts")
         if not isinstance(drafts, list) or len(drafts) > len(node.parts):
-            return self._fail(part, say("unreadable"))
+            return self._fail(part, text_for("unreadable"))
         drafts = [*drafts, *[None] * (len(node.parts) - len(drafts))]
         found = [
             self._decode(each, drafts[index], spot.down(str(index), index))
@@ -250,7 +250,7 @@ class Decoder:
         index = draft.get("branch", node.branch)
         branch = node.branch_at(index)
         if branch is None:
-            return self._fail(part, say("no_branch"))
+            return self._fail(part, text_for("no_branch"))
         inner = _Spot(f"{spot.id}|{index}", spot.path, spot.level + 1)
         child = self._must(self._decode(branch.node, draft.get("draft"), inner))
         part.branch, part.index, part.raw = child, index, branch.raw
@@ -259,7 +259,7 @@ class Decoder:
 
     def _lazy(self, node: Lazy, draft: dict[str, Any], spot: _Spot) -> Part:
         if draft.get("open") is not True:
-            return self._fail(Part(node, spot.id, spot.path), say("unreadable"))
+            return self._fail(Part(node, spot.id, spot.path), text_for("unreadable"))
         shape = self._expand(node)
         inner = draft.get("draft")
         typed = inner.get("text") if isinstance(inner, dict) else None
@@ -282,7 +282,7 @@ def _read_control(node: Node, draft: dict[str, Any]) -> Json:
 
 
 def _default_answer(node: Node) -> Json:
-    """What an untouched field without a prefill answers: nothing, unless there is nothing to ask."""
+    """The answer of an untouched field without a prefill: none, unless there is nothing to ask."""
     if isinstance(node, Const) and (node.required or node.always):
         return node.const
     return node.default if node.sends_default else ABSENT
@@ -306,7 +306,7 @@ def _located_children(node: Node, value: Json) -> Iterator[tuple[Segment, str, N
 
 
 def _is_untouched(draft: Draft) -> bool:
-    """Whether a draft is null, or fields and more names of which none was touched."""
+    """Whether a draft is null, or fields and more names that are all untouched."""
     if isinstance(draft, dict) and set(draft) <= {"fields", "more"} and draft.get("more") is None:
         return _has_only_nulls(draft.get("fields", {}))
     return draft is None
@@ -327,12 +327,12 @@ def _has_only_nulls(fields: Draft) -> bool:
 
 
 def _is_emptied(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether a control's text is gone; an empty text that was there before is a text."""
+    """Whether a control's text was removed; an empty text that was there before is a text."""
     return isinstance(node, Leaf) and draft.get("text") == "" and node.shows != ""
 
 
 def _keeps_rows(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether rows were sent just as they are."""
+    """Whether rows were sent unchanged."""
     if isinstance(node, Rows) and isinstance(rows := draft.get("rows"), list):
         return rows == [{"from": index, "draft": None} for index in range(len(node.rows))]
     return False

@@ -1,4 +1,4 @@
-"""Bare schemas validated by jsonschema, its errors told in sentences that repeat no input.
+"""Validation of bare schemas by jsonschema, with errors in sentences that repeat no input.
 
 Loads ``jsonschema``; import it where a bare schema is validated and not before.
 """
@@ -25,7 +25,7 @@ from referencing.jsonschema import EMPTY_REGISTRY
 
 from nbagent.forms.schema.patterns import MAX_TOTAL, is_balanced, matches, weight_of
 from nbagent.forms.schema.refs import DATA, Refs
-from nbagent.forms.texts import say, say_counted
+from nbagent.forms.texts import counted_text, text_for
 from nbagent.forms.values import Json, as_text, children, equality_key
 
 from .parts import Part
@@ -38,7 +38,7 @@ _Keyword = Callable[[Any, Any, Json, Json], _Errors]
 MAX_RULES = 5_000
 """Schemas that one place of a document may be checked against: small documents can unfold without end."""
 _OF_SCHEMAS = FormatChecker(formats=())
-"""The formats in a schema itself: jsonschema would give its patterns to Python's ``re``."""
+"""The formats in a schema itself: jsonschema would pass its patterns to Python's ``re``."""
 _OF_SCHEMAS.checks("regex")(is_balanced)
 _TYPES: dict[str, Any] = {
     "date": datetime.date,
@@ -55,7 +55,7 @@ _SINGLE = ("not", "if", "then", "else")
 
 @cache
 def _formats() -> FormatChecker:
-    """Formats as pydantic takes them: those whose types it writes so."""
+    """The formats that pydantic accepts: those that it writes for its types."""
     checker = FormatChecker(formats=())
     for name, type_ in _TYPES.items():
         check = TypeAdapter(type_).validate_python
@@ -81,7 +81,7 @@ def validator_for(schema: Json, *, formats: bool = False) -> Any:
 
 
 def _validator_class(schema: Json) -> Any:
-    """A validator class for the draft that a schema names, else for the one it is written as."""
+    """A validator class for the draft that a schema names, else for the draft of its style."""
     kind: Any = Draft201909Validator if _writes_old_tuples(schema) else Draft202012Validator
     if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
         kind = class_for(schema, default=kind)
@@ -102,7 +102,7 @@ def _validator_class(schema: Json) -> Any:
 
 
 def _writes_old_tuples(schema: Json) -> bool:
-    """Whether tuples are lists of ``items``, as before 2020-12, and none is written as today."""
+    """Whether tuples are lists of ``items``, as before 2020-12, and none is written in the current way."""
     todo, old = [schema], False
     while todo:
         item = todo.pop()
@@ -115,7 +115,7 @@ def _writes_old_tuples(schema: Json) -> bool:
 
 
 def _follows(follow: _Keyword) -> _Keyword:
-    """A reference keyword: one that leads out of the document, or in a circle, says nothing."""
+    """A reference keyword: one that leads out of the document, or in a circle, is ignored."""
     going: set[tuple[int, int, int]] = set()
 
     def keyword(validator: Any, ref: Any, document: Json, schema: Json) -> _Errors:
@@ -134,7 +134,7 @@ def _follows(follow: _Keyword) -> _Keyword:
 
 
 def _items(validator: Any, items: Any, document: Json, schema: Json) -> _Errors:
-    """As in 2020-12; a list of items, as older drafts write tuples, as they have it."""
+    """The keyword of 2020-12; a list of items, as older drafts write tuples, as they define it."""
     kind: Any = Draft201909Validator if isinstance(items, list) else Draft202012Validator
     yield from kind.VALIDATORS["items"](validator, items, document, schema)
 
@@ -184,7 +184,7 @@ def _additional_properties(validator: Any, rule: Json, document: Json, schema: J
 
 
 class _Search:
-    """In the place of ``re`` in a module of jsonschema."""
+    """A replacement of ``re`` in a module of jsonschema."""
 
     @staticmethod
     def search(pattern: str, text: str) -> bool:
@@ -210,7 +210,7 @@ class TooCostly(ValueError):
 
 
 def _refuse_if_costly(schema: Json) -> None:
-    """Raise TooCostly where one value would be checked against more than ``MAX_RULES`` schemas, or patterns are too heavy."""
+    """Raise TooCostly if one value would be checked against more than ``MAX_RULES`` schemas, or patterns are too heavy."""
     if weight_of(schema) > MAX_TOTAL:
         raise TooCostly("its patterns are too many or too long")
     known: dict[int, int] = {}
@@ -238,27 +238,27 @@ def _count_rules(schema: Json, refs: Refs, known: dict[int, int]) -> int:
 
 
 def errors_of(schema: Json, document: Json, *, formats: bool = False) -> list[dict[str, Any]]:
-    """What a schema has against a document: ``loc`` and ``msg``, which repeats no value of it.
+    """The errors of a document under a schema: ``loc`` and ``msg``, which repeats no value of it.
 
     ``formats``: whether a date must be one, as where the schema was made of a type.
     """
     errors = validator_for(schema, formats=formats).iter_errors(document)
-    return [told for error in errors for told in _told(error)]
+    return [each for error in errors for each in _error_dicts(error)]
 
 
-def _told(error: ValidationError) -> Iterator[dict[str, Any]]:
+def _error_dicts(error: ValidationError) -> Iterator[dict[str, Any]]:
     path, missing = tuple(error.absolute_path), _missing(error)
     nearest = best_match([error]) if error.validator in ("anyOf", "oneOf") else error
     if missing:
-        yield from ({"loc": (*path, *name), "msg": say("required")} for name in missing)
+        yield from ({"loc": (*path, *name), "msg": text_for("required")} for name in missing)
     elif nearest is None or nearest is error:
         yield {"loc": path, "msg": _sentence(error)}
     else:
-        yield from _told(nearest)
+        yield from _error_dicts(nearest)
 
 
 def misfit(schema: Json, *, as_input: bool = False) -> str:
-    """Why a schema cannot be used, in words; empty where it can.
+    """The reason why a schema cannot be used, in words; empty if it can.
 
     Args:
         schema: plain JSON.
@@ -312,19 +312,19 @@ def _complaints(error: ValidationError, part: Part) -> Iterator[Complaint]:
     if error.validator in ("anyOf", "oneOf") and error.context:
         yield from _of_branches(error, part)
     elif missing:
-        yield from (Complaint((*path, *name), say("answer")) for name in missing)
+        yield from (Complaint((*path, *name), text_for("answer")) for name in missing)
     elif error.validator == "additionalProperties":
-        yield Complaint(path, say("extra", name=path[-1]))
+        yield Complaint(path, text_for("extra", name=path[-1]))
     elif "propertyNames" in list(error.absolute_schema_path)[:-1] and isinstance(
         error.instance, str
     ):
-        yield Complaint((*path, error.instance), say("wrong_name", problem=_sentence(error)))
+        yield Complaint((*path, error.instance), text_for("wrong_name", problem=_sentence(error)))
     else:
         yield Complaint(path, _sentence(error))
 
 
 def _missing(error: ValidationError) -> list[tuple[str, ...]]:
-    """Where an object lacks something, from the place that the error names."""
+    """The places where an object lacks something, from the place that the error names."""
     document: Json = error.instance
     rule: Json = error.validator_value
     if error.validator == "required":
@@ -341,7 +341,7 @@ def _missing(error: ValidationError) -> list[tuple[str, ...]]:
 
 
 def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
-    """Of a union: the errors of the branch that was answered, else of the one that nearly fits."""
+    """The errors of a union: those of the answered branch, else of the one that nearly fits."""
     here = at_path(part, list(error.absolute_path))
     raw = here.raw if here is not None else None
     mine = [each for each in error.context or () if raw is not None and _branch_index(each) == raw]
@@ -360,12 +360,12 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
 
 
 def _branch_index(error: ValidationError) -> Any:
-    """Which branch of a union an error is of."""
+    """The branch of a union that an error belongs to."""
     return next(iter(error.schema_path), None)
 
 
 def _other_branches(error: ValidationError, part: Part | None) -> str:
-    """What the branches that were not picked say."""
+    """The messages of the branches that were not picked."""
     known = getattr(part.node, "branches", ()) if part is not None else ()
     labels = {branch.raw: branch.label for branch in known}
     reasons: dict[str, list[str]] = {}
@@ -392,19 +392,19 @@ _SAME_SENTENCE = {
 
 
 def _sentence(error: ValidationError) -> str:
-    """What is wrong, by the schema's keyword and limit; the input is never repeated."""
+    """The error in words, by the schema's keyword and limit; the input is never repeated."""
     word, limit = str(error.validator), cast("Json", error.validator_value)
     if word == "type":
-        return say("wrong_type", types=_types(limit))
+        return text_for("wrong_type", types=_types(limit))
     listed = ", ".join(map(as_text, limit[:12])) if isinstance(limit, list) else as_text(limit)
     bounded = listed if len(listed) < 300 else listed[:299] + "…"
     if word in _COUNTED:
-        return say_counted(f"wrong_{word}", limit, limit=bounded)
+        return counted_text(f"wrong_{word}", limit, limit=bounded)
     known = f"wrong_{word}" if word in _WITH_LIMIT and limit != {} else "wrong"
-    return say(_SAME_SENTENCE.get(word, known), limit=bounded)
+    return text_for(_SAME_SENTENCE.get(word, known), limit=bounded)
 
 
 def _types(limit: Json) -> str:
     names = limit if isinstance(limit, list) else [limit]
-    named = [say(f"type_{name}") if name in _KNOWN_TYPES else as_text(name) for name in names]
-    return say("or").join(named)
+    named = [text_for(f"type_{name}") if name in _KNOWN_TYPES else as_text(name) for name in names]
+    return text_for("or").join(named)

@@ -1,4 +1,4 @@
-"""The answered tree: every node as it was answered, where it stands in the document."""
+"""The answered tree: every node with its answer, and its place in the document."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Path = tuple[Segment, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, at a field (None: the form as a whole) and a place in the document."""
+    """An error at a field (None: the form as a whole) and a place in the document."""
 
     field: str | None
     path: Path
     message: str
     why: str = ""
-    """What the other shapes of a union say, on one line: the person picked this one."""
+    """The messages of the other shapes of a union, on one line: the person picked this one."""
 
 
 @dataclass
 class Part:
-    """A node as it was answered: its value, and its children where they stand in the document."""
+    """A node with its answer: its value, and its children by their places in the document."""
 
     node: Node
     id: str

@@ -1,6 +1,6 @@
-"""What a validator says, placed at fields: the answered tree is walked together with the location.
+"""A validator's errors, placed at fields: the answered tree is walked together with the location.
 
-pydantic puts one extra segment, a private label, where a union stands; it is consumed, never read. A
+pydantic puts one extra segment, a private label, in the place of a union; it is skipped, never parsed. A
 JSON Schema validator's locations are plain paths. Nothing is dropped: a location that leads nowhere
 stays at the deepest field that was reached.
 """
@@ -12,24 +12,24 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from nbagent.forms.nodes import Leaf, Object, Union
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 
 from .parts import Part, Path, Problem, Segment
 
 MAX_WHY = 300
-"""Characters of what the other shapes of a union say."""
+"""Characters of the messages of a union's other shapes."""
 KEY = "[key]"
 """pydantic's mark for an error in a name of a mapping."""
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """One error of a validator: what is left of its location, and the message."""
+    """One error of a validator: the rest of its location, and the message."""
 
     loc: Path
     message: str
     why: str = ""
-    """What the other shapes of a union say."""
+    """The messages of the other shapes of a union."""
 
     @property
     def inside(self) -> Complaint:
@@ -38,7 +38,7 @@ class Complaint:
 
 
 def join_reasons(reasons: Mapping[str, Iterable[str]]) -> str:
-    """What other shapes of a union say, by their labels, on one bounded line."""
+    """The messages of the other shapes of a union, by their labels, on one bounded line."""
     parts = (f"{label}: {' '.join(dict.fromkeys(each))}" for label, each in reasons.items())
     line = " ".join(" / ".join(parts).split())
     return line if len(line) <= MAX_WHY else line[: MAX_WHY - 1] + "…"
@@ -66,7 +66,7 @@ def _place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[P
 
 
 def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Problem]:
-    """Of pydantic's complaints about each shape in turn those about the shape that was picked."""
+    """Pydantic's complaints about the picked shape, of those about each shape in turn."""
     branches = part.node.branches if isinstance(part.node, Union) else ()
     exclusive = isinstance(part.node, Union) and part.node.exclusive
     problems = [_here(part, each) for each in complaints if not each.loc]
@@ -80,7 +80,7 @@ def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Pro
         picked = runs[part.index]
     else:
         messages = "; ".join(dict.fromkeys(each.message for run in runs for each in run))
-        return [*problems, Problem(part.id, part.path, say("no_shape", problems=messages))]
+        return [*problems, Problem(part.id, part.path, text_for("no_shape", problems=messages))]
     found = _place(branch, [each.inside for each in picked], labelled=True)
     pairs = [pair for pair in zip(branches, runs, strict=False) if pair[1] is not picked]
     why = join_reasons({shape.label: (each.message for each in run) for shape, run in pairs})
@@ -88,7 +88,7 @@ def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Pro
 
 
 def _here(part: Part, complaint: Complaint) -> Problem:
-    """At this field; in a JSON box the message tells the place inside."""
+    """The problem at this field; in a JSON box the message names the place inside."""
     message = complaint.message
     inside = [segment for segment in complaint.loc if segment != KEY]
     if inside and (isinstance(part.node, Object) or _is_box(part)):
@@ -102,7 +102,7 @@ def _is_box(part: Part) -> bool:
 
 
 def at_path(part: Part, path: list[Segment]) -> Part | None:
-    """The part at a plain document path, unions entered, or None where the tree does not reach."""
+    """The part at a plain document path, unions entered, or None if the tree does not reach it."""
     here = part
     for segment in path:
         while here.branch is not None:

@@ -1,4 +1,4 @@
-"""Malformed keywords of a schema, put right or left out, so that validation can go on.
+"""Malformed keywords of a schema, repaired or left out, so that validation can continue.
 
 A keyword that is well formed is never touched. Unknown types mean nothing that could be checked.
 """
@@ -17,9 +17,9 @@ _SCHEMA = ("not", "if", "then", "else", "contains", "propertyNames", "additional
 _SCHEMA_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_MAP = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 _TELLING = ("additional", "unevaluated")
-"""Keywords that tell themselves what a plain ``false`` refuses."""
+"""Keywords with their own message about values that a plain ``false`` forbids."""
 _OLD = ("draft-03", "draft-04")
-"""Drafts where ``exclusiveMinimum`` is a truth value; the first of them is not repaired at all."""
+"""Drafts in which ``exclusiveMinimum`` is a truth value; the first of them is not repaired at all."""
 
 
 def _count(value: Json) -> bool:
@@ -56,9 +56,9 @@ _WELL_FORMED: dict[str, Callable[[Json], bool]] = {
 
 
 def repaired(schema: Json) -> Json:
-    """A schema that a validator of its draft can work with.
+    """A schema that a validator of its draft can use.
 
-    It names no draft any more: jsonschema would change to a validator of its own where one is named.
+    It no longer names a draft: jsonschema would change to a validator of its own if one is named.
     """
     named = schema.get("$schema") if isinstance(schema, dict) else None
     draft = next((each for each in _OLD if isinstance(named, str) and each in named), "")
@@ -71,7 +71,7 @@ def _unnamed(schema: Json) -> Json:
 
 def _repair(schema: Json, draft: str) -> Json:
     if isinstance(schema, bool):
-        return {} if schema else {"not": {}}  # jsonschema tells no place of a plain ``false``
+        return {} if schema else {"not": {}}  # jsonschema reports no place for a plain ``false``
     if not isinstance(schema, dict):
         return True
     words = {word: value for word, value in schema.items() if word != "$schema"}

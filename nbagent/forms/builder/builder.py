@@ -1,6 +1,6 @@
-"""A JSON Schema, and a document that need not fit it, to the tree of field nodes.
+"""The tree of field nodes for a JSON Schema, and for a document that need not fit it.
 
-Building never raises on any JSON: what has no control of its own becomes a JSON box, at that node only.
+Building never raises on any JSON: a node without a control of its own becomes a JSON box, at that node only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from nbagent.forms.schema.refs import SHAPE_TITLE, Keywords, Refs
 from nbagent.forms.schema.shape import SchemaInfo, hint_of, notes, schema_info, text_of
 from nbagent.forms.secrets import MASK, SecretSearch, conceal, has_mask, is_secret, without_masks
 from nbagent.forms.spec import spec
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import (
     ABSENT,
     Json,
@@ -80,7 +80,7 @@ class TreeBuilder(Protocol):
 
 @dataclass(frozen=True)
 class FormSetup:
-    """What a form works with: its nodes, what made them, the validator, the prefill."""
+    """The parts of a form: its nodes, their builder, the validator, the prefill."""
 
     builder: TreeBuilder
     root: Node
@@ -117,12 +117,12 @@ def _bounded(
 
 
 Origin = Literal["", "document", "default"]
-"""Where shown values come from: the document, an enclosing field's default, or nowhere."""
+"""Origin of shown values: the document, an enclosing field's default, or none."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a node: what its surroundings say about it."""
+    """The place of a node: the properties that it gets from its surroundings."""
 
     id: str = ""
     key: str = ""
@@ -184,7 +184,7 @@ class Builder:
         return conceal(self._choose(schema, info, self._args(info, at), at))
 
     def _info(self, schema: Json) -> SchemaInfo:
-        """What a schema is, found out once, however often references lead to it."""
+        """The kind of a schema, determined once, however often references lead to it."""
         known = self._infos.get(id(schema))
         if known is None:
             known = self._infos[id(schema)] = (schema, schema_info(self._refs, schema))
@@ -192,7 +192,7 @@ class Builder:
 
     def _choose(self, schema: Json, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
         if self._max_fields == 0 or at.depth > MAX_DEPTH or self._too_many(args):
-            return self._box(info.words, args, say("too_large"))
+            return self._box(info.words, args, text_for("too_large"))
         if not fits_control(info, args["value"]):
             return self._box(info.words, args)
         if not fits_control(info, args["default"]):
@@ -209,14 +209,14 @@ class Builder:
         return self._shaped(info, args, replace(at, known=known, secret=args["secret"]))
 
     def _has_room(self, fields: int, at: Place) -> bool:
-        """Whether so many fields more can be drawn; they are counted at once, before what is in them."""
+        """Whether this many more fields can be drawn; they are counted at once, before their content."""
         if fields > (self._left if at.depth else 2 * self._max_fields):
             return False
         self._left -= fields
         return True
 
     def _box(self, words: Keywords, args: NodeArgs, reason: str = "") -> Node:
-        """A JSON box in a control's place: secret as a whole where a field inside would be."""
+        """A JSON box in a control's place: secret as a whole if a field inside would be."""
         return json_box(args.evolve(secret=args["secret"] or self._secrets.inside(words)), reason)
 
     def _too_many(self, args: NodeArgs) -> bool:
@@ -280,7 +280,7 @@ class Builder:
         return ABSENT, "hidden_default" in made or not (at.required or self._sends_defaults)
 
     def _enter(self, args: NodeArgs, at: Place) -> tuple[Json, Place]:
-        """What a container shows (ABSENT or null for nothing), and where its children start from."""
+        """The value that a container shows (ABSENT or null for none), and the place from which its children start."""
         value, default = args["value"], args["default"]
         origin: Origin = at.origin if value not in (ABSENT, None) else ""
         if value is ABSENT and default not in (ABSENT, None):
@@ -305,7 +305,7 @@ class Builder:
         for key in document:
             schemas.setdefault(key, field_schema(words, key))
         if not self._has_room(len(schemas), at):
-            return self._box(words, args, say("too_large"))
+            return self._box(words, args, text_for("too_large"))
         needed = required_names(words)
         fields = [
             self.build(
@@ -342,7 +342,7 @@ class Builder:
         value, inner = self._enter(args, at)
         given = dict_or_empty(value)
         if not self._has_room(1 + len(given), at):
-            return self._box(words, args, say("too_large"))
+            return self._box(words, args, text_for("too_large"))
         item = self.build(rest_schema(words), replace(inner, id=f"{at.id}/*", origin=""))
         entries = {
             key: self._row(field_schema(words, key), replace(inner, value=part, label=key), at, i)
@@ -362,10 +362,12 @@ class Builder:
             return picked
         given = list_or_empty(value)
         if not self._has_room(1 + len(given), at):
-            return self._box(words, args, say("too_large"))
+            return self._box(words, args, text_for("too_large"))
         item = self.build(schema, replace(inner, id=f"{at.id}/*", origin=""))
         rows = tuple(
-            self._row(schema, replace(inner, value=part, label=say("item", number=i + 1)), at, i)
+            self._row(
+                schema, replace(inner, value=part, label=text_for("item", number=i + 1)), at, i
+            )
             for i, part in enumerate(given)
         )
         table = _flat_row(item, TABLE_COLUMNS) and all(row.kind == "object" for row in rows)
@@ -393,7 +395,8 @@ class Builder:
                 replace(
                     inner,
                     value=given[i] if i < len(given) else ABSENT,
-                    label=text_of(self._info(schema).words, "title") or say("part", number=i + 1),
+                    label=text_of(self._info(schema).words, "title")
+                    or text_for("part", number=i + 1),
                 ),
                 at,
                 i,
@@ -413,7 +416,7 @@ class Builder:
             if taken is None and args["value"] is not ABSENT:
                 return self._box(info.words, args)
         if not self._has_room(len(schemas), at):
-            return self._box(info.words, args, say("too_large"))
+            return self._box(info.words, args, text_for("too_large"))
         tag = tag_of(self._refs, info.words, schemas)
         branches = []
         for index, (raw, schema) in enumerate(info.branches):
@@ -436,21 +439,21 @@ def _examples(words: Keywords) -> tuple[str, ...]:
 def _default_text(words: Keywords, default: Json) -> str:
     if default is not ABSENT:
         return default_text(default)
-    return say("made_when_sent") if "hidden_default" in notes(words) else ""
+    return text_for("made_when_sent") if "hidden_default" in notes(words) else ""
 
 
 def _order_of(node: Node) -> float:
-    """Where the hints put a field; without one it keeps its place."""
+    """The position of a field by its hints; without one it keeps its place."""
     order = node.hint.get("order")
     return float(order) if isinstance(order, int) and abs(order) < 10**6 else 0.0
 
 
 def _branch_label(refs: Refs, schema: Json, node: Node, tag: str) -> str:
-    """What a branch of a union is called."""
+    """The name of a union's branch."""
     words = refs.flatten(schema).words
     name = text_of(words, "title") or text_of(words, SHAPE_TITLE)
     consts = consts_of(refs, schema) if tag and not name else {}
-    return name or consts.get(tag) or say(f"kind_{node.kind}")
+    return name or consts.get(tag) or text_for(f"kind_{node.kind}")
 
 
 def _flat_row(node: Node, limit: int) -> bool:

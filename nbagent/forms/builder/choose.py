@@ -1,4 +1,4 @@
-"""A question that is one list of options: the form of ``Choose`` and of what looks like it."""
+"""A question that is one list of options: the form of ``Choose`` and of similar questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nbagent.forms.answer.check import AnyChecker, Checker
 from nbagent.forms.nodes import Choice, Lazy, Leaf, Node, Rows
 from nbagent.forms.schema.shape import Option, label_of
 from nbagent.forms.spec import initial
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, as_document, same
 
 from .builder import Builder, FormSetup
@@ -33,11 +33,11 @@ class ChoiceBuilder:
         )  # fmt: skip
         if value is ABSENT or value is None or initial(node) is not None:
             return node
-        stranger = Option(value, label_of(value), say("not_an_option"))
+        stranger = Option(value, label_of(value), text_for("not_an_option"))
         return replace(node, options=(*node.options, stranger))
 
     def expand(self, node: Lazy) -> Node:
-        """Never asked: there is nothing to open in a choice."""
+        """Return the node: a choice has nothing to open."""
         return node
 
 
@@ -70,7 +70,7 @@ def choice_setup(
 
 
 def _selected(node: Choice, selected: Iterable[Any]) -> Json:
-    """The document that marks ``selected``; what is not an option is left out unless it can be written in."""
+    """The document that marks ``selected``; a value that is not an option is left out unless it can be written in."""
     values = [as_document(each) for each in selected]
     known = [
         each
@@ -89,7 +89,7 @@ def _option(given: tuple[Any, str | None, str | None]) -> Option:
 
 
 def _write_in(shape: Node | None) -> Leaf:
-    """How a write-in is read: as the output's own type where that is typed as one text."""
+    """The field of a write-in: of the output's own type if that is typed as one text."""
     inner = shape.item if isinstance(shape, Rows) else shape
     if isinstance(inner, Leaf) and inner.kind in _TYPED:
         return replace(inner, id="/*", key="", value=ABSENT, default=ABSENT)

@@ -1,4 +1,4 @@
-"""pydantic's schema generator for forms: what the ordinary schema loses, and never an exception.
+"""pydantic's schema generator for forms: it adds what the ordinary schema loses, and never raises.
 
 Only forms use it; the schema that a model reads stays pydantic's own.
 """
@@ -22,13 +22,13 @@ from nbagent.forms.values import children, is_finite
 
 
 class FormSchema(GenerateJsonSchema):
-    """Adds notes under ``NOTES``: member names, lost bounds, factories, and why a part has no schema."""
+    """Adds notes under ``NOTES``: member names, lost bounds, factories, and the reason why a part has no schema."""
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Say nothing: what a schema leaves out, the form shows as JSON."""
+        """Do nothing: parts that a schema leaves out are JSON in the form."""
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
-        """A part without a JSON schema takes any JSON, and says why."""
+        """A schema for any JSON, with the reason, for a part without a JSON schema."""
         del schema
         return {NOTES: {"reason": f"it has no JSON form ({error_info})"}}
 
@@ -77,17 +77,17 @@ class FormSchema(GenerateJsonSchema):
         return _marked(super().timedelta_schema(schema), limits=_bounds(schema), timedelta=True)
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """A default, unless it is secret or no JSON; a factory is noted, with what it makes."""
+        """A default, unless it is secret or not JSON; a factory is noted, with its value."""
         words = super().default_schema(schema)
         if "default" in words and (words["default"] == MASK or not is_finite(words["default"])):
             words = {key: value for key, value in words.items() if key != "default"}
             return _marked(words, hidden_default=True)
         if "default_factory" in schema:
-            return _marked(words, **self._made(schema))
+            return _marked(words, **self._factory_default(schema))
         return words
 
-    def _made(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
-        """What a factory makes, if it makes the same each time; a clock or a random id does not."""
+    def _factory_default(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        """The value of a factory, if it is the same each time; a clock or a random id is not."""
         if schema.get("default_factory_takes_data"):
             return {"hidden_default": True}
         factory: Any = schema["default_factory"]

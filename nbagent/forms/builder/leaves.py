@@ -7,7 +7,7 @@ from typing import Any, cast
 from nbagent.forms.nodes import Choice, Const, Kind, Leaf, Node
 from nbagent.forms.schema.refs import Keywords
 from nbagent.forms.schema.shape import Option, SchemaInfo, hint_of, label_of, notes, suits
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, as_text, equality_key, same
 
 LONG_TEXT = 80
@@ -23,7 +23,7 @@ class NodeArgs(dict[str, Any]):
 
     @property
     def shows(self) -> Json:
-        """What the node will show before it is touched."""
+        """The value that the node will show before it is touched."""
         return self["default"] if self["value"] is ABSENT else self["value"]
 
     def evolve(self, **changes: Any) -> NodeArgs:
@@ -33,7 +33,7 @@ class NodeArgs(dict[str, Any]):
 
 def json_box(args: NodeArgs, reason: str = "") -> Leaf:
     """A text area for any JSON."""
-    note = say("cannot_edit", reason=reason) if reason else ""
+    note = text_for("cannot_edit", reason=reason) if reason else ""
     text = " ".join(filter(None, (args["help"], note)))
     return Leaf(**args.evolve(kind="json", help=text, multiline=True, limits={}))
 
@@ -70,18 +70,18 @@ def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
         other = Leaf(**args.evolve(kind="text", value=ABSENT, default=ABSENT))
     known = value is ABSENT or any(same(value, option.value) for option in options)
     if not known and other is None and not (value is None and args["nullable"]):
-        options = (*options, Option(value, label_of(value), say("not_an_option")))
+        options = (*options, Option(value, label_of(value), text_for("not_an_option")))
     return Choice(**args.evolve(kind="choice", options=options, other=other))
 
 
 def _asks_nothing(args: NodeArgs) -> bool:
-    """Whether one possible value leaves nothing to ask: not where it may be left out or be null."""
+    """Whether one possible value leaves nothing to ask: not if it may be left out or be null."""
     needed = args["required"] or args["has_default"] or args["hint"].get("tag")
     return bool(needed) and not args["nullable"]
 
 
 _LANGUAGES = {"text/x-python": "python", "application/sql": "sql"}
-"""Media types of code, as JSON Schema's ``contentMediaType`` tells them."""
+"""Languages by the media types of code, which JSON Schema's ``contentMediaType`` has."""
 
 
 def _text(words: Keywords, args: NodeArgs) -> Leaf:
@@ -89,7 +89,7 @@ def _text(words: Keywords, args: NodeArgs) -> Leaf:
     widget = str(hint_of(words).get("widget", ""))
     encoding = words.get("contentEncoding")
     if format_ == "duration":
-        how = say("timedelta_help" if notes(words).get("timedelta") else "duration_help")
+        how = text_for("timedelta_help" if notes(words).get("timedelta") else "duration_help")
         text = " ".join(filter(None, (args["help"], how)))
         return Leaf(**args.evolve(kind="duration", format=format_, help=text))
     language = _LANGUAGES.get(str(words.get("contentMediaType", "")), "")
@@ -111,7 +111,7 @@ def _is_long(words: Keywords, args: NodeArgs) -> bool:
 
 
 def multi(item: SchemaInfo, args: NodeArgs, write_in: Node | None) -> Choice | None:
-    """A list of options as one multi-select; None where the prefill repeats or has strangers."""
+    """A list of options as one multi-select; None if the prefill repeats values or has unknown ones."""
     for values in (args["value"], args["default"]):
         if isinstance(values, list) and not _pickable(values, item.options, write_in is not None):
             return None
@@ -132,7 +132,7 @@ def default_text(value: Json) -> str:
 
 
 def fits_control(info: SchemaInfo, value: Json) -> bool:
-    """Whether the control can show this value; null shows wherever it is allowed or prefilled."""
+    """Whether the control can show this value; null shows if it is allowed or prefilled."""
     if value is ABSENT or value is None:
         return True
     if info.shape == "const":

@@ -1,4 +1,4 @@
-"""What a form is made of: the schema to draw and the validator to ask, for every kind of target."""
+"""The source of a form: the schema to draw and the validator to ask, for every kind of target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 from nbagent.forms.answer.check import AnyChecker, Checker, PydanticChecker, SchemaChecker
 from nbagent.forms.hints import making_form
 from nbagent.forms.schema.refs import NOTES
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import Json, as_schema
 
 from .generator import FormSchema
@@ -44,10 +44,10 @@ def source_of(target: Any) -> Source:
 
 
 def _missing(error: Exception) -> str:
-    """Which package to install, where pydantic lacks one, such as email-validator for EmailStr."""
+    """The package to install, if pydantic lacks one, such as email-validator for EmailStr."""
     lacks = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     name = lacks.name if isinstance(lacks, ImportError) else None
-    return say("install", package=name.replace("_", "-")) if name else ""
+    return text_for("install", package=name.replace("_", "-")) if name else ""
 
 
 def _adapter(target: Any) -> TypeAdapter[Any]:
@@ -60,7 +60,7 @@ def _adapter(target: Any) -> TypeAdapter[Any]:
 
 
 def _arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    """A stand-in with the function's parameters that returns them by name; nothing is called."""
+    """A function with the same parameters that returns them by name; nothing is called."""
     signature = inspect.signature(function, eval_str=_evaluates(function))
 
     def arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:

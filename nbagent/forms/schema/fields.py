@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nbagent.forms.texts import say, say_counted
+from nbagent.forms.texts import counted_text, text_for
 from nbagent.forms.values import Json, as_text, dict_or_empty, list_or_empty
 
 from .patterns import matches
@@ -27,7 +27,7 @@ def escaped(key: str) -> str:
 
 
 def object_fields(refs: Refs, words: Keywords) -> dict[str, Json]:
-    """Every named field: an object's own, then those that conditions and branches speak of."""
+    """Every named field: an object's own, then those of conditions and branches."""
     fields = dict(dict_or_empty(words.get("properties")))
     variants: dict[str, list[Json]] = {}
     for part in _conditional_parts(words):
@@ -59,7 +59,7 @@ def _conditional_parts(words: Keywords) -> list[Json]:
 
 
 def required_names(words: Keywords) -> frozenset[str]:
-    """The names that must be there."""
+    """The required names."""
     return frozenset(_texts(words.get("required")))
 
 
@@ -72,7 +72,7 @@ def rest_schema(words: Keywords) -> Json:
 
 
 def field_schema(words: Keywords, key: str) -> Json:
-    """The schema of a name that is there although it is not listed."""
+    """The schema of a name that exists although it is not listed."""
     for pattern, schema in dict_or_empty(words.get("patternProperties")).items():
         if matches(pattern, key):
             return schema
@@ -81,14 +81,14 @@ def field_schema(words: Keywords, key: str) -> Json:
 
 
 def invites_more(words: Keywords) -> bool:
-    """Whether an object with fields says by itself that there may be others."""
+    """Whether an object with fields states itself that there may be others."""
     rest = words.get("additionalProperties")
     invites = rest is True or isinstance(rest, dict) or "patternProperties" in words
     return invites and has_fields(words)
 
 
 def key_options(words: Keywords) -> tuple[str, ...]:
-    """The names that a map may have, where they are listed."""
+    """The names that a map may have, if they are listed."""
     return tuple(_texts(dict_or_empty(words.get("propertyNames")).get("enum")))
 
 
@@ -130,22 +130,22 @@ def describe_limits(limits: Mapping[str, Json]) -> str:
     for low, high, above, under, unit in _BOUNDS:
         least, most = limits.get(low), limits.get(high)
         if least is not None and most is not None:
-            both = say("between", least=as_text(least), most=as_text(most))
+            both = text_for("between", least=as_text(least), most=as_text(most))
             phrases.append(_amount(as_text(least) if least == most else both, most, unit))
             continue
         for key, value in (("least", least), ("most", most)):
             if value is not None:
-                phrases.append(say(key, limit=_amount(as_text(value), value, unit)))
+                phrases.append(text_for(key, limit=_amount(as_text(value), value, unit)))
         for key, name in (("above", above), ("under", under)):
-            phrases += [say(key, limit=as_text(limits[name]))] if name in limits else []
+            phrases += [text_for(key, limit=as_text(limits[name]))] if name in limits else []
     if "multipleOf" in limits:
-        phrases.append(say("multiple", limit=as_text(limits["multipleOf"])))
+        phrases.append(text_for("multiple", limit=as_text(limits["multipleOf"])))
     return ", ".join(phrases)
 
 
 def _amount(amount: str, number: Json, unit: str) -> str:
     """A number with what it counts, such as ``1 item``."""
-    return say_counted(unit, number, amount=amount) if unit else amount
+    return counted_text(unit, number, amount=amount) if unit else amount
 
 
 def _is_limit(value: Json) -> bool:
@@ -155,7 +155,7 @@ def _is_limit(value: Json) -> bool:
 
 
 def tag_of(refs: Refs, words: Keywords, schemas: list[Json]) -> str:
-    """The property that tells the branches of a union apart, or an empty text."""
+    """The property that identifies the branches of a union, or an empty text."""
     name = dict_or_empty(words.get("discriminator")).get("propertyName")
     if isinstance(name, str):
         return name

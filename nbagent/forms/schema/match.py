@@ -1,4 +1,4 @@
-"""Which branch of a union a document takes: a light look at shapes, not a validation."""
+"""The branch of a union that a document takes: a quick comparison of shapes, not a validation."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def has_type(value: Json, name: Json) -> bool:
 
 
 def best_branch(refs: Refs, schemas: list[Json], value: Json) -> int | None:
-    """The index of the schema that fits best, the first of equals; None where none fits."""
+    """The index of the schema that fits best, the first of equals; None if none fits."""
     scores = [fit(refs, schema, value) for schema in schemas]
     fitting = [index for index, score in enumerate(scores) if score is not None]
     return max(fitting, key=lambda index: (scores[index] or 0.0, -index), default=None)
 
 
 def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
-    """How well a value fits, higher is better; None where it cannot be meant."""
+    """The quality of the fit of a value, higher is better; None if it cannot be meant."""
     if schema is False or depth > MAX_DEPTH:
         return None if schema is False else 0.0
     words = refs.flatten(schema).words
@@ -67,7 +67,7 @@ def _branch_fit(refs: Refs, words: Keywords, value: Json, depth: int) -> float |
 
 
 def _own_fit(words: Keywords, value: Json) -> float | None:
-    """By const, enum and type alone."""
+    """The fit by const, enum and type only."""
     score = 0.0
     if "const" in words:
         if not same(words["const"], value):

@@ -1,8 +1,8 @@
 """Regular expressions of schemas, searched by pydantic's engine, whose time is bounded by their weight.
 
-Python's own ``re`` can take exponential time, and no other thread runs meanwhile: no pattern of a schema
-is ever given to it, wherever the schema is from. What the engine here does not know (look-arounds, back
-references), or what is too heavy for it, is not checked.
+Python's own ``re`` can take exponential time, and no other thread runs meanwhile: it never gets a pattern
+of a schema, wherever the schema is from. Parts that the engine here does not support (look-arounds, back
+references), or patterns that are too heavy for it, are not checked.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from nbagent.forms.values import Json, children
 MAX_LENGTH = 2_000
 """Characters of one pattern."""
 MAX_WEIGHT = 10_000
-"""Of one pattern, as ``_weight_of`` tells it; making it ready takes up to some 40 ms."""
+"""Weight of one pattern, by ``_weight_of``; compiling it takes up to some 40 ms."""
 MAX_TOTAL = 100_000
 """The weights of all patterns of one schema together."""
 MAX_STEPS = 10_000_000
 """The weight of a pattern times the characters of a text that it is searched in."""
 _CLASS = 10
 _UNICODE = 75
-"""Of a class of letters in all scripts."""
+"""The weight of a class of letters in all scripts."""
 
 
 class _Pattern(NamedTuple):
@@ -33,7 +33,7 @@ class _Pattern(NamedTuple):
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Whether a pattern is in a text; None where that is not searched for."""
+    """Whether a pattern is in a text; None if that is not searched."""
     ready = _ready(pattern)
     if ready is None or ready.weight * len(text) > MAX_STEPS:
         return None
@@ -45,11 +45,11 @@ def matches(pattern: str, text: str) -> bool | None:
 
 
 def _ready(pattern: str) -> _Pattern | None:
-    return _made(pattern) if len(pattern) <= MAX_LENGTH else None
+    return _compiled(pattern) if len(pattern) <= MAX_LENGTH else None
 
 
 @lru_cache(maxsize=256)
-def _made(pattern: str) -> _Pattern | None:
+def _compiled(pattern: str) -> _Pattern | None:
     weight = _weight_of(pattern)
     if weight > MAX_WEIGHT:
         return None
@@ -109,7 +109,7 @@ def _weight(pattern: str) -> int:
 
 @lru_cache(maxsize=256)
 def _weight_of(pattern: str) -> int:
-    """About how many states a pattern has, or more; what is repeated counts as often as it may be."""
+    """The approximate number of a pattern's states, or more; a repeated part counts as often as it may repeat."""
     outer: list[int] = []
     total = last = at = 0
     folds = 1
@@ -168,7 +168,7 @@ def _class(pattern: str, start: int) -> tuple[int, int]:
 
 
 def _escape(pattern: str, start: int) -> tuple[int, int]:
-    """The length and the weight of what begins with a backslash."""
+    """The length and the weight of an escape, which starts with a backslash."""
     name = pattern[start + 1 : start + 2]
     if name not in _WIDE:
         return 2, 1
@@ -179,7 +179,7 @@ def _escape(pattern: str, start: int) -> tuple[int, int]:
 
 
 def _times(pattern: str, start: int) -> tuple[int, int]:
-    """The length of ``{…}``, and how often at most it repeats what is before it; once where it is no number."""
+    """The length of ``{…}``, and the maximum number of repetitions; 1 if it is not a number."""
     end = pattern.find("}", start, start + 24)
     numbers = pattern[start + 1 : end].split(",") if end > 0 else []
     counts = [int(each) for each in numbers if each.strip().isdecimal()]

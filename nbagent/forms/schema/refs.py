@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import Json, children, same
 
 Keywords = dict[str, Any]
 """A schema as an object: its keywords."""
 
 NOTES = "x-nbagent"
-"""Where the form's own schema generator, and ``Refs``, leave notes for the builder."""
+"""The place of the notes of the form's own schema generator, and of ``Refs``, for the builder."""
 SHAPE_TITLE = "x-nbagent-name"
-"""The title of a ``$ref`` target: it names the shape and says nothing about the field."""
+"""The title of a ``$ref`` target: it names the shape, not the field."""
 MAX_STEPS = 200
 """Schemas folded into one; more is an attack or a mistake, and the rest is left to validation."""
 MAX_INDEXED = 200_000
@@ -72,19 +72,19 @@ class Refs:
         return words, seen
 
     def ref_of(self, schema: Keywords) -> str:
-        """The name of what a schema refers to, the same wherever the reference stands; else empty."""
+        """The name of the target that a schema refers to, the same wherever the reference is; else empty."""
         refs = (schema.get(word) for word in _REFS)
         ref = next((each for each in refs if isinstance(each, str)), None)
         return "" if ref is None else self._lookup.name_of(ref, schema)
 
     def target(self, name: str) -> Json | None:
-        """What a name of ``ref_of`` stands for inside this document, or None."""
+        """The schema that a name of ``ref_of`` refers to inside this document, or None."""
         return self._lookup.target(name)
 
     def _follow(self, ref: str, seen: frozenset[str]) -> tuple[Keywords, frozenset[str]]:
         target = self.target(ref)
         if target is None:
-            return {NOTES: {"reason": say("not_loaded", ref=ref)}}, seen
+            return {NOTES: {"reason": text_for("not_loaded", ref=ref)}}, seen
         words, seen = self._fold(target, seen | {ref})
         words = dict(words)
         title = words.pop("title", None)
@@ -94,20 +94,20 @@ class Refs:
 
 
 class _Lookup:
-    """Finds what a reference points to."""
+    """Finds the target of a reference."""
 
     def __init__(self, root: Json) -> None:
         self._root = root
         self._made: _Index | None = None
 
     def name_of(self, ref: str, schema: Json) -> str:
-        """One name for a reference that stands in ``schema``, wherever else it stands."""
+        """One name for a reference in ``schema``, wherever else it is."""
         index = self._index()
         base = index.bases.get(id(schema), index.root)
         return ref if ref.startswith("#") and base == index.root else _joined(base, ref)
 
     def target(self, ref: str, schema: Json = None) -> Json | None:
-        """What a reference that stands in ``schema`` points to inside this document, or None."""
+        """The target of a reference in ``schema`` inside this document, or None."""
         index = self._index()
         base, _, fragment = self.name_of(ref, schema).partition("#")
         start = self._root if base in ("", index.root) else index.addressed.get(base)

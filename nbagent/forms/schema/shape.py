@@ -1,4 +1,4 @@
-"""What a schema is: one pure decision, with null folded into a flag, made before a node is built."""
+"""The kind of a schema: one pure decision, with null folded into a flag, made before a node is built."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nbagent.forms.hints import HINT_KEY
-from nbagent.forms.texts import say
+from nbagent.forms.texts import text_for
 from nbagent.forms.values import Json, as_text, dict_or_empty, equality_key, is_number
 
 from .refs import NOTES, SHAPE_TITLE, Keywords, Refs, merge
@@ -20,7 +20,7 @@ MAX_OPTIONS = 2_000
 _OF_FIELD = (
     "title", "description", "default", "examples", "deprecated", "readOnly", HINT_KEY, NOTES,
 )  # fmt: skip
-"""Keywords that speak of the field and not of the branches of its union."""
+"""Keywords about the field and not about the branches of its union."""
 
 Branches = tuple[tuple[int, Json], ...]
 """The shapes of a union that are not null: index in the schema's own list, and schema."""
@@ -37,7 +37,7 @@ class Option:
 
 @dataclass(frozen=True)
 class SchemaInfo:
-    """What a schema is: its shape, its keywords with references followed, and whether it takes null."""
+    """The kind of a schema: its shape, its keywords with references followed, and whether it takes null."""
 
     shape: Shape
     words: Keywords
@@ -49,7 +49,7 @@ class SchemaInfo:
 
 @dataclass
 class _Folded:
-    """A schema while null is folded away; ``word`` is the keyword that ``branches`` stand under."""
+    """A schema while null is folded away; ``word`` is the keyword that has the ``branches``."""
 
     words: Keywords
     refs: frozenset[str]
@@ -59,7 +59,7 @@ class _Folded:
 
 
 def notes(words: Keywords) -> dict[str, Any]:
-    """What the schema generator, or ``Refs``, noted."""
+    """The notes of the schema generator, or of ``Refs``."""
     return dict_or_empty(words.get(NOTES))
 
 
@@ -69,13 +69,13 @@ def hint_of(words: Keywords) -> dict[str, Json]:
 
 
 def text_of(words: Keywords, keyword: str) -> str:
-    """The text of a keyword such as ``title``; an empty one where there is none."""
+    """The text of a keyword such as ``title``; empty if there is none."""
     text = words.get(keyword)
     return text.strip() if isinstance(text, str) else ""
 
 
 def schema_info(refs: Refs, schema: Json) -> SchemaInfo:
-    """Follow references, fold null away, and decide what is left."""
+    """Follow references, fold null away, and decide the kind of the rest."""
     flat = refs.flatten(schema)
     folded = _Folded(flat.words, flat.refs)
     for _ in range(8):  # an Optional of an alias of an Optional …
@@ -87,7 +87,7 @@ def schema_info(refs: Refs, schema: Json) -> SchemaInfo:
 
 
 def _fold_once(refs: Refs, folded: _Folded) -> bool:
-    """Take one null away, or a list of one branch; whether there may be more to do."""
+    """Remove one null, or a list of one branch; return whether there may be more to do."""
     words = folded.words
     types = words.get("type")
     if isinstance(types, list):
@@ -169,13 +169,13 @@ def _of_branches(
 
 
 def _named_texts(refs: Refs, branches: list[Keywords]) -> tuple[Option, ...]:
-    """The texts that some branches of a text name; what the others allow is written in."""
+    """The texts that some branches of a text name; other texts are written in."""
     found = [option for each in branches for option in _options(refs, each, ())]
     return _distinct([option for option in found if isinstance(option.value, str)])
 
 
 def _constrained(words: Keywords) -> bool:
-    """Whether a text is more than any text; pydantic's look-ahead for Decimals does not count."""
+    """Whether a text has constraints; pydantic's look-ahead for Decimals does not count."""
     pattern = words.get("pattern")
     if isinstance(pattern, str) and not pattern.startswith("^(?!^[-+.]*$)"):
         return True
@@ -183,7 +183,7 @@ def _constrained(words: Keywords) -> bool:
 
 
 def _options(refs: Refs, words: Keywords, branches: Branches) -> tuple[Option, ...]:
-    """The options, where there is nothing but options."""
+    """The options, if there is nothing but options."""
     if "const" in words:
         return (_const_option(words, ""),)
     listed = words.get("enum")
@@ -228,11 +228,11 @@ def _distinct(options: list[Option]) -> tuple[Option, ...]:
 
 
 def label_of(value: Json, *, limit: int | None = 120) -> str:
-    """A value as a person reads it where it has no title."""
+    """A value as a person reads it if it has no title."""
     if value is None or value == "":
-        return say("no_value") if value is None else say("empty")
+        return text_for("no_value") if value is None else text_for("empty")
     if isinstance(value, bool):
-        return say("yes") if value else say("no")
+        return text_for("yes") if value else text_for("no")
     return as_text(value, limit=limit)
 
 
@@ -258,7 +258,7 @@ def _by_type(words: Keywords) -> Shape:
 
 
 def _implied(words: Keywords) -> str | None:
-    """The type that keywords speak of where none is named."""
+    """The type that keywords imply if none is named."""
     if isinstance(words.get("properties"), dict) or "patternProperties" in words:
         return "object"
     if isinstance(words.get("additionalProperties"), dict):
@@ -281,7 +281,7 @@ def _object_shape(words: Keywords) -> Shape:
 
 
 def _with_base(folded: _Folded) -> Branches:
-    """The branches of a union, each with the keywords that stand beside the list."""
+    """The branches of a union, each with the keywords beside the list."""
     words = folded.words
     types = words.get("type")
     if not folded.branches and isinstance(types, list):
@@ -295,7 +295,7 @@ def _with_base(folded: _Folded) -> Branches:
 
 
 def suits(shape: Shape, value: Json) -> bool:
-    """Whether a control of this shape can show a value as what it is."""
+    """Whether a control of this shape can show a value unchanged."""
     if shape in ("list", "tuple"):
         return isinstance(value, list)
     if shape in ("object", "map"):

@@ -34,13 +34,13 @@ import { offerNames } from "./names.js";
 
 /** Files of one message; the kernel has the same number. */
 const MAX_FILES = 10;
-/** Milliseconds after which the person is told that the kernel has not heard it yet. */
+/** Milliseconds after which the person sees that the kernel has not received it yet. */
 const LATE = 1000;
 /** Milliseconds after the last key until the draft goes up. */
 const DRAFT_AFTER = 400;
 
 /**
- * The box, and what stands around it.
+ * The box, and the elements around it.
  * @param {import("../items/item.js").CardContext} card
  * @param {() => void} said a message was sent
  * @param {() => void} leave Escape was pressed
@@ -49,7 +49,7 @@ export function drawComposer(card, said, leave) {
   const { store, signal } = card;
   const { t } = store;
   const box = h("textarea", { rows: 1, class: "nba-write", dir: "auto" });
-  const send = makeButton("nba-button nba-go", t("say_send"));
+  const send = makeButton("nba-button nba-go", t("message_send"));
   const attach = makeButton("nba-button nba-attach", "+");
   const pick = makeInput("file", { multiple: true, hidden: true, tabindex: -1 });
   const chipList = div({ class: "nba-chips", hidden: true });
@@ -57,15 +57,15 @@ export function drawComposer(card, said, leave) {
   const cancel = makeButton("nba-link", t("cancel"));
   const errors = div({ class: "nba-err", role: "alert", hidden: true });
   const status = div({ class: "nba-help nba-status", role: "status", hidden: true });
-  const hint = div("nba-help", t("say_hint"));
+  const hint = div("nba-help", t("message_hint"));
   const names = offerNames(card, box);
   const row = div("nba-box", attach, box, send);
   const below = div("nba-below", hint, status, errors);
   const el = div("nba-composer", editing, chipList, names.el, row, pick, below);
-  fill(editing, t("say_edits"), " ", cancel);
-  setLabel(box, t("say"));
-  setLabel(attach, t("say_attach"));
-  attach.title = t("say_attach");
+  fill(editing, t("message_editing"), " ", cancel);
+  setLabel(box, t("message_box"));
+  setLabel(attach, t("message_attach"));
+  attach.title = t("message_attach");
   const late = makeTimer(signal);
   const draftDue = makeTimer(signal);
   let chips = store.chips;
@@ -75,7 +75,7 @@ export function drawComposer(card, said, leave) {
   let sent = null;
   /** @type {Head|null} */
   let head = null;
-  /** @type {number|null} Which of the earlier messages stands in the box. */
+  /** @type {number|null} The number of the earlier message that is in the box. */
   let recalled = null;
 
   const fetch = () => {
@@ -112,9 +112,9 @@ export function drawComposer(card, said, leave) {
     hint.hidden = !errors.hidden || !status.hidden || store.gone;
   };
   const placeholder = () => {
-    if (store.gone) return t("say_nobody");
-    if (!head || ENDED.has(head.status)) return t("say_here", { agent: head?.agent ?? "" });
-    return t(head.status === "running" ? "say_to_run" : "say_to_question");
+    if (store.gone) return t("message_no_kernel");
+    if (!head || ENDED.has(head.status)) return t("message_to_agent", { agent: head?.agent ?? "" });
+    return t(head.status === "running" ? "message_to_run" : "message_to_question");
   };
   const tell = (/** @type {string} */ problem) => {
     showText(errors, problem);
@@ -127,7 +127,7 @@ export function drawComposer(card, said, leave) {
   };
   const drawChip = (/** @type {Chip} */ chip) => {
     const drop = makeButton("nba-link", "×");
-    setLabel(drop, t("say_without", { name: chip.name }));
+    setLabel(drop, t("message_remove_file", { name: chip.name }));
     onClick(signal, drop, () => {
       leaveOut(chip);
       chips = chips.filter((other) => other !== chip);
@@ -150,8 +150,8 @@ export function drawComposer(card, said, leave) {
     if (store.gone) return;
     for (const file of files) {
       const bytes = chips.reduce((sum, chip) => sum + chip.size, file.size);
-      if (chips.length >= MAX_FILES) return tell(t("say_too_many", { n: MAX_FILES }));
-      if (bytes > MAX_FILE) return tell(t("say_too_big", { n: megabytes(MAX_FILE) }));
+      if (chips.length >= MAX_FILES) return tell(t("message_too_many_files", { n: MAX_FILES }));
+      if (bytes > MAX_FILE) return tell(t("message_files_too_large", { n: megabytes(MAX_FILE) }));
       /** @type {Chip} */
       const chip = { name: file.name, size: file.size };
       chips = [...chips, chip];
@@ -206,7 +206,7 @@ export function drawComposer(card, said, leave) {
     chips.forEach(leaveOut);
     reset();
   };
-  /** Puts back what the kernel did not take, unless something else stands there now. */
+  /** Puts back a message that the kernel did not take, unless the box has other text now. */
   const restore = () => {
     if (sent && !box.value && !chips.length) {
       ({ chips, edited } = sent);
@@ -222,7 +222,7 @@ export function drawComposer(card, said, leave) {
   };
 
   /**
-   * Goes through what was said before: one up, or one down to what is new.
+   * Goes through the earlier messages: one up, or one down to the new text.
    * @param {-1|1} by
    */
   const recall = (by) => {
@@ -309,7 +309,7 @@ export function drawComposer(card, said, leave) {
     edit(item) {
       chips.forEach(leaveOut);
       edited = item;
-      // Variables are looked at anew, as the text names them.
+      // Variables are checked again, as the text names them.
       chips = item.files.flatMap((file, kept) => {
         const about = file.kind === "image" ? file.alt : file.data;
         return /^\w+ @/.test(about) ? [] : [{ name: about, size: 0, kept }];

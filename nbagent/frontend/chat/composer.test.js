@@ -84,7 +84,11 @@ test("a kernel that goes gives back what it did not take, and the box says so", 
   type(box, "lost?");
   press(box, "Enter");
   model.fire("comm_live_update");
-  expect([box.value, box.readOnly, box.placeholder]).toEqual(["lost?", true, TEXTS.say_nobody]);
+  expect([box.value, box.readOnly, box.placeholder]).toEqual([
+    "lost?",
+    true,
+    TEXTS.message_no_kernel,
+  ]);
 });
 
 test("what is not sent yet goes up, and is back after a reload", async () => {

@@ -4,7 +4,7 @@
 import { announce, attr, fill, focused, h, prevent, setLabel, span, stepOf } from "../dom.js";
 import { on, onInput } from "../lifetime.js";
 
-/** What stands before the caret and may be completed. */
+/** The text before the caret that may be completed. */
 const BEGUN = /(?:^|[\s(])(@[\p{L}\p{N}_]*)$|^(\/[\w.:-]*)$/u;
 
 /**
@@ -15,7 +15,7 @@ const BEGUN = /(?:^|[\s(])(@[\p{L}\p{N}_]*)$|^(\/[\w.:-]*)$/u;
 export function offerNames({ store, signal, id }, box) {
   const listId = id();
   const el = h("ul", { class: "nba-names", role: "listbox", id: listId, hidden: true });
-  setLabel(el, store.t("say_hint"));
+  setLabel(el, store.t("message_hint"));
   // No combobox, which a text box of several lines may not be.
   attr(box, "aria-autocomplete", "list");
   attr(box, "aria-controls", listId);
@@ -73,7 +73,7 @@ export function offerNames({ store, signal, id }, box) {
     const { text, names: known } = event.names;
     if (text !== asked || asked !== begun()) return;
     at = 0;
-    // What is typed whole needs no completing.
+    // A complete name needs no completing.
     const whole = known.length === 1 && known[0]?.name === asked.slice(1);
     names = whole || focused() !== box ? [] : known;
     draw();

@@ -13,11 +13,11 @@ const LOWEST = 260;
 const HIGHEST = 900;
 
 /**
- * Keeps the end of a chat in view, as long as the person leaves it there; who has gone up gets a button.
+ * Keeps the end of a chat in view, as long as the person leaves it there; after scrolling up there is a button.
  * @param {import("../items/item.js").CardContext} card
  * @param {HTMLElement} root of the card
  * @param {HTMLElement} items what scrolls in it
- * @param {HTMLElement[]} tail what stands below, first the box
+ * @param {HTMLElement[]} tail the elements below, first the box
  */
 export function stayAtEnd({ signal, store }, root, items, tail) {
   const newest = makeButton("nba-button nba-newest", store.t("newest"));
@@ -25,7 +25,7 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
   let there = true;
   /** Whether the box is in view; nothing is known of that at first, and a chat that is opened moves no page. @type {boolean|null} */
   let seen = null;
-  /** Whether something came while it was not. */
+  /** Whether a new item came while it was not. */
   let news = false;
   let top = 0;
   /** @type {Element|null} */
@@ -40,7 +40,7 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
   };
   const follow = () => {
     if (there) items.scrollTop = items.scrollHeight;
-    // Who writes in a cell is not moved.
+    // Do not move a person who writes in a cell.
     const at = focused();
     if (seen && there && (!at?.isContentEditable || root.contains(at)))
       for (const el of tail) el.scrollIntoView({ block: "nearest", behavior: "instant" });

@@ -27,7 +27,7 @@ export function boolField(ctx, node, saved, place) {
     ? selectControl(ctx, options)
     : radioControl(ctx, { ...node, options }, place.depth === 0);
   const control = box ? checkbox() : pickOne(picked, node);
-  // What is picked from has its own "no value".
+  // A list of options has its own "no value".
   return controlField(ctx, { ...node, nullable: false }, place, control, { initial, saved });
 }
 

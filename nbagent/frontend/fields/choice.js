@@ -14,7 +14,7 @@ import { hintedWidget } from "./spec.js";
  * @typedef {import("./field.js").Context} Context
  */
 
-/** Options up to which they stand side by side, and up to which a field shows radios. */
+/** Number of options up to which they are side by side, and up to which a field shows radios. */
 const FEW = 5;
 /** Options up to which a field shows a list that opens; beyond, one with a filter. */
 const MANY = 12;
@@ -103,7 +103,7 @@ export function radioControl(ctx, node, whole) {
     on(ctx.signal, list.list, "keydown", () => (pointed = false));
     on(ctx.signal, other.el, "pointerdown", () => (pointed = true));
     onChange(ctx.signal, other.radio, () => other.open(true));
-    // Who points at "Other…" means to write; who comes by arrow key may be on the way past it.
+    // A person who clicks "Other…" wants to write; with the arrow keys they may only pass it.
     onClick(ctx.signal, other.radio, () => pointed && other.input.focus());
     onChange(ctx.signal, list.list, (event) => {
       if (event.target !== other.radio && event.target !== other.input) other.open(false);

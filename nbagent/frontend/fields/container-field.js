@@ -1,5 +1,5 @@
 // @ts-check
-// What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
+// The parts around fields that belong together: a fieldset that folds, "no value", undo, errors.
 
 import { attr, div, expand, h, makeButton, setClass, setLabel, setText, words } from "../dom.js";
 import { onChange, onClick } from "../lifetime.js";
@@ -15,12 +15,12 @@ import { hasContent, isProposed } from "./spec.js";
  * @typedef {import("./field.js").Place} Place
  */
 /**
- * What is inside.
+ * The content.
  * @typedef {object} Inside
  * @property {HTMLElement[]} els
  * @property {(sent: boolean, whole: boolean) => Draft} read null where nothing was touched, unless the `whole` is wanted
  * @property {() => void} reset
- * @property {() => boolean} [moved] whether something was changed that no field inside tells
+ * @property {() => boolean} [moved] whether there is a change that no field inside reports
  * @property {() => HTMLElement|null} target
  * @property {() => [string, Field][]} children
  * @property {HTMLElement[]} [inputs] controls of its own, which its errors describe
@@ -31,7 +31,7 @@ import { hasContent, isProposed } from "./spec.js";
 const FOLDS = 2;
 
 /**
- * A field around fields: a fieldset with what may stand beside its legend.
+ * A field around fields: a fieldset with the parts beside its legend.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -48,7 +48,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
   const none = node.nullable && !fixed ? noneBox(ctx) : null;
   const leave = !root && !fixed && !node.required && !node.nullable && isProposed(node);
   const drop = makeButton("nba-link nba-drop", ctx.t("leave_out"));
-  // Of a call that is approved it is what the model was told.
+  // For a call that is approved it is the text that the model received.
   const help = root && ctx.approval ? [] : helpOf(ctx, node);
   const about = help.length > 0 && words("div", "nba-help", ...help);
   const body = div({ class: "nba-inside", id: ctx.id() });

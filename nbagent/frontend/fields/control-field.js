@@ -1,5 +1,5 @@
 // @ts-check
-// What stands around every control: label, "changed · undo", "no value", help and error.
+// The parts around every control: label, "changed · undo", "no value", help and error.
 
 import { attr, fill, h, setClass, setLabel, setText, words } from "../dom.js";
 import { onChange, onClick, onInput } from "../lifetime.js";
@@ -16,7 +16,7 @@ import { sameDraft } from "./spec.js";
  * @typedef {import("./field.js").Place} Place
  */
 
-/** Characters of help that fit under a control that stands beside others. */
+/** Characters of help that fit under a control that is beside others. */
 const ROOM = 60;
 
 /**
@@ -42,7 +42,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
   if (control.wide || group) setClass(el, "nba-wide");
   else if ((node.help?.length ?? 0) > ROOM) setClass(el, "nba-roomy");
   if (!bare) el.append(...remarks(ctx, node, initial === null));
-  // Without a label there is no line above the control that the mark could stand in.
+  // Without a label there is no line above the control for the mark.
   const below = bare && place.depth > 0;
   const parts = below ? [control.el, mark.el] : [mark.el, control.el];
   el.append(...parts, ...(none ? [none.el] : []), error.el, about);
@@ -89,7 +89,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     about.hidden = !about.firstChild;
     describe();
   };
-  /** What the page sees to be wrong is told once the person goes on, and taken back once it is put right. */
+  /** An error that the page finds is shown once the person moves on, and removed once it is corrected. */
   const doubt = () => {
     const told = control.doubt?.() ?? "";
     if (told === doubted) return;

@@ -12,7 +12,7 @@ import { controlField } from "./control-field.js";
  * @typedef {import("./field.js").Place} Place
  */
 
-/** What the native control of each format reads, then the offset. */
+/** The part for the native control of each format, then the offset. */
 const SHAPES = {
   date: /^(\d{4}-\d\d-\d\d)()$/,
   time: /^(\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-]\d\d:\d\d)?$/,

@@ -1,5 +1,5 @@
 // @ts-check
-// What an edit changed, line by line. ../notebook/render/static.py finds the same lines.
+// The changes of an edit, line by line. ../notebook/render/static.py finds the same lines.
 
 import { div, h, present } from "../dom.js";
 
@@ -9,7 +9,7 @@ const MAX_PAIRS = 250_000;
 const [MAX_WORD_PAIRS, MAX_WORD_LINES] = [2_500, 40];
 /** Lines that are alike and shown before and after a change. */
 const AROUND = 3;
-/** Words: what stands between blanks and marks. */
+/** Words: the parts between blanks and punctuation. */
 const WORDS = /([ \t]+|[!-/:-@[-^`{-~])/;
 
 /**
@@ -128,7 +128,7 @@ function unchanged(line) {
 }
 
 /**
- * Whether a line is one that changed, or stands near one.
+ * Whether a line changed, or is near one that did.
  * @param {Line[]} lines
  * @param {number} at
  * @param {number} around

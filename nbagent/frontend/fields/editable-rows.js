@@ -19,20 +19,20 @@ import { addedContext } from "./field.js";
  * @property {HTMLElement} el
  * @property {HTMLElement} tools where its buttons go
  * @property {() => string} [named] the name in a map's row
- * @property {(n: number) => void} number tells it that it is the n-th
+ * @property {(n: number) => void} number sets its number
  */
 /**
- * How rows look and what they are made of.
+ * The look and the parts of rows.
  * @typedef {object} Look
  * @property {HTMLElement} el around all
- * @property {HTMLElement} list where rows stand
+ * @property {HTMLElement} list the element of the rows
  * @property {(made: RowToMake) => Row} make
  * @property {boolean} ordered whether rows can be moved
  */
 
 /** @typedef {{from: number|null, draft: Draft, key?: string}} Kept */
 /**
- * What a row is made from: its node, and the context that tells a row that was there from an added one.
+ * The source of a row: its node, and the context, which differs between earlier and added rows.
  * @typedef {Kept & {node: SpecNode, ctx: Context}} RowToMake
  */
 
@@ -58,10 +58,10 @@ export function editableRows(ctx, node, saved, look) {
   const bar = div("nba-addbar", adds, empty, said);
   /** @type {Row[]} */
   let rows = [];
-  /** Whether no rows at all is what the person wants. */
+  /** Whether the person wants no rows at all. */
   let emptied = false;
 
-  /** Rows that count: a line that was added and says nothing is none. */
+  /** Rows that count: an added line that is empty does not. */
   const counted = () =>
     rows.filter(({ from, field, el }) => {
       if (from !== null || !el.matches(SILENT) || field.node.initial) return true;
@@ -149,7 +149,7 @@ export function editableRows(ctx, node, saved, look) {
     row.field.target()?.focus();
     ctx.touched();
   };
-  /** Enter in a row of one line goes on to the next row; it doesn't send the form. */
+  /** Enter in a row of one line moves to the next row; it doesn't send the form. */
   const enter = (/** @type {KeyboardEvent} */ event) => {
     const { key, target, ctrlKey, metaKey, isComposing } = event;
     if (key !== "Enter" || ctrlKey || metaKey || isComposing) return;

@@ -1,5 +1,5 @@
 // @ts-check
-// What is only shown: facts of the metadata, read-only and constant nodes.
+// Values that are only shown: facts of the metadata, read-only and constant nodes.
 
 import { div, h, sanitized, words } from "../dom.js";
 import { difference } from "./diff.js";
@@ -30,7 +30,7 @@ export function factList(facts, ctx) {
 }
 
 /**
- * The value of a fact, with what it was before where that was told.
+ * The value of a fact, with the earlier value if that is known.
  * @param {Fact} fact
  */
 export function factValue({

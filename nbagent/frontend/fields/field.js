@@ -1,5 +1,5 @@
 // @ts-check
-// What a field of a form must offer, what its control must, and what both are given.
+// The interfaces of a form's field and of its control, and the context of both.
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -7,16 +7,16 @@
  */
 
 /**
- * Where a field stands.
+ * The place of a field.
  * @typedef {object} Place
  * @property {number} depth containers around it; 0 is the whole form
  * @property {string} [name] what it is called, where that is not its label
- * @property {boolean} [bare] whether its name is only said, not shown
+ * @property {boolean} [bare] whether its name is only for screen readers
  * @property {boolean} [cell] whether there is little room
  */
 
 /**
- * What stands inside a field: native controls, and how to read and write them.
+ * The content of a field: native controls, and functions to read and write them.
  * @typedef {object} Control
  * @property {HTMLElement} el
  * @property {HTMLElement[]} inputs those that take focus, described by help and error
@@ -27,7 +27,7 @@
  * @property {(draft: Draft) => void} show null shows nothing
  * @property {(name: string) => void} [rename] names the inputs beyond the first
  * @property {() => string} [problem] why what is there cannot be sent, or ""
- * @property {() => string} [doubt] the same, where it can be told before anything is sent
+ * @property {() => string} [doubt] the same, if it is known before anything is sent
  */
 
 /**
@@ -47,7 +47,7 @@
  */
 
 /**
- * What a field needs of its form.
+ * The context that a field gets from its form.
  * @typedef {object} Context
  * @property {(key: string, values?: Record<string, string|number>) => string} t
  * @property {(key: string, n: number) => string} tn
@@ -57,7 +57,7 @@
  * @property {boolean} approval
  * @property {SpecNode} root of the form's spec
  * @property {() => void} touched a control was used
- * @property {(box: HTMLElement) => () => void} hold this is not shown whole; what is returned says it was
+ * @property {(box: HTMLElement) => () => void} hold marks this as not shown whole; the returned function marks it as shown
  * @property {(ctx: Context, node: SpecNode, saved: Draft, place: Place) => Field} make a field of any kind
  */
 
@@ -70,7 +70,7 @@ export function addedContext(ctx) {
   return { ...ctx, approval: false };
 }
 
-/** What a field offers that holds nothing to change. */
+/** The interface of a field without anything to change. */
 export const UNCHANGING = {
   draft: () => null,
   reset: () => {},

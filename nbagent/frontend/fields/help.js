@@ -12,7 +12,7 @@ import { div, h, present, showText } from "../dom.js";
 const SHORT = 240;
 
 /**
- * Text with what stands in backticks as code; nothing else of it is markup.
+ * Text with the parts in backticks as code; nothing else of it is markup.
  * @param {string} value
  * @returns {(string|HTMLElement)[]}
  */
@@ -38,11 +38,11 @@ export function helpOf(ctx, node) {
   const line = withCode(present([start, ...limits]).join(" · "));
   if (cut <= 0) return line;
   const rest = div({}, ...withCode(said.slice(cut).trim()));
-  return [...line, h("details", {}, h("summary", {}, ctx.t("read_on")), rest)];
+  return [...line, h("details", {}, h("summary", {}, ctx.t("help_more")), rest)];
 }
 
 /**
- * Where errors of a field stand.
+ * The place of a field's errors.
  * @param {Context} ctx
  */
 export function errorLine(ctx) {

@@ -1,5 +1,5 @@
 // @ts-check
-// Which file draws which kind of node. A kind that is not here is a JSON box.
+// The file that draws each kind of node. A kind that is not here is a JSON box.
 
 import { div } from "../dom.js";
 import { boolField } from "./bool.js";
@@ -50,7 +50,7 @@ const KINDS = {
   union: unionField,
 };
 
-/** What a node of a kind must bring along to be drawn as that kind. @type {Record<string, keyof SpecNode>} */
+/** The key that a node of a kind must have to be drawn as that kind. @type {Record<string, keyof SpecNode>} */
 const NEEDS = {
   list: "item",
   map: "item",
@@ -86,7 +86,7 @@ function makerFor(node, saved) {
 }
 
 /**
- * A node that is only shown, where it stands alone.
+ * A node that is only shown, by itself.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Place} place

@@ -1,10 +1,10 @@
 // @ts-check
-// Where JSON text breaks. Browsers say that it does, not all say where.
+// The place of an error in JSON text. All browsers report the error, but not all its place.
 
 const TOKEN =
   /\s*(?:("(?:[^"\\\n\r]|\\.)*")|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)|([{}[\],:]))/y;
 
-/** What may come next: `first` also lets an empty object or list end. */
+/** The tokens that may come next: `first` also lets an empty object or list end. */
 /** @typedef {"value"|"first value"|"key"|"first key"|"colon"|"comma"|"end"} Wanted */
 
 /**
@@ -22,7 +22,7 @@ export function jsonErrorAt(value) {
 }
 
 /**
- * How many characters of the text are JSON.
+ * The number of characters of the text that are JSON.
  * @param {string} value
  */
 function validLength(value) {
@@ -46,7 +46,7 @@ function validLength(value) {
 }
 
 /**
- * What may come after a token, or null where it may not stand.
+ * The tokens that may come after a token, or null if it is not allowed here.
  * @param {Wanted} wanted
  * @param {string} token
  * @param {string[]} open the brackets that are open, changed

@@ -8,7 +8,7 @@ import { onClick } from "../lifetime.js";
 const WHOLE = 12;
 
 /**
- * How many lines a text takes at a common width.
+ * The number of lines that a text takes at a common width.
  * @param {string} value
  * @param {number} [width] in characters
  */

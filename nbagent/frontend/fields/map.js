@@ -94,7 +94,7 @@ function nameInput(ctx, node, value) {
     return select;
   }
   const common = { autocomplete: "off", spellcheck: "false", dir: "auto" };
-  // What is approved is seen whole: a line would hide its end, and lose line breaks.
+  // An approved value is shown whole: a line would hide its end, and lose line breaks.
   const long = value.includes("\n") || (ctx.approval && value.length > SHORT);
   const input = long ? h("textarea", { ...common, rows: 1 }) : makeInput("text", common);
   input.placeholder = ctx.t("name");

@@ -1,5 +1,5 @@
 // @ts-check
-// What stands beside the label of a field: "optional", "changed · undo", "no value".
+// The marks beside the label of a field: "optional", "changed · undo", "no value".
 
 import { h, makeButton, makeInput, setLabel, setText, span } from "../dom.js";
 
@@ -9,7 +9,7 @@ import { h, makeButton, makeInput, setLabel, setText, span } from "../dom.js";
  */
 
 /**
- * What is told of a field right beside its label.
+ * The marks of a field right beside its label.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {boolean} nothing whether there is nothing to start from
@@ -54,7 +54,7 @@ export function changeMark(ctx) {
 }
 
 /**
- * The box that says there is no value.
+ * The box for "no value".
  * @param {Context} ctx
  */
 export function noneBox(ctx) {

@@ -83,7 +83,7 @@ function children(ctx, node, saved, place, grid) {
 }
 
 /**
- * Whether a constant only tells which shape of a union this is.
+ * Whether a constant only identifies the shape of a union.
  * @param {SpecNode} node
  */
 function isTag(node) {

@@ -36,7 +36,7 @@ export function optionList(ctx, options, { type, row, digits }) {
     input.dataset["option"] = String(index);
     return input;
   });
-  /** @type {number[]} Which option each input stands for. */
+  /** @type {number[]} The option of each input. */
   let drawn = [];
   const rows = inputs.map((input, index) => {
     const label = words("span", "nba-option-label");
@@ -84,7 +84,7 @@ export function optionList(ctx, options, { type, row, digits }) {
     pick: (indices) => {
       chosen.clear();
       for (const index of indices) chosen.add(index);
-      // Of many, those that are chosen stand where they are seen.
+      // In a long list, the chosen options are in view.
       if (filter) filter.start(picked());
       else draw(drawn);
     },
@@ -97,7 +97,7 @@ export function optionList(ctx, options, { type, row, digits }) {
  * @param {import("./spec.js").Option[]} options
  * @param {HTMLElement} list
  * @param {(indices: number[]) => void} draw
- * @param {boolean} several whether to tell in a line what is chosen: the list shows some of it only
+ * @param {boolean} several whether to list the chosen options in a line, as the list shows only some of them
  */
 function filteredList(ctx, options, list, draw, several) {
   const line = words("div", "nba-help");
@@ -127,7 +127,7 @@ function filteredList(ctx, options, list, draw, several) {
   return {
     el: div("nba-filtered", div("nba-filterbar", input, count), list, several && line),
     tellChosen,
-    /** @param {number[]} first the options that stand first */
+    /** @param {number[]} first the first options */
     start(first) {
       tellChosen(first);
       order = [...first, ...options.keys()].filter((index, at, all) => all.indexOf(index) === at);

@@ -1,5 +1,5 @@
 // @ts-check
-// What the kernel says about a form: the nodes of its spec, and the drafts that go back.
+// The data of a form from the kernel: the nodes of its spec, and the drafts that are sent back.
 
 import { isEqual } from "../dom.js";
 
@@ -30,7 +30,7 @@ import { isEqual } from "../dom.js";
  * @property {string} [tint] of code: its prefill in colors, as HTML that the kernel sanitized
  * @property {SpecNode[]} [fields] of an object
  * @property {SpecNode} [more] of an object: names beyond its fields
- * @property {boolean} [provided] whether there is a secret that is not told
+ * @property {boolean} [provided] whether there is a secret that is not shown
  * @property {Option[]} [options] of a choice or multi
  * @property {boolean} [other] whether there is a write-in
  * @property {{min: number, max: number, step?: number}} [range] of a slider

@@ -77,7 +77,7 @@ function typed(ctx, node, input, initial) {
   const caret = block && node.kind === "code" ? caretLine(ctx, input, language(node)) : null;
   const tint = node.tint ? tintOf(node.tint) : null;
   const box = tint ? div("nba-tinted", input, tint) : input;
-  /** What was shown last, and the value the control made of it: a control may normalize. */
+  /** The last shown value, and the control's value for it: a control may normalize. */
   let last = { draft: /** @type {Draft} */ (null), value: "" };
   const draw = () => {
     if (block) resize(input);
@@ -172,7 +172,7 @@ function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
 }
 
 /**
- * What an edit of long text changes, line by line.
+ * The changes of an edit of long text, line by line.
  * @param {Context} ctx
  * @param {string} start
  */

@@ -25,10 +25,10 @@ import { pressGuard } from "./press-guard.js";
  * @typedef {import("./item.js").CardContext} CardContext
  */
 /**
- * How the form stands, as far as its buttons care.
+ * The state of the form that its buttons need.
  * @typedef {object} Standing
  * @property {boolean} busy an answer is on its way
- * @property {boolean} gone nobody would hear it
+ * @property {boolean} gone whether the kernel would not receive it
  * @property {boolean} changed
  * @property {boolean} unseen something to approve was not shown whole yet
  * @property {boolean} empty the one question has no answer yet
@@ -43,7 +43,7 @@ import { pressGuard } from "./press-guard.js";
  * The bar of a form's buttons, with all that belongs to them.
  * @param {CardContext} card
  * @param {AbortSignal} signal
- * @param {{press: (action: Action, said: Said) => void, reset: () => void, asked: () => void}} does `asked`: a reason is asked for, or no more
+ * @param {{press: (action: Action, said: Said) => void, reset: () => void, asked: () => void}} does `asked`: a reason is asked for, or no longer
  */
 export function actionBar(card, signal, { press, reset, asked }) {
   const say = card.store.t;
@@ -89,7 +89,7 @@ export function actionBar(card, signal, { press, reset, asked }) {
     if (action.reason && asking !== action) ask(action);
     else press(action, { reason: action.reason ? panel.value() : null, remember });
   };
-  /** A press by pointer counts only where the button stood still; by key it is meant. */
+  /** A press by pointer counts only if the button did not move; a press by key always counts. */
   const clicked = (
     /** @type {MouseEvent} */ event,
     /** @type {HTMLElement} */ el,
@@ -146,8 +146,8 @@ export function actionBar(card, signal, { press, reset, asked }) {
     menu.update(next.busy || next.gone, next.changed, blocked);
     undo.hidden = !next.changed || !made.some((one) => one.action.changed_label);
     disable(panel.confirm, next.busy || next.gone);
-    if (next.unseen && isApproved()) setText(hint, say("see_all_first"));
-    else if (hint.textContent === say("see_all_first")) setText(hint, "");
+    if (next.unseen && isApproved()) setText(hint, say("show_all_first"));
+    else if (hint.textContent === say("show_all_first")) setText(hint, "");
     tick();
   };
   const tick = () => {

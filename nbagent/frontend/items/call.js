@@ -92,7 +92,7 @@ export function drawCall(first, card) {
 }
 
 /**
- * What each row of calls begins and ends with.
+ * The start and the end of each row of calls.
  * @param {CardContext} card
  */
 export function rowParts({ store }) {
@@ -116,7 +116,7 @@ export function isRich(item) {
 }
 
 /**
- * The bar at the foot of a row, for a call that tells how far it has come.
+ * The bar at the foot of a row, for a call that reports its progress.
  * @param {string} label
  */
 function progressBar(label) {
@@ -157,7 +157,7 @@ function callBody(card, key) {
   const el = div("nba-body", input, records, note, printed, rest, outputs, results, traced);
   const stay = (/** @type {Event} */ { target }) => {
     const all = /** @type {HTMLDetailsElement} */ (target);
-    // Who folds a long result at its end stays at that end.
+    // After folding a long result at its end, the page stays at that end.
     if (all.matches(".nba-all:focus-within:not([open])")) all.scrollIntoView({ block: "nearest" });
   };
   on(card.signal, el, "toggle", stay, true);
@@ -208,7 +208,7 @@ function callBody(card, key) {
 }
 
 /**
- * What the button says that shows all of a result; nothing where that is short.
+ * The label of the button that shows all of a result; empty if that is short.
  * @param {import("../store.js").Store} store
  * @param {{kind: string, data: string}} output
  */

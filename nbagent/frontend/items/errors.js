@@ -28,7 +28,7 @@ export function errorSummary(card, signal) {
   const list = h("ul");
   const el = div({ class: "nba-errors", role: "alert", tabindex: "-1", hidden: true }, title, list);
   /**
-   * Shows the errors as they stand in the page, and the first wrong control takes the focus. No errors clears all.
+   * Shows the errors in the order of the page, and the first wrong control takes the focus. No errors clears all.
    * @param {Placed[]} found
    * @param {Field|null} root
    */

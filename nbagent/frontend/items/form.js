@@ -35,7 +35,7 @@ import { nextSubmission, OPEN } from "./submission.js";
  */
 
 /**
- * Who shows a form among others of its kind.
+ * The table that shows a form among others of its kind.
  * @typedef {object} FormOwner
  * @property {() => void} [drawn] it changed
  * @property {() => void} [opened] its fields must be seen now
@@ -56,7 +56,7 @@ const ANSWER = {
 };
 /** Milliseconds after the last key until drafts go up. */
 const DRAFTS_AFTER = 400;
-/** Milliseconds without a receipt after which the person is told why, and a lost one is asked for. */
+/** Milliseconds without a receipt after which the person sees why, and a lost one is requested. */
 const [DELAYED_AFTER, OVERDUE_AFTER] = [1000, 8000];
 
 export class FormView {
@@ -169,7 +169,7 @@ export class FormView {
     ];
     if (!isEqual(previewed(old), previewed(item))) this.#drawPreview();
     const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
-    // What is shown is what is approved: another question is drawn anew, with what was typed.
+    // Only shown values are approved: another question is drawn again, with the unsent input.
     if (!isEqual(shown(old), shown(item))) this.#build(draftOf(this.#own, true));
     if (this.#result && !isEqual(old.instead?.spec, item.instead?.spec))
       this.#buildResult(draftOf(this.#result, true));
@@ -184,7 +184,7 @@ export class FormView {
     this.#life.abort();
   }
 
-  /** What stands in the fields and was not there before, without secrets, and the reason. */
+  /** The new input of the fields, without secrets, and the reason. */
   #typed() {
     const { t } = this.#card.store;
     const fields = [this.#own, this.#result].flatMap((root) =>
@@ -221,7 +221,7 @@ export class FormView {
   }
 
   /**
-   * What the person has begun here, which an answer for all must not run over: a refusal, or an edit
+   * The person's unfinished input here, which an answer for all must not overwrite: a refusal, or an edit
    * with something to correct.
    * @returns {"rejecting"|"wrong"|null}
    */
@@ -231,7 +231,7 @@ export class FormView {
     return wrong ? "wrong" : null;
   }
 
-  /** What is filled in now. */
+  /** The current input. */
   get #root() {
     return this.#answering ? this.#result : this.#own;
   }
@@ -254,7 +254,7 @@ export class FormView {
   }
 
   /**
-   * What the person changed, field by field.
+   * The person's changes, field by field.
    * @returns {[import("../fields/spec.js").SpecNode, import("../fields/spec.js").DraftParts][]}
    */
   changes() {
@@ -326,7 +326,7 @@ export class FormView {
   }
 
   /**
-   * What fields need of the form.
+   * The context that fields get from the form.
    * @param {import("../fields/spec.js").SpecNode|undefined} root
    * @param {boolean} approval
    * @param {HTMLElement} title
@@ -363,7 +363,7 @@ export class FormView {
     this.#answering = answering;
     this.#buildBar();
     if (answering) this.owner?.opened?.();
-    // What is left unsent is no draft that another page should open.
+    // Unsent input that is left is not a draft for other pages.
     else this.#sendDrafts(true, null);
     this.draw();
     if (answering) this.enter();
@@ -388,7 +388,7 @@ export class FormView {
     attr(this.el, "data-doubt", Boolean(error));
   }
 
-  /** Draws all around the fields as things stand. */
+  /** Draws everything around the fields. */
   draw() {
     const item = this.#shown;
     const { store } = this.#card;
@@ -518,7 +518,7 @@ export class FormView {
         this.#receiptDue.start(OVERDUE_AFTER - DELAYED_AFTER, late);
         break;
       case "overdue":
-        // The receipt may be lost: a snapshot tells how things stand.
+        // The receipt may be lost: a snapshot has the current state.
         this.#card.store.greet();
         break;
       case "open":
@@ -549,7 +549,7 @@ export class FormView {
 }
 
 /**
- * What the person changed; null for nothing.
+ * The person's change; null for none.
  * @param {Field|null} root
  * @param {boolean} secrets whether secrets are among it: in a submission only
  * @returns {Draft}

@@ -1,6 +1,6 @@
 // @ts-check
-// One answer for all questions of a table that are still open: a form that belongs to none of them. What a
-// person has begun in a row stays that row's: it is answered there.
+// One answer for all questions of a table that are still open: a form that belongs to none of them. An
+// answer that a person has started in a row stays there.
 
 import { FormView } from "./form.js";
 
@@ -15,7 +15,7 @@ import { FormView } from "./form.js";
 const USUAL = ["approve", "reject", "send", "decline"];
 
 /**
- * The form that answers for all: calls each with what stands in its row, questions with what is filled in here.
+ * The form that answers all: each call with the values of its row, questions with the values of this form.
  * @param {FormItem} item one of them
  * @param {CardContext} card
  * @param {() => Row[]} waiting

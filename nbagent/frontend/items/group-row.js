@@ -30,16 +30,16 @@ import { drawRecord } from "./record.js";
  * @typedef {{name: string, label: string, kind: string|null}} Column
  */
 /**
- * What a row needs of its table.
+ * The context that a row gets from its table.
  * @typedef {object} RowOwner
  * @property {() => void} drawn the row changed
  * @property {() => boolean} unseen whether what all rows share was not shown whole yet
  * @property {(errors: import("../wire.js").FieldError[]) => unknown} refused an answer for all was not taken here
  */
 
-/** What fits into a cell at once: lines, and characters in each. */
+/** The size of a cell's text: lines, and characters in each. */
 const ROOM = { whole: 6, width: 40 };
-/** Characters of a value by which a button tells its row. */
+/** Characters of a value that identify the row in a button's label. */
 const TOLD = 40;
 /** The name of the question itself among the values. */
 export const TITLE = "\u0000";
@@ -86,7 +86,7 @@ export function drawRow(first, card, table) {
     fold = wanted ? "open" : fold === "open" ? "read" : "unread";
     attr(form.el, "data-folded", !wanted);
     expand(toggle, wanted);
-    // Its buttons stand in the row, or below what they decide.
+    // Its buttons are in the row, or below the part that they decide.
     if (wanted) form.bar.els[0]?.after(acts);
     else buttons.prepend(acts);
     redraw();
@@ -98,7 +98,7 @@ export function drawRow(first, card, table) {
     mark(fold === "open" ? [] : form.changes().map((change) => changeOf(...change, values, t)));
     table.drawn();
   };
-  /** Old and new stand in the cell of that name, else below the row. @param {Fact[]} changes */
+  /** The old and the new value are in the cell of that name, else below the row. @param {Fact[]} changes */
   const mark = (changes) => {
     const now = JSON.stringify(changes);
     if (now === marked) return;
@@ -142,7 +142,7 @@ export function drawRow(first, card, table) {
     get open() {
       return item.type === "form";
     },
-    /** What the form shows before anybody touched it. */
+    /** The values of the untouched form. */
     prefill: JSON.stringify(first.spec),
     redraw,
     /** @param {FormItem|RecordItem} next */
@@ -186,7 +186,7 @@ export function drawRow(first, card, table) {
       form.remove();
       for (const part of [el, under]) part.remove();
     },
-    /** Takes the form over once the row is on the page; who types in it goes on. */
+    /** Takes the form over once the row is on the page; a person who types in it is not interrupted. */
     adopt() {
       if (fold !== "apart") return;
       const active = focused();
@@ -208,7 +208,7 @@ export function drawRow(first, card, table) {
 }
 
 /**
- * What a question shows, by name. A name that stands twice keeps both values.
+ * The values of a question, by name. A name that occurs twice has both values.
  * @param {FormItem} item
  * @param {(key: string) => string} t
  * @returns {Map<string, Fact>}

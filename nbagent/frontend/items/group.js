@@ -113,7 +113,7 @@ export function drawGroup(group, card) {
     share(same.flatMap((name) => (name === TITLE ? [] : (first.values.get(name) ?? []))));
     setText(note, present([same.includes(TITLE) && one.title, one.note]).join("\n"));
   };
-  /** What is the same in all rows stands above them, once. @param {import("../wire.js").Fact[]} shared */
+  /** Values that are the same in all rows are above them, once. @param {import("../wire.js").Fact[]} shared */
   const share = (shared) => {
     const label = div("nba-help", t("same_in_all"));
     const list = factList(shared, { t, hold: unseen.hold, signal: card.signal });

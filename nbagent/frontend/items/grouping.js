@@ -23,7 +23,7 @@ export function questionId(item) {
 }
 
 /**
- * How the questions of an item were settled: those of a call, or a record itself.
+ * The decisions on an item's questions: those of a call, or a record itself.
  * @param {Placed} item
  * @returns {RecordItem[]}
  */
@@ -41,11 +41,11 @@ export function idIn(item, ids) {
   return asked.map(questionId).find((id) => ids.has(id));
 }
 
-/** The turn that a call stands in. @param {string} key */
+/** The turn that a call belongs to. @param {string} key */
 const turnOf = (key) => key.slice(0, key.lastIndexOf("."));
 
 /**
- * The items as they are drawn. A table stands below the other calls of its turn.
+ * The items as they are drawn. A table is below the other calls of its turn.
  * @param {Item[]} items
  * @param {Map<string, Set<string>>} tables the ids in each table that is drawn; kept up to date
  * @returns {(Item|GroupItem)[]}

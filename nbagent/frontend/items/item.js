@@ -1,18 +1,18 @@
 // @ts-check
-// What a drawn item is, and what the card around it offers.
+// The interface of a drawn item, and of the card around it.
 
 /**
- * What the items of one card share.
+ * The common context of one card's items.
  * @typedef {object} CardContext
  * @property {import("../store.js").Store} store
  * @property {AbortSignal} signal
  * @property {() => string} id an id nobody else has
  * @property {() => number} clock milliseconds that never go back
  * @property {(item: import("../wire.js").FormItem) => void} answered an answer of this view was accepted
- * @property {(item: import("../wire.js").FormItem) => import("./form.js").FormView} form for a table: the form that stood alone, or a new one
- * @property {(item: import("../wire.js").MessageItem) => void} edit takes a message into the box, to say it anew
+ * @property {(item: import("../wire.js").FormItem) => import("./form.js").FormView} form for a table: the form that was shown by itself, or a new one
+ * @property {(item: import("../wire.js").MessageItem) => void} edit takes a message into the box, to edit it
  * @property {(title: string, typed: import("../wire.js").Fact[]) => void} unsent what was typed into a question that was settled elsewhere
- * @property {(message: string) => void} say tells who cannot see the page
+ * @property {(message: string) => void} say announces it to screen readers
  */
 /**
  * A drawn item: one element that follows its data.

@@ -22,7 +22,7 @@ export function drawMessage(first, card) {
   let now = first;
   if (first.editable) {
     const edit = makeButton("nba-link nba-edit", "✎");
-    edit.title = card.store.t("say_edit");
+    edit.title = card.store.t("message_edit");
     setLabel(edit, edit.title);
     onClick(card.signal, edit, () => card.edit(now));
     el.append(edit);

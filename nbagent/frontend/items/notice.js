@@ -42,7 +42,7 @@ export function drawNotice(first, { store, signal }) {
     const send = (/** @type {typeof action} */ done) => {
       if (store.send({ type: "press", notice: item.key, action: done })) disable(button, true);
     };
-    // What only the page can do is told once it is done.
+    // The kernel learns of actions of the page once they are done.
     if (action !== "notify" && action !== "quiet") send(action);
     else store.waiter?.().then(async (waiter) => send(await waiter.notify(action)));
   };
@@ -62,7 +62,7 @@ export function drawNotice(first, { store, signal }) {
     const made = item.actions.map(({ label }) => makeButton("nba-button", label));
     fill(buttons, ...made);
     buttons.hidden = made.length === 0;
-    // The button that was pressed is gone: who works by keyboard stays here.
+    // The pressed button is removed: the keyboard focus stays here.
     if (inside) (made[0] ?? said).focus();
   };
   update(first);

@@ -4,7 +4,7 @@
 import { boxOf } from "../dom.js";
 import { every, on } from "../lifetime.js";
 
-/** Milliseconds a button must have stood still. */
+/** Milliseconds for which a button must not have moved. */
 const STILL = 500;
 /** Milliseconds between two looks at where the buttons are. */
 const LOOK = 125;
@@ -12,15 +12,15 @@ const LOOK = 125;
 const SLACK = 4;
 
 /**
- * Watches elements until the signal is aborted, and tells whether each stands still.
- * @param {() => Iterable<HTMLElement>} elements those that are watched, asked anew at each look
+ * Watches elements until the signal is aborted, and returns a test of whether each is still.
+ * @param {() => Iterable<HTMLElement>} elements the watched elements, listed again at each look
  * @param {() => number} clock milliseconds that never go back
  * @param {AbortSignal} signal
  */
 export function pressGuard(elements, clock, signal) {
   /** @type {WeakMap<HTMLElement, Place & {since: number}>} */
   const places = new WeakMap();
-  /** @type {WeakMap<HTMLElement, boolean>} Of a press that has begun: leaving a field may move the button until it ends. */
+  /** @type {WeakMap<HTMLElement, boolean>} Whether a press has started: leaving a field may move the button until it ends. */
   const pressed = new WeakMap();
   const stands = (/** @type {HTMLElement} */ el) => {
     look();
@@ -58,7 +58,7 @@ export function pressGuard(elements, clock, signal) {
 /** @typedef {{window: Point, page: Point}} Place */
 
 /**
- * Where an element is in the window, and in the page with all that scrolls around it.
+ * The place of an element in the window, and in the page with everything that scrolls around it.
  * @param {HTMLElement} el
  * @returns {Place}
  */

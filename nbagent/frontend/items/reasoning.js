@@ -1,5 +1,5 @@
 // @ts-check
-// What the model thought before it spoke, folded.
+// The model's reasoning, folded.
 
 import { growText, h, words } from "../dom.js";
 

@@ -11,7 +11,7 @@ import { duration } from "../format.js";
  */
 
 /**
- * How long the person took.
+ * The time that the person took.
  * @param {CardContext} card
  * @param {RecordItem} item
  */

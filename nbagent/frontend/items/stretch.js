@@ -18,12 +18,12 @@ import { isRich, rowParts } from "./call.js";
 
 /** From how many calls on they are one row; see static.py. */
 const STRETCH = 3;
-/** How many of them the row tells. */
+/** The number of decisions that the row names. */
 const TOLD = 9;
-/** Items that are drawn for the first time in one frame: a page that draws hundreds at once stands still. */
+/** Items that are drawn for the first time in one frame: a page that draws hundreds at once is blocked. */
 export const AT_ONCE = 40;
 
-/** The turn that a call stands in, which its key tells, and its tool. @param {CallItem} item */
+/** The turn that a call belongs to, by its key, and its tool. @param {CallItem} item */
 const toolOf = ({ key, name }) => `${key.slice(0, key.lastIndexOf("."))} ${name}`;
 
 /**

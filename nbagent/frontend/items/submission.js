@@ -1,5 +1,5 @@
 // @ts-check
-// How far the answer of one form has come. Pure: the form acts on what it becomes.
+// The state of one form's answer. Pure: the form acts on the new state.
 
 /**
  * `open`: an answer can be given. `sent`: its receipt is awaited, in `delayed` and `overdue` for so long

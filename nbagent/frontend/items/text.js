@@ -1,5 +1,5 @@
 // @ts-check
-// What the model says: sanitized blocks, with an end that is still open.
+// The text of the model: sanitized blocks, with an end that is still open.
 
 import { fill, growText, h, sanitized, span, words } from "../dom.js";
 
@@ -37,7 +37,7 @@ export function drawText(first) {
     if (fresh !== "" || item.tail !== tail.html) {
       raw.remove();
       loose.remove();
-      // What was open is often just what is now finished: it stays as it stands.
+      // What was open is often just what is now finished: it stays unchanged.
       if (fresh === "" || fresh !== tail.html) {
         for (const node of tail.nodes) node.remove();
         draw(fresh);
@@ -46,7 +46,7 @@ export function drawText(first) {
     }
     goOn(item.raw);
   };
-  /** Raw text stands where it will stand once it is drawn. @param {string} value */
+  /** Raw text is in the place where it will be drawn. @param {string} value */
   const goOn = (value) => {
     const host = openEnd(tail.nodes.at(-1));
     const code = host !== null && host.closest("pre") !== null;

@@ -1,5 +1,5 @@
 // @ts-check
-// What was typed into a question that was settled elsewhere: shown to be copied, until it is put away.
+// The unsent text of a question that was settled elsewhere: shown to be copied, until it is dismissed.
 
 import { div, makeButton, setText, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
@@ -12,7 +12,7 @@ import { onClick } from "../lifetime.js";
  * @param {import("./item.js").CardContext} card
  */
 export function drawUnsent(title, typed, { store, signal }) {
-  const away = makeButton("nba-button", store.t("put_away"));
+  const away = makeButton("nba-button", store.t("dismiss"));
   const told = words("div", { class: "nba-text", role: "status" });
   const el = div(
     { class: "nba-notice nba-unsent", "data-tone": "warn" },
@@ -22,7 +22,7 @@ export function drawUnsent(title, typed, { store, signal }) {
   );
   setText(told, store.t("not_sent", { title }));
   onClick(signal, away, () => {
-    // The kernel is told that nobody works here any more.
+    // The kernel learns that nobody works here any longer.
     away.blur();
     el.remove();
   });

@@ -1,7 +1,7 @@
-"""What the demo model says: a pure function of the conversation and the tools.
+"""The demo model's responses: a pure function of the conversation and the tools.
 
-With tools it makes a plan from the prompt alone, one step a response, and closes with what came
-back. It calls only tools that are there, each with input that fits its schema.
+With tools, it makes a plan from the prompt, one step per response, and ends with the
+results. It calls only existing tools, each with valid input.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .sample import NoSample, fits, sample
 from .talk import Done, Talk, Tool
 
 MAX_TOOLS = 12
-"""How many tools are tried where the prompt names none."""
+"""The number of tools to try if the prompt names none."""
 AT_ONCE = 3
-"""How many calls one response asks for."""
+"""The number of calls in one response."""
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -51,7 +51,7 @@ def reply(talk: Talk) -> Reply:
 
 
 def _plan(talk: Talk) -> tuple[list[Reply], list[str]]:
-    """The steps for the prompt, and the tools that no input was found for."""
+    """The steps for the prompt, and the tools without a valid input."""
     steps: list[Reply] = []
     others: list[tuple[str, Mapping[str, Any]]] = []
     skipped: list[str] = []
@@ -115,7 +115,7 @@ def _input(tool: Tool, prompt: str) -> Mapping[str, Any]:
 def _from_prompt(
     schema: Mapping[str, Any], value: dict[str, Any], prompt: str
 ) -> Mapping[str, Any]:
-    """The sample with what the prompt says in place of what was made up, where that fits."""
+    """The sample with values from the prompt instead of generated ones, if they are valid."""
     for key in value:
         part = schema.get("properties", {}).get(key, {})
         for guess in _guesses(key, part if isinstance(part, dict) else {}, prompt):

@@ -1,7 +1,7 @@
-"""The tools of the quickstart, which the demo model knows how to use well.
+"""The tools of the quickstart, for which the demo model has good inputs.
 
-Each is known by its name alone; its input is made from the prompt, and used only if it fits the
-schema of the tool that is really there.
+Each is recognized by its name; its input is made from the prompt, and used only if it fits the
+schema of the actual tool.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Known:
     wanted: re.Pattern[str]
     """Prompts that ask for it."""
     intro: str
-    """What the model says before it calls."""
+    """The model's text before the call."""
     input: Callable[[str], dict[str, Any]]
     """The input for a prompt."""
     closing: Callable[[Done], str]
-    """The answer, given the result."""
+    """The answer after the result."""
     first: str = ""
-    """A tool to call before, where there is one."""
+    """A tool to call before, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ KNOWN: Mapping[str, Known] = {
 
 
 def quoted(text: str) -> str:
-    """A result in Markdown: short ones in the line, long ones as a block, cut."""
+    """A result in Markdown: short ones in the line, long ones as a block, shortened."""
     text = text.strip()
     if len(text) <= 100 and "\n" not in text:
         return f"`{text.replace('`', chr(39))}`" if text else "(nothing)"

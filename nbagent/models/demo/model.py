@@ -1,6 +1,6 @@
 """``"demo"``: a model that needs no key, served to the real openai client inside this process.
 
-Only the network is missing: requests are encoded, streamed, parsed and refused on the real path.
+Only the network is missing: requests are encoded, streamed, parsed and rejected by the real code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nbagent.models.openai.encoding import Settings
 from nbagent.models.openai.model import OpenAIModel
 
 from .brain import Reply, reply
-from .talk import Malformed, read
+from .talk import Malformed, parse_talk
 
 SPEED = "NBAGENT_DEMO_SPEED"
 """The environment variable: 2 is twice as fast, 0 means without pauses."""
@@ -34,13 +34,13 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
     """The model behind ``nb.Agent("demo")``.
 
     Args:
-        pace: seconds between words; where not given, a human pace, divided by ``NBAGENT_DEMO_SPEED``.
+        pace: seconds between words; by default a human pace, divided by ``NBAGENT_DEMO_SPEED``.
 
     Raises:
-        ModelConfigError: ``NBAGENT_DEMO_SPEED`` is no number, or negative.
+        ModelConfigError: ``NBAGENT_DEMO_SPEED`` is not a number, or is negative.
     """
     seconds = _pace() if pace is None else pace
-    if sys.platform == "emscripten":  # a web page, which need not load the client
+    if sys.platform == "emscripten":  # a web page does not need the client
         return InPage(seconds)
 
     def client() -> Any:
@@ -50,7 +50,7 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
         async def answer(request: httpx2.Request) -> httpx2.Response:
             body = json.loads(request.content)
             try:
-                response = reply(read(body))
+                response = reply(parse_talk(body))
             except Malformed as error:
                 return httpx2.Response(400, json={"error": {"message": str(error)}})
             if not body.get("stream"):
@@ -71,7 +71,7 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
 
 
 class InPage:
-    """The same model without the client, whose part is only to send: all is encoded, parsed and refused alike."""
+    """The same model without the client: requests are encoded, parsed and rejected in the same way."""
 
     name = "demo"
 
@@ -83,19 +83,19 @@ class InPage:
         """Answer one request.
 
         Raises:
-            ModelError: its history is one that a strict server refuses.
+            ModelError: a strict server would reject its history.
         """
         body = json.loads(self._api.body(request, self.name))
         try:
-            response = reply(read(body))
+            response = reply(parse_talk(body))
         except Malformed as error:
-            raise ModelError(f"the model {self.name!r}: {error}") from error
+            raise ModelError(f"The model {self.name!r}: {error}") from error
         parser = self._api.parser(self.name)
         async for data in _paced(body, response, self._pace):
             for delta in parser.feed(data):
                 yield delta
         finished = parser.finished()
-        assert finished is not None  # its last event says so
+        assert finished is not None  # its last event ends the response
         yield finished
 
 

@@ -1,7 +1,7 @@
-"""A value that fits a JSON Schema: what the demo model passes to tools it has never seen.
+"""A value that fits a JSON Schema: the demo model's input for unknown tools.
 
-Candidates are built from the common keywords and a validator has the last word, so a sample is either
-valid or there is none; for a rarer keyword, such as ``if`` or ``contains``, it is often the latter.
+Candidates are built from the common keywords and checked by a validator, so a sample is either
+valid or does not exist; rare keywords, such as ``if`` or ``contains``, often have none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 MAX_DEPTH = 12
 MAX_ITEMS = 1000
 TRIES = 200
-"""How many candidates of one place in a schema are tried."""
+"""The number of candidates for one place in a schema."""
 KINDS = ("string", "integer", "object", "array", "boolean", "null")
 HINTS = {
     "object": ("properties", "required", "additionalProperties", "minProperties"),
@@ -25,7 +25,7 @@ HINTS = {
     "string": ("pattern", "format", "minLength", "maxLength"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
-"""Keywords that tell the type where a schema does not."""
+"""Keywords that imply the type if a schema has none."""
 
 
 class NoSample(ValueError):
@@ -36,7 +36,7 @@ def sample(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  a schema m
     """A JSON value that fits ``schema``; examples and defaults come first.
 
     Args:
-        schema: a JSON Schema, draft 2020-12 where it does not say; references stay inside it.
+        schema: a JSON Schema, draft 2020-12 by default; references must be inside it.
 
     Raises:
         NoSample: none was found.
@@ -53,9 +53,9 @@ def fits(schema: Mapping[str, Any], value: Any) -> bool:
 
 @cache
 def _library() -> Any:
-    """``jsonschema``, loaded where a sample is wanted, and without its grammar for URIs.
+    """``jsonschema``, loaded when a sample is needed, and without its grammar for URIs.
 
-    That grammar takes seconds to load, which a newcomer would wait for; samples do without.
+    That grammar takes seconds to load, and samples do not need it.
     """
     grammar: dict[str, Any] = sys.modules
     leave_out = "rfc3987_syntax" not in grammar
@@ -110,7 +110,7 @@ class _Sampler:
                 yield from self._of_kind(kind, schema, name, depth)
 
     def _branches(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """The schema once for each way its first combining keyword can go."""
+        """The schema, once for each branch of its first combining keyword."""
         for word in ("$ref", "allOf", "anyOf", "oneOf"):
             if word not in schema:
                 continue
@@ -189,7 +189,7 @@ def _is_valid(validator: Any, value: Any) -> bool:
     try:
         return bool(validator.is_valid(value))
     except Exception:
-        # a schema from anywhere may hold a bad pattern, a loop or a reference to nowhere
+        # a foreign schema may have a bad pattern, a loop or a broken reference
         return False
 
 
@@ -229,7 +229,7 @@ def _numbers(schema: Mapping[str, Any], *, whole: bool) -> Iterator[float]:
 
 
 def _merged(one: Any, other: Any) -> Any:
-    """A schema that asks for what both ask for, as well as can be said in one."""
+    """A schema with the requirements of both, as far as one schema can have them."""
     if isinstance(other, bool):
         return one if other else False
     if isinstance(one, bool):
@@ -267,7 +267,7 @@ _JOIN: dict[str, Callable[[Any, Any], Any]] = {
     "properties": _properties,
     "type": _types,
 }
-"""How a keyword that two schemas have is said once."""
+"""The functions that combine a keyword of two schemas."""
 
 
 FORMATS = {
@@ -312,7 +312,7 @@ NAMED = (
     ("name", "Ada"),
     ("id", "A1"),
 )
-"""What suits a property whose name has the word."""
+"""Values for a property whose name contains the word."""
 PLAIN = ("example", "sample", "first", "second", "third")
 ALPHABETS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", "a1", "A1")
 LONGEST_PATTERN = 40
@@ -320,7 +320,7 @@ MAX_FILL = 10_000
 
 
 def texts(schema: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Strings that may fit, best first; whether one does is for a validator to say."""
+    """Strings that may fit, best first; a validator checks them."""
     fitting = FORMATS.get(str(schema.get("format")))
     if fitting is not None:
         yield fitting
@@ -346,7 +346,7 @@ def _of_length(text: str, low: int, high: int) -> str:
 
 
 def _matching(pattern: str, low: int, high: int) -> Iterator[str]:
-    """Strings that a regular expression finds a match in: its parts spelled out, else tries."""
+    """Strings that may match a regular expression: one built from its parts, then common ones."""
     for alphabet in ALPHABETS:
         spelled = _spelled(pattern, alphabet)
         if spelled is not None:
@@ -365,7 +365,7 @@ _TOKEN = re.compile(
 
 
 def _spelled(pattern: str, alphabet: str) -> str | None:
-    """A match of a plain pattern: of each choice the first, each repeat at its least."""
+    """A match of a simple pattern: the first of each choice, the minimum of each repeat."""
     flat = re.sub(r"\(((?:\?:)?[^()|]*)\|[^()]*\)", r"(\1)", pattern)
     flat = re.sub(r"\((?:\?:|\?P?<\w+>)?([^()|]*)\)(?![*+?{])", r"\1", flat)
     text, at = "", 0

@@ -1,4 +1,4 @@
-"""What the demo model is told: a Chat Completions body, read."""
+"""The demo model's input: a parsed Chat Completions body."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _EDITED = re.compile(r"A person changed the arguments of this call to (\{.*\})\.
 
 
 class Malformed(ValueError):
-    """A body that a strict server refuses."""
+    """A body that a strict server rejects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A tool call that has its result."""
+    """A tool call with its result."""
 
     name: str
     input: Mapping[str, Any]
-    """What ran: the model's input, or what a person made of it."""
+    """The input of the call, possibly changed by a person."""
     text: str
-    """The result, without what is told about an edit."""
+    """The result, without the note about an edit."""
     refused: bool = False
     edited: bool = False
     failed: bool = False
 
     @property
     def reason(self) -> str:
-        """Why it was refused, or nothing."""
+        """The reason why it was rejected, or an empty string."""
         found = _REASON.search(self.text) if self.refused else None
         return found[1].strip() if found else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as the request describes it."""
+    """A tool in the request."""
 
     name: str
     description: str
@@ -49,14 +49,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A conversation up to where the model speaks next."""
+    """A conversation before the model's next response."""
 
     prompt: str
     """The last user message."""
     prompts: int
-    """How many user messages there are."""
+    """The number of user messages."""
     step: int
-    """How many responses there were since the prompt."""
+    """The number of responses since the prompt."""
     done: Sequence[Done]
     """The calls since the prompt."""
     earlier: Sequence[Done]
@@ -65,7 +65,7 @@ class Talk:
     output_schema: Mapping[str, Any] | None
 
 
-def read(body: Mapping[str, Any]) -> Talk:
+def parse_talk(body: Mapping[str, Any]) -> Talk:
     """The conversation in a request.
 
     Raises:

@@ -1,13 +1,13 @@
-"""Chat Completions, which every compatible server speaks: a request as bytes, bytes as deltas; no I/O.
+"""Chat Completions, the API of every compatible server: a request as bytes, bytes as deltas; no I/O.
 
-The history only ever grows at its end, so a body is a join of bytes that earlier turns made. Servers differ:
-reasoning under two names, call indexes that are missing or all 0, calls without ids. What a server says
-beside the protocol and wants back (Gemini's ``extra_content`` of a call, OpenRouter's
-``reasoning_details`` and whatever comes next) is kept as ``{"reasoning": name, "fields": {…}}`` of a message,
-``{"fields": {…}}`` of a call; ``reasoning`` is the name under which the reasoning came, whose text the
-message has anyway. No field is named here that needs it, only those that are nbagent's own or that no
-request takes. A tool's message takes text alone: the files of a turn's results follow behind all of them, in
-a user message that says which is whose.
+The history only grows at its end, so a body is a join of bytes from earlier turns. Servers differ:
+reasoning under two names, call indexes that are missing or all 0, calls without ids. Data that a server sends
+outside the protocol and needs back (Gemini's ``extra_content`` of a call, OpenRouter's
+``reasoning_details`` and others) is stored as ``{"reasoning": name, "fields": {…}}`` of a message,
+``{"fields": {…}}`` of a call; ``reasoning`` is the server's field name of the reasoning, whose text the
+message has anyway. This module does not name the fields that need this, only nbagent's own and those that no
+request accepts. A tool's message can only contain text: the files of a turn's results follow after all of them, in
+a user message that names the call of each.
 Format: https://platform.openai.com/docs/api-reference/chat
 """
 
@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.files import files_of, is_image, label
+from nbagent.core.base.file_parts import files_of, is_image, label
 from nbagent.core.base.messages import (
     MAX_DEPTH,
     Message,
@@ -66,7 +66,7 @@ from .stream import MAX_DATA, MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed
 
 
 class ChatApi:
-    """How one model is asked in Chat Completions."""
+    """The encoding of one model's requests in Chat Completions."""
 
     name = "chat"
     path = "/chat/completions"
@@ -77,13 +77,13 @@ class ChatApi:
         self._sees = settings.sees
         self._asks_usage = True
         self._without: frozenset[str] = frozenset()
-        """The fields that the server does not take back."""
+        """The fields that the server does not accept back."""
         self._insisted: frozenset[str] = frozenset()
-        """Those that it missed, most of them once they were left out."""
+        """The fields that it required, mostly after they were left out."""
         self._tried: set[tuple[str, str]] = set()
-        """What was tried of a field, by its name."""
+        """The forms that were tried, by field name."""
         self._way = Way("", sees=self._sees)
-        """All of this, for the server that was asked last."""
+        """The current form of requests, for the last server."""
 
     def owner(self, host: str) -> str:
         """The host itself; see ``Api``."""
@@ -105,15 +105,15 @@ class ChatApi:
         return self._encoder.body(request, way)
 
     def parser(self, provider: str) -> ChatParser:
-        """What reads the answer; see ``Api``."""
+        """The parser of the answer; see ``Api``."""
         return ChatParser(provider)
 
     def typed(self, client: Any) -> Any:
-        """The client's own method for it."""
+        """The client's typed method."""
         return client.chat.completions.create
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Refuse it: see ``Api``.
+        """Raise, because this API has no hosted tools; see ``Api``.
 
         Raises:
             ModelConfigError: always.
@@ -123,11 +123,11 @@ class ChatApi:
             "API, use OpenAIModel(name, api='responses'). Otherwise, write a function of your own"
         )
 
-    def give_way(self, refusal: Refusal) -> None:
+    def adapt(self, refusal: Refusal) -> None:
         """See ``Api``.
 
-        It may not know the field that asks for token counts, or not take back what it said; and it may
-        want reasoning in messages that have none.
+        The server may not know the field for token counts, or not accept its own fields back; and it may
+        require reasoning in messages that have none.
         """
         output = next_mode(self._output, refusal)
         if output is not None:
@@ -139,19 +139,19 @@ class ChatApi:
             return
         if refusal.request is None:
             return
-        sent = _said_before(refusal.request)
+        sent = _returned_fields(refusal.request)
         for name in sent.union(REASONING):
             if _names(said, name):
-                self._turn(name, sent=name in sent)
+                self._toggle_field(name, sent=name in sent)
 
-    def _turn(self, name: str, *, sent: bool) -> None:
-        """Leave out a field that was sent, or the other way; each is tried once.
+    def _toggle_field(self, name: str, *, sent: bool) -> None:
+        """Leave out a field that was sent, or add one that was not; each is tried once.
 
-        What helped stays; where nothing did, all is again as it was at first.
+        A form that helps is kept; if none does, the first form is used again.
         """
         way = (name, "without" if sent else "always")
         if name in (self._without if sent else self._insisted):
-            return  # another request, which went out before this one came back, has turned it
+            return  # another request, which was sent before this answer, has changed it
         known = name in self._without | self._insisted
         self._without -= {name}
         self._insisted -= {name}
@@ -164,8 +164,8 @@ class ChatApi:
             self._insisted |= {name}
 
 
-def _said_before(request: Mapping[str, Any]) -> frozenset[str]:
-    """The fields of a request that the server said in earlier answers."""
+def _returned_fields(request: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a request that come from the server's earlier answers."""
     found: set[str] = set()
     for message in request["messages"]:
         if message["role"] != "assistant":
@@ -179,7 +179,7 @@ def _said_before(request: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _names(said: str, name: str) -> bool:
-    """Whether an error names a field, and not just uses the word."""
+    """Whether an error names a field, and does not just use the word."""
     word = re.escape(name)
     return (
         re.search(rf"(?<!\w){word}(?!\w)" if "_" in name else rf"['\"`.\[]{word}(?!\w)", said)
@@ -193,23 +193,23 @@ WIRE = "openai-chat"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a server is asked, and takes back what it said."""
+    """The form of requests to a server, and of its own data in them."""
 
     provider: str
-    """The name of whose server it is: messages that come from it have its data back."""
+    """The server's owner name; its own messages include its provider data."""
     without: frozenset[str] = frozenset()
-    """The fields that it refused."""
+    """The fields that it rejected."""
     always: frozenset[str] = frozenset()
-    """The names of reasoning that it wants in every message of the assistant, empty where there is none."""
+    """The reasoning fields that it requires in every assistant message, empty if there is no reasoning."""
     sees: bool = True
-    """Whether it takes pictures; else they are told in words."""
+    """Whether it accepts pictures; otherwise they are described in words."""
     usage: bool = True
-    """Whether it is asked for the token counts at a stream's end."""
+    """Whether requests ask for token counts at a stream's end."""
     output: OutputMode = "schema"
-    """How it is told the shape of a typed answer."""
+    """The form of a typed answer's schema."""
 
     wire: str = field(init=False)
-    """The name of this encoding in ``Message.wire``: all of the way that shows in a message."""
+    """The name of this encoding in ``Message.wire``: all settings that affect a message."""
 
     def __post_init__(self) -> None:
         shown = (WIRE, self.provider, *sorted(self.without), "+", *sorted(self.always))
@@ -226,7 +226,7 @@ class ChatEncoder:
         self.once = EncodedOnce()
 
     def body(self, request: Request, way: Way) -> bytes:
-        """The JSON of one request, in the way of the server that it goes to."""
+        """The JSON of one request, in the form for its server."""
         request = in_words(request, way.output)
         tools = self.once.tools(request.tools, partial(_tools, request.tools))
         tail = self._tail(request, way)
@@ -249,10 +249,10 @@ class ChatEncoder:
 
 
 def encode_message(message: Message, way: Way) -> bytes:
-    """One message as chat messages joined by commas: several where a tool message has several results.
+    """One message as chat messages joined by commas: several if a tool message has several results.
 
     Raises:
-        TypeError, ValueError: a part holds something that is no JSON.
+        TypeError, ValueError: a part contains a value that is not JSON.
     """
     if message["role"] == "tool":
         results = results_of(message)
@@ -267,7 +267,7 @@ def encode_message(message: Message, way: Way) -> bytes:
 
 
 def _head(message: Message) -> dict[str, str]:
-    """Who says a message."""
+    """The role of a message, and its name."""
     said = {"role": message["role"]}
     return {**said, "name": message["name"]} if "name" in message else said
 
@@ -343,7 +343,7 @@ def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str,
         return {"type": "json_object"}
     strict = as_strict(schema)
     told: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
-    if strict is not None:  # left out where it is not: few servers know the word
+    if strict is not None:  # left out if it is not strict, because few servers know the field
         told["strict"] = True
     return {"type": "json_schema", "json_schema": told}
 
@@ -355,7 +355,7 @@ def content(parts: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
     """A user's texts and files, in their order: JSON in pieces, so that large ones are joined once.
 
     Raises:
-        ModelError: there is a file that this API does not take.
+        ModelError: this API does not support a file.
     """
     between = b"["
     for part in parts:
@@ -367,10 +367,10 @@ def content(parts: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
 
 
 def of_results(results: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
-    """The message with the files of a turn's results, behind a comma; nothing where they have none.
+    """The message with the files of a turn's results, after a comma; nothing if they have none.
 
     Raises:
-        ModelError: there is a file that this API does not take.
+        ModelError: this API does not support a file.
     """
     parts = list(_listed(results))
     if parts:
@@ -410,23 +410,23 @@ def _part(part: Mapping[str, Any], *, sees: bool) -> tuple[bytes, ...]:
 
 
 LOOKED_AT = 100_000
-"""Characters of arguments up to which the end of a call is seen without an id or an index that tells."""
+"""Characters of arguments up to which a call's end is detected without an id or an index."""
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
     "max_tokens": "length",
-    "model_length": "length",  # Mistral's, of the whole conversation
+    "model_length": "length",  # Mistral's limit on the whole conversation
     "content_filter": "content_filter",
     "safety": "content_filter",
 }
 _BREAKS = frozenset({"error", "insufficient_system_resource"})
-"""Reasons of servers that could not go on, Mistral's and DeepSeek's."""
+"""Finish reasons of servers that failed, from Mistral and DeepSeek."""
 
 
 class ChatParser:
-    """Turns one response into deltas; texts that arrive together become one delta."""
+    """Parses one response into deltas; texts that arrive together become one delta."""
 
     def __init__(self, provider: str = "") -> None:
         self._provider = provider
@@ -437,48 +437,48 @@ class ChatParser:
         self._model: str | None = None
         self._half = ""
         self._fields = Pieces()
-        """What the server may want back with the message."""
+        """The fields that the server may need back with the message."""
         self._reasoning: str | None = None
-        """The name under which its reasoning came."""
+        """The field name of its reasoning."""
         self._kept = 0
-        """Characters of what may be wanted back."""
+        """Characters of the fields that may be needed back."""
         self.done = False
-        """Whether the server said that nothing follows."""
+        """Whether the server has marked the end."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.
 
         Raises:
-            BrokenStream: they hold an error or something that is no chat chunk.
+            BrokenStream: they contain an error, or data that is not a chat chunk.
         """
         batch = Batch()
         for payload in self._sse.feed(data):
             if payload[:6] == b"[DONE]":
                 self.done = True
-                self._calls.tell(batch)
+                self._calls.add_fields(batch)
                 break
-            self._take(parsed(payload), batch)
-        if self._sse.held > MAX_EVENT:
+            self._add_chunk(parsed(payload), batch)
+        if self._sse.pending_size > MAX_EVENT:
             raise BrokenStream(
                 f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
         return batch.flushed()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one chunk that somebody else took out of the stream.
+        """The deltas of one chunk that the client has parsed.
 
         Raises:
-            BrokenStream: it is an error or no chat chunk.
+            BrokenStream: it is an error, or not a chat chunk.
         """
         batch = Batch()
-        self._take(value, batch)
+        self._add_chunk(value, batch)
         return batch.flushed()
 
     def whole(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response that came in one piece.
+        """The deltas of a response in one piece.
 
         Raises:
-            BrokenStream: it is no chat completion.
+            BrokenStream: it is not a chat completion.
         """
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and not value.get("choices"):
@@ -487,7 +487,7 @@ class ChatParser:
         return self.chunk(value)
 
     def finished(self) -> Finished | None:
-        """What ends the response, or None where it is not whole."""
+        """The end of the response, or None if it is not complete."""
         if self._reason is None and not self.done:
             return None
         reason = _REASONS.get(self._reason or "stop", "other")
@@ -496,7 +496,7 @@ class ChatParser:
         return Finished(reason, self._usage, self._model, self._own())
 
     def _own(self) -> dict[str, Any] | None:
-        """What goes back with the message, and whose it is; see ``Finished.provider``."""
+        """The provider data of the message, with its owner; see ``Finished.provider``."""
         data: dict[str, Any] = {} if self._reasoning is None else {"reasoning": self._reasoning}
         if self._fields:
             data["fields"] = self._fields.whole()
@@ -504,7 +504,7 @@ class ChatParser:
             return {"name": self._provider, "data": data}
         return {"name": self._provider} if self._calls.wanting else None
 
-    def _take(self, value: Any, batch: Batch) -> None:
+    def _add_chunk(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict) or value.get("error"):
             raise _no_chunk(value)
         usage = value.get("usage")
@@ -515,7 +515,7 @@ class ChatParser:
             self._model = model
         for choice in _objects(value, "choices"):
             if choice.get("index"):
-                continue  # an alternative answer, asked for by somebody's own fields
+                continue  # an alternative answer, requested by the user's own fields
             reason = choice.get("finish_reason")
             if reason:
                 self._reason = str(reason).lower()
@@ -528,7 +528,7 @@ class ChatParser:
             if delta:
                 self._take_delta(delta, batch, in_one=delta is not choice.get("delta"))
         if self._reason is not None:
-            self._calls.tell(batch)
+            self._calls.add_fields(batch)
 
     def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one: bool) -> None:
         if not delta.keys().isdisjoint(REASONING):
@@ -538,33 +538,33 @@ class ChatParser:
             if isinstance(text, list):
                 self._think("".join(map(_thought, text)), THINKING, batch)
             text = text if type(text) is str else _text(text)
-            batch.say(TextDelta, text if text.isascii() else self._whole_characters(text))
+            batch.add_text(TextDelta, text if text.isascii() else self._whole_characters(text))
         for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
             batch.add(self._calls.delta(call))
             if wanted := of_call(call):
-                self._keep(self._calls.wants(), wanted, in_one=in_one)
+                self._store_fields(self._calls.last_fields(), wanted, in_one=in_one)
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
-            self._keep(self._fields, wanted, in_one=in_one)
+            self._store_fields(self._fields, wanted, in_one=in_one)
 
     def _take_reasoning(self, delta: Mapping[str, Any], batch: Batch) -> None:
         for name in REASONING:
             said = delta.get(name)
             if isinstance(said, str | list):
-                self._reasoning = self._reasoning or name  # also an empty one is wanted back
+                self._reasoning = self._reasoning or name  # an empty one may also be needed back
                 self._think(_text(said), name, batch)
                 if said:
-                    return  # under both names it is the same
+                    return  # the same under both names
 
     def _think(self, text: str, name: str, batch: Batch) -> None:
         if text:
             self._reasoning = name
-            batch.say(ReasoningDelta, text)
+            batch.add_text(ReasoningDelta, text)
 
-    def _keep(self, fields: Pieces, piece: dict[str, Any], *, in_one: bool) -> None:
-        """Keep what may be wanted back.
+    def _store_fields(self, fields: Pieces, piece: dict[str, Any], *, in_one: bool) -> None:
+        """Store fields that may be needed back.
 
         Raises:
-            BrokenStream: it is more than anybody wants back, or no JSON.
+            BrokenStream: they are too large, or not JSON.
         """
         try:
             said = dumps(piece)
@@ -577,12 +577,12 @@ class ChatParser:
         self._kept += (fields.take if in_one else fields.add)(piece)
         if self._kept > MAX_DATA:
             raise BrokenStream(
-                f"The data that the server wants back is longer than {MAX_DATA:,} characters",
+                f"The server's provider data is longer than {MAX_DATA:,} characters",
                 again=False,
             )
 
     def _whole_characters(self, text: str) -> str:
-        """The text with the halves of surrogate pairs joined that servers cut between two chunks."""
+        """The text, with surrogate pairs joined that servers split between two chunks."""
         text = self._half + text
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
         text = text.removesuffix(self._half)
@@ -598,10 +598,10 @@ class _Call:
         self.name: str | None = None
         self.arguments: list[str] = []
         self.fields = Pieces()
-        """What the server may want back with it."""
+        """The fields that the server may need back with it."""
 
     def is_whole(self) -> bool:
-        """Whether its arguments are one whole JSON value, and short enough to look time and again."""
+        """Whether its arguments are one complete JSON value, and short enough to check repeatedly."""
         text = "".join(self.arguments).strip()
         if not text.endswith("}") or len(text) > LOOKED_AT:
             return False
@@ -613,24 +613,24 @@ class _Call:
 
 
 class _Calls:
-    """Tells the calls of one response apart, whatever the server numbers them."""
+    """Separates the calls of one response, even if the server does not number them correctly."""
 
     def __init__(self) -> None:
         self.count = 0
         self.wanting = False
-        """Whether a server may want something back with one of them."""
+        """Whether a server may need fields back with one of them."""
         self._open: dict[Any, _Call] = {}
         self._last = _Call(0)
         self._untold: dict[int, _Call] = {}
 
-    def wants(self) -> Pieces:
-        """What may be wanted back with the call of the last delta, which has more of it."""
+    def last_fields(self) -> Pieces:
+        """The fields that may be needed back with the call of the last delta."""
         self.wanting = True
         self._untold[self._last.index] = self._last
         return self._last.fields
 
-    def tell(self, batch: Batch) -> None:
-        """Tell what goes back with each call, once all of it has come."""
+    def add_fields(self, batch: Batch) -> None:
+        """Add the provider data of each call to the batch, after all of it has arrived."""
         for call in self._untold.values():
             batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.whole()}))
         self._untold.clear()
@@ -654,7 +654,7 @@ class _Calls:
 
 
 def _numbered(whole: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message that came in one piece: what it lists are calls, whatever their ids, and no pieces of one."""
+    """A message in one piece, with its calls numbered, so that they are not treated as pieces of one call."""
     calls = [{**call, "index": n} for n, call in enumerate(_objects(whole, "tool_calls"))]
     return {**whole, "tool_calls": calls}
 
@@ -664,7 +664,7 @@ def _starts_another(
 ) -> bool:
     if call_id is not None and call_id != call.id:
         return key is None or call.id is not None
-    # with no id that tells, a name that comes with something after a whole JSON value is the next call
+    # without a distinct id, a name with data after a complete JSON value starts the next call
     if name is None or call.name is None or (name == call.name and not arguments.strip()):
         return False
     return call.is_whole()
@@ -701,13 +701,13 @@ def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
 
 
 def _label(value: Mapping[str, Any], name: str) -> str | None:
-    """A short text, whatever kind of value it was written as; None where there is none."""
+    """A short text from a value of any type; None if there is none."""
     found = value.get(name)
     return None if found is None or found == "" else str(found)
 
 
 def _dumped(arguments: Any) -> str:
-    """Arguments that came as a value as the text that they stand for; what is no JSON stays none."""
+    """Arguments that arrived as a value, as JSON text; a value that is not JSON stays invalid."""
     try:
         return dumps(arguments)
     except (ValueError, RecursionError):
@@ -723,7 +723,7 @@ def _text(value: Any) -> str:
 
 
 def _thought(part: Any) -> str:
-    """The reasoning that is a part of the content."""
+    """The reasoning in a part of the content."""
     if not isinstance(part, Mapping) or part.get("type") != THINKING:
         return ""
     return _text(part.get(THINKING) or "")
@@ -741,25 +741,25 @@ def _no_chunk(value: Any) -> BrokenStream:
 
 
 REASONING = ("reasoning_content", "reasoning")
-"""The names of a message's reasoning, as text."""
+"""The field names of a message's reasoning as text."""
 THINKING = "thinking"
 """The type of a part of a message's content that is reasoning."""
 OF_MESSAGE = frozenset(
     {
         *("role", "content", "tool_calls", "index"),
-        *("refusal", "annotations", "audio", "function_call"),  # no request takes them as they come
+        *("refusal", "annotations", "audio", "function_call"),  # no request accepts them unchanged
     }
 )
-"""What of a message is said otherwise, or is not for sending back."""
+"""The fields of a message that are stored elsewhere, or are not sent back."""
 OF_CALL = frozenset({"index", "id", "type", "function"})
 OF_FUNCTION = frozenset({"name", "arguments"})
 _NOTHING: dict[str, Any] = {}
 _RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content", "arguments"})
-"""Texts whose pieces are always joined; another text that is the same in each piece is said once."""
+"""Texts whose pieces are always joined; other texts that are equal in each piece are stored once."""
 
 
 def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a message, or a piece of one, may be wanted back; nothing and empty things are not."""
+    """The non-empty fields of a message, or a piece of one, that may be needed back."""
     found = _beside(raw, OF_MESSAGE)
     for name in REASONING if found else ():
         if isinstance(found.get(name), str | list):
@@ -768,7 +768,7 @@ def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_call(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a call."""
+    """The same for a call."""
     found = _beside(raw, OF_CALL)
     function = _beside(raw.get("function") or _NOTHING, OF_FUNCTION)
     return {**found, "function": function} if function else found
@@ -785,13 +785,13 @@ def _beside(raw: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
 
 
 class Pieces:
-    """An object that comes in pieces: texts are joined, lists and objects too, of all else the last counts."""
+    """An object in pieces: texts, lists and objects are joined; of other values, the last counts."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
 
     def add(self, piece: Mapping[str, Any]) -> int:
-        """Take one more piece; returns by how many characters there is more to keep."""
+        """Add one piece; return the number of additional characters."""
         return sum(self._add(key, value) for key, value in piece.items() if value is not None)
 
     def _add(self, key: str, value: Any) -> int:
@@ -807,7 +807,7 @@ class Pieces:
         return _NODE + len(key) + made.add(value)
 
     def take(self, whole: Mapping[str, Any]) -> int:
-        """Be this object, which came in one piece; returns its characters."""
+        """Set this object, which arrived in one piece; return its characters."""
         self._values = dict(whole)
         return len(dumps(whole))
 
@@ -815,18 +815,18 @@ class Pieces:
         return bool(self._values)
 
     def whole(self) -> dict[str, Any]:
-        """The object, as far as it came."""
+        """The object so far."""
         return {key: _whole(value) for key, value in self._values.items()}
 
 
 class _Texts:
-    """A text in pieces; where it is not known to be one, the same piece again is a label that is said again."""
+    """A text in pieces; unless it is known to be a text, a repeated equal piece is a repeated label."""
 
     def __init__(self, *, in_pieces: bool = False) -> None:
         self._in_pieces = in_pieces
         self._label: str | None = None
         self._said = 0
-        """How often the label was."""
+        """The number of repetitions of the label."""
         self._joined: list[str] = []
         self._last: list[str] = []
 
@@ -852,15 +852,15 @@ class _Texts:
 
 
 class _Items:
-    """A list; of items that are numbered, those with one number and type are pieces of one."""
+    """A list; numbered items with the same number and type are pieces of one item."""
 
     def __init__(self) -> None:
         self._items: list[Any] = []
         self._numbered: dict[tuple[int, str | None], Pieces] = {}
         self._types: dict[int, str | None] = {}
-        """The type that the last item of a number began with."""
+        """The type of the last item of each number."""
         self._thought: Pieces | None = None
-        """The one that is not signed yet."""
+        """The thought that is not signed yet."""
 
     def add(self, items: list[Any]) -> int:
         return sum(map(self._add, items))
@@ -873,23 +873,23 @@ class _Items:
         if not isinstance(number, int):
             return self._add_bare(item)
         type_ = said if isinstance(said, str) else None
-        key = (number, type_ or self._types.get(number))  # a later piece need not say it again
+        key = (number, type_ or self._types.get(number))  # a later piece may omit it
         if key in self._numbered:
             return self._numbered[key].add(item)
-        self._numbered[key] = self._made()
+        self._numbered[key] = self._new_pieces()
         self._types[number] = type_
         return _NODE + self._numbered[key].add(item)
 
     def _add_bare(self, item: Mapping[str, Any]) -> int:
-        """Without a number it is whole, unless it is a thought: that goes on until it is signed."""
+        """Add an item without a number: it is complete, unless it is a thought, which continues until it is signed."""
         if not isinstance(item.get(THINKING), str):
             self._thought = None
-            return _NODE + self._made().take(item)
-        open_ = self._thought or self._made()
+            return _NODE + self._new_pieces().take(item)
+        open_ = self._thought or self._new_pieces()
         self._thought = None if item.get("signature") else open_
         return _NODE + open_.add(item)
 
-    def _made(self) -> Pieces:
+    def _new_pieces(self) -> Pieces:
         self._items.append(Pieces())
         made: Pieces = self._items[-1]
         return made
@@ -899,13 +899,13 @@ class _Items:
 
 
 _NODE = 100
-"""What one more value counts beside its characters, as it takes memory."""
+"""The count of a value in addition to its characters, for its memory."""
 _PIECES = 1_000
-"""Of a text, so many are held before they are joined."""
+"""The number of pieces of a text that are kept before they are joined."""
 
 
 def _kind(value: Any) -> type[_Texts | _Items | Pieces] | None:
-    """What brings values of this kind together; None where the last one counts."""
+    """The class that joins values of this type; None if the last one counts."""
     match value:
         case str():
             return _Texts
@@ -922,13 +922,13 @@ def _whole(value: Any) -> Any:
 
 
 def reasoning_name(data: Any) -> str | None:
-    """Under which name the reasoning of a message came, by what was kept of it."""
+    """The field name of a message's reasoning, from its stored data."""
     name = data.get("reasoning") if isinstance(data, Mapping) else None
     return name if name in (*REASONING, THINKING) else None
 
 
 def wanted(data: Any, known: frozenset[str], left_out: frozenset[str]) -> dict[str, Any]:
-    """The fields that go back, by what was kept: none that nbagent says itself, or that the server refused."""
+    """The stored fields to send back, without nbagent's own and those that the server rejected."""
     fields = data.get("fields") if isinstance(data, Mapping) else None
     if not isinstance(fields, Mapping):
         return {}

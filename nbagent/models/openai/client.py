@@ -25,12 +25,12 @@ Held = tuple[Any, AsyncGenerator[Any, None]]
 
 
 class Clients:
-    """The clients of one model: made, kept and closed, or the one that was given."""
+    """The clients of one model: created, cached and closed here, or the one that was passed."""
 
     def __init__(self, make: Callable[[], Any] | None = None, *, given: Any = None) -> None:
         self._make = make
         self.given = given
-        """One that is used as it is, on any loop, and closed by whoever made it."""
+        """A client from outside, used on any loop and closed by its owner."""
         self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, Held] = WeakKeyDictionary()
         self._lock = Lock()
 
@@ -38,7 +38,7 @@ class Clients:
         """The client of the running loop.
 
         Raises:
-            ModelConfigError: it cannot be made.
+            ModelConfigError: it cannot be created.
         """
         if self._make is None:
             return self.given
@@ -49,7 +49,7 @@ class Clients:
             holder = _holding(client)
             with self._lock:
                 for old in [old for old in self._held if old.is_closed()]:
-                    del self._held[old]  # what its client still holds would keep the loop alive
+                    del self._held[old]  # references of its client would keep the loop alive
                 held = self._held[loop] = (client, holder)
             # A loop that shuts down closes its async generators, and so this client: asyncio.run
             # leaves no open socket, and nothing needs a __del__.
@@ -66,7 +66,7 @@ class Clients:
             if loop is here:
                 await holder.aclose()
             elif not loop.is_closed():
-                with suppress(RuntimeError):  # it closed in between, and its client with it
+                with suppress(RuntimeError):  # the loop closed in between, with its client
                     loop.call_soon_threadsafe(loop.create_task, holder.aclose())
 
 
@@ -89,7 +89,7 @@ def make_client(
     """An ``AsyncOpenAI`` for the running loop.
 
     Raises:
-        ModelConfigError: there is no key or no address, or the client refuses its settings.
+        ModelConfigError: there is no key or no address, or the client rejects its settings.
     """
     where = base_url or address(provider)
     if api_key is None:
@@ -101,13 +101,13 @@ def make_client(
     try:
         import httpx2  # noqa: PLC0415  as below
         import openai  # noqa: PLC0415  the client loads for 0.6 s
-    except ImportError as error:  # as in a web page, where it is not installed
+    except ImportError as error:  # for example in a web page, where it is not installed
         raise ModelConfigError(
-            f"the model {model!r} needs the openai client, which is not here ({error}): pip install openai"
+            f"The model {model!r} needs the openai package ({error}): pip install openai"
         ) from None
 
     settings: dict[str, Any] = {}
-    credentials = Credentials.given(base_url=where, api_key=api_key)
+    credentials = Credentials.for_client(base_url=where, api_key=api_key)
     if max_retries is not None:
         settings["max_retries"] = max_retries
     if timeout is not None:
@@ -123,10 +123,10 @@ def make_client(
         failure = explained(
             error, model=model, base_url=where or "", credentials=credentials, provider=provider
         )
-    raise failure  # here, with no traceback of what it was made of
+    raise failure  # raised here, without the traceback of its cause
 
 
 def _key(provider: Provider) -> str | None:
-    """The key that the environment has for a provider."""
+    """The provider's key in the environment."""
     variables = (provider.key, *provider.other_keys)
     return next((key for name in variables if name and (key := os.environ.get(name))), None)

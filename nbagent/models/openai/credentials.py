@@ -1,4 +1,4 @@
-"""What a client must not tell: its key, the credentials in its URL, its headers; cut from any text that leaves."""
+"""The secrets of a client: its key, the credentials in its URL, its headers; they are removed from every text."""
 
 from __future__ import annotations
 
@@ -29,50 +29,50 @@ from .providers import KEYS, WORDS
 
 CUT = "•••"
 SHORT = 6
-"""Characters from which a credential is cut from errors and logs; shorter ones are words of any text."""
+"""The minimum length of a credential that is removed from errors and logs; shorter ones may be ordinary words."""
 LONG = 12
-"""From which it is cut from what the model says too, and where only its beginning is left of it."""
+"""The minimum length of one that is also removed from the model's output, and if only its beginning is left."""
 _SOUNDS_SECRET = re.compile(
     r"key|token|secret|auth|pass|cred|cookie|sig\b|signature", re.IGNORECASE
 )
-"""Names of headers and parts of a query."""
+"""The names of headers and query parameters with secrets."""
 _HELD = ("api_key", "admin_api_key", "webhook_secret", "_azure_ad_token")
-"""Where a client has credentials of its own."""
+"""The attributes of a client with credentials."""
 _KEYS = frozenset(KEYS)
 _IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
 
 
 class Credentials:
-    """The credentials of one client, and how they are cut from a text."""
+    """The credentials of one client, and their removal from a text."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.secrets = _secret(texts)
-        told = {form for text in self.secrets for form in _forms(text)}
-        self._texts = sorted(told, key=len, reverse=True)
+        forms = {form for text in self.secrets for form in _forms(text)}
+        self._texts = sorted(forms, key=len, reverse=True)
         self.long = [text for text in self._texts if len(text) >= LONG]
-        """Those that cannot be taken for a word."""
+        """Those that are too long to be ordinary words."""
         _known.add(self)
         _watch_logs()
 
     @classmethod
     def of(cls, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
-        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now, and of hosted tools."""
+        """The current credentials of an ``AsyncOpenAI`` or a similar client, and of hosted tools."""
         return Keyring().of(client, hosted)
 
     @classmethod
-    def given(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
-        """Those that a client is to be made with."""
+    def for_client(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
+        """The credentials for a new client."""
         given = [*_in_url(base_url or ""), api_key, *_environment.keys()]
         return cls(text for text in given if isinstance(text, str))
 
     def joined(self, other: Credentials) -> Credentials:
-        """These and those of another."""
+        """The credentials of both."""
         if other.secrets <= self.secrets:
             return self
         return Credentials(self.secrets | other.secrets)
 
-    def cut(self, text: str) -> str:
-        """The text without them, nor what stands before the host of a URL."""
+    def remove(self, text: str) -> str:
+        """Remove them from a text, and the user part of URLs."""
         text = _IN_URL.sub(f"{CUT}@", text)
         for secret in self._texts:
             text = text.replace(secret, CUT)
@@ -82,18 +82,18 @@ class Credentials:
 
 
 class Keyring:
-    """The credentials of all clients and hosted tools that one model asked."""
+    """The credentials of all clients and hosted tools of one model."""
 
     def __init__(self) -> None:
         self.all = Credentials([])
         self._last: tuple[list[Any], Credentials] | None = None
-        """What the client held that was asked last, and the credentials in it."""
+        """The state of the last client, and the credentials in it."""
 
     def of(self, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
-        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now, and of hosted tools.
+        """The current credentials of an ``AsyncOpenAI`` or a similar client, and of hosted tools.
 
-        They are looked for again only where the client, a tool or the environment holds something else than
-        at the last request: a key may be a function, and headers may be set at any time.
+        They are searched again only if the client, a tool or the environment has changed since
+        the last request: a key may be a function, and headers may be set at any time.
         """
         _watch_logs()
         held = [*_held_by(client), _environment.keys()]
@@ -110,7 +110,7 @@ class Keyring:
         for tool in hosted:
             found += _secret_values(tool.options) + _secret_values(tool.options.get("headers"))
             found += _in_url(str(tool.options.get("server_url", "")))
-        others = getattr(client, "secrets", None)  # of a double that has some
+        others = getattr(client, "secrets", None)  # some test doubles have one
         found += others if isinstance(others, list) else []
         secrets = _secret(text for text in found if isinstance(text, str))
         now = self.all if self.all.secrets == secrets else Credentials(secrets)
@@ -120,7 +120,7 @@ class Keyring:
 
 
 def _held_by(client: Any) -> list[Any]:
-    """What a client has its credentials in, to see whether it is the same as before."""
+    """The attributes of a client with credentials, to detect changes."""
     headers = _headers_below(client)
     custom, query = getattr(client, "_custom_headers", None), getattr(client, "_custom_query", None)
     others = getattr(client, "secrets", None)
@@ -139,15 +139,15 @@ def _copied(named: Any) -> dict[Any, Any] | None:
 
 
 class _Environment:
-    """The keys of all providers that the environment has: a server between us and them may tell one."""
+    """The keys of all providers in the environment, because a proxy server may repeat one."""
 
     def __init__(self) -> None:
         self._seen: Mapping[Any, Any] = {}
         self._keys: list[str] = []
 
     def keys(self) -> list[str]:
-        """Those that are there now; looked for where anything in the environment has changed."""
-        variables = getattr(os.environ, "_data", os.environ)  # as they are: to decode each is slow
+        """The current keys; searched again if the environment has changed."""
+        variables = getattr(os.environ, "_data", os.environ)  # not decoded, because that is slow
         if variables != self._seen:
             there = _KEYS.intersection(os.environ)
             self._keys = [key for name in sorted(there) if (key := os.environ.get(name))]
@@ -159,21 +159,21 @@ _environment = _Environment()
 
 
 def _secret(texts: Iterable[str]) -> frozenset[str]:
-    """Those of the texts that cannot be taken for words."""
+    """The texts that are too long to be ordinary words."""
     return frozenset(text for text in texts if len(text) >= SHORT and text.lower() not in WORDS)
 
 
-class StreamCut:
-    """Cuts the long ones of one client from what a model streams, in whatever pieces it comes."""
+class StreamFilter:
+    """Removes long credentials of one client from a model's stream, also if they are split between pieces."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._secrets = credentials.long
         self._pairs = {secret[:2] for secret in self._secrets}
         self._held: dict[Any, str] = {}
-        """By kind of text, or the call's index: the end that may be the beginning of one."""
+        """By kind of text, or the call's index: the end that may be the beginning of a credential."""
 
-    def cut(self, batch: list[ModelDelta]) -> list[ModelDelta]:
-        """The deltas, as far as they are told by now."""
+    def filtered(self, batch: list[ModelDelta]) -> list[ModelDelta]:
+        """The deltas that can be passed on now."""
         if not self._secrets:
             return batch
         if not self._held:
@@ -182,10 +182,10 @@ class StreamCut:
                     break
             else:
                 return batch
-        return [told for delta in batch for told in self._told(delta)]
+        return [part for delta in batch for part in self._filtered(delta)]
 
     def _is_plain(self, delta: ModelDelta) -> bool:
-        """Whether it neither has nor begins one; without looking closely, as nearly all are."""
+        """Whether it neither contains nor begins a credential; a quick check that nearly all deltas pass."""
         match delta:
             case TextDelta() | ReasoningDelta():
                 text = delta.text
@@ -198,21 +198,21 @@ class StreamCut:
         return not any(pair in text or text[-1:] == pair[0] for pair in self._pairs)
 
     def rest(self) -> list[ModelDelta]:
-        """What was held back at the end of an answer, and is told after all."""
+        """The text that was held back at the end of an answer."""
         held, self._held = self._held, {}
         return [_delta(key, text) for key, text in held.items()]
 
-    def _told(self, delta: ModelDelta) -> Iterator[ModelDelta]:
+    def _filtered(self, delta: ModelDelta) -> Iterator[ModelDelta]:
         match delta:
             case TextDelta() | ReasoningDelta():
                 for kind in [each for each in self._held if each is not type(delta)]:
-                    if kind in (TextDelta, ReasoningDelta):  # it came before
+                    if kind in (TextDelta, ReasoningDelta):  # it arrived earlier
                         yield _delta(kind, self._held.pop(kind))
-                text = self._taken(type(delta), delta.text)
+                text = self._released(type(delta), delta.text)
                 if text:
                     yield delta._replace(text=text)
             case ToolCallDelta():
-                arguments = self._taken(delta.index, delta.arguments)
+                arguments = self._released(delta.index, delta.arguments)
                 id_, name = self._plain(delta.id or ""), self._plain(delta.name or "")
                 own = self._without(delta.provider)
                 if arguments or id_ or name or own is not None:
@@ -226,8 +226,8 @@ class StreamCut:
             case _:
                 yield delta
 
-    def _taken(self, key: Any, text: str) -> str:
-        """What can be told of a text; its end is held back where that may begin a secret."""
+    def _released(self, key: Any, text: str) -> str:
+        """The part of a text that can be passed on; its end is held back if it may begin a secret."""
         text = self._plain(self._held.pop(key, "") + text)
         end = len(text) - max(_overlap(text, secret) for secret in self._secrets)
         if end < len(text):
@@ -235,7 +235,7 @@ class StreamCut:
         return text[:end]
 
     def _without(self, value: Any) -> Any:
-        """JSON that came whole, with the same cut from its texts."""
+        """JSON that arrived whole, with the credentials removed from its texts."""
         match value:
             case str():
                 return self._plain(value)
@@ -260,7 +260,7 @@ def _delta(key: Any, text: str) -> ModelDelta:
 
 
 def _overlap(text: str, secret: str) -> int:
-    """How many characters at the text's end may be the beginning of the secret."""
+    """The number of characters at the text's end that may be the beginning of the secret."""
     at = text.find(secret[0], max(0, len(text) - len(secret) + 1))
     while at >= 0:
         if secret.startswith(text[at:]):
@@ -270,7 +270,7 @@ def _overlap(text: str, secret: str) -> int:
 
 
 def _without_beginning(text: str, secret: str) -> str:
-    """The text without a long beginning of the secret, as something that was cut off has it."""
+    """The text without a long beginning of the secret, for texts that were cut off."""
     pieces, at = [], 0
     while (start := text.find(secret[:LONG], at)) >= 0:
         end = start + LONG
@@ -282,12 +282,12 @@ def _without_beginning(text: str, secret: str) -> str:
 
 
 def _forms(text: str) -> set[str]:
-    """A credential in all the ways that a server, a URL or an error may write it."""
+    """A credential in all forms that a server, a URL or an error may use."""
     return {text, quote(text), quote(text, safe=""), json.dumps(text)[1:-1], repr(text)[1:-1]}
 
 
 def _secret_values(named: Any) -> list[str]:
-    """The values of headers, or of a query, whose names sound secret; of ``Bearer x`` also ``x``."""
+    """The values of headers, or of a query, with secret names; for ``Bearer x`` also ``x``."""
     if not isinstance(named, Mapping):
         return []
     found = [str(value) for name, value in named.items() if _SOUNDS_SECRET.search(str(name))]
@@ -299,44 +299,44 @@ def _headers_below(client: Any) -> Any:
 
 
 def _in_url(url: str) -> list[str]:
-    """The credentials in a URL: a password, or a name that stands alone; both as they are sent; secrets of a query."""
+    """The credentials in a URL: a password, or a name without a password, also encoded; secrets of a query."""
     before, _, query = url.partition("://")[2].partition("?")
-    told = before.rpartition("@")[0]  # by hand, since what is no URL has a password too
-    user, _, password = told.partition(":")
-    sent = b64encode(unquote(told).encode()).decode() if password else ""
+    user_part = before.rpartition("@")[0]  # by hand, because invalid URLs may have a password too
+    user, _, password = user_part.partition(":")
+    sent = b64encode(unquote(user_part).encode()).decode() if password else ""
     own = password or user
     return [own, unquote(own), sent, *_secret_values(dict(parse_qsl(query)))]
 
 
 def without_query(url: str | None) -> tuple[str | None, dict[str, str]]:
-    """A base URL without its query, which the client would put before the path, and that query."""
+    """A base URL without its query, and the query, because the client would put it before the path."""
     parts = urlsplit(url or "")
     if not parts.query:
         return url, {}
     return urlunsplit(parts._replace(query="")), dict(parse_qsl(parts.query))
 
 
-# --- the logs of the libraries below tell whole URLs
+# --- the logs of lower libraries contain whole URLs
 
 _known: WeakSet[Credentials] = WeakSet()
-"""Those of all clients in use."""
+"""The credentials of all clients in use."""
 _LOGGERS = (
     *("httpx", "openai._base_client", "openai._response", "openai._legacy_response"),
     *("httpcore.connection", "httpcore.proxy", "httpcore.http11", "httpcore.http2"),
 )
-"""That write URLs and headers; those of ``httpx`` have a 2 behind their first word in its next version."""
+"""The loggers that write URLs and headers; in the next version of ``httpx``, its first word ends with 2."""
 
 
 class _Cutting(logging.Filter):
-    """Cuts what is known from records, whatever logger they go to next."""
+    """Removes known credentials from log records, before they reach other loggers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         said = record.getMessage()
-        told = said
+        public = said
         for credentials in list(_known):
-            told = credentials.cut(told)
-        if told != said:
-            record.msg, record.args = told, ()
+            public = credentials.remove(public)
+        if public != said:
+            record.msg, record.args = public, ()
         return True
 
 
@@ -351,7 +351,7 @@ def _watch_logs() -> None:
 
 @cache
 def _loggers() -> list[logging.Logger]:
-    """Those of this and of the next version."""
+    """The loggers of this and of the next version."""
     names = []
     for name in _LOGGERS:
         first, dot, rest = name.partition(".")

@@ -1,4 +1,4 @@
-"""Histories in the formats of other libraries: told apart from OpenAI's by what only they have."""
+"""Histories in the formats of other libraries, recognized by fields that only they have."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LANGCHAIN = "convert them with langchain_core.messages.convert_to_openai_messag
 
 
 def check_dialect(at: str, value: Any) -> None:
-    """Refuse a message in another library's format.
+    """Raise if a message is in another library's format.
 
     Raises:
-        MessagesError: naming the library, and what to do.
+        MessagesError: it is; the message names the library and what to do.
     """
     for whose, what, fits in _DIALECTS:
         if fits(value):
@@ -83,4 +83,4 @@ _DIALECTS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("Anthropic's Messages API", _CHAT, _is_anthropic),
     ("nbagent itself", "pass the list to messages= unchanged", _is_ours),
 )
-"""Whose format, what to do, and how it is told; the first that fits."""
+"""The library, what to do, and the check; the first match counts."""

@@ -1,8 +1,8 @@
-"""What both APIs encode alike: JSON as bytes, made once for what is sent again and again; answer types, tool choice, files.
+"""The encoding that both APIs share: cached JSON bytes, answer types, tool choice, files.
 
-Which models see is known of few: of any other it is tried, and a server that refuses says so. Few servers
-take every way to be told an answer's type (https://platform.openai.com/docs/guides/structured-outputs):
-one that refuses a way is asked in the next from then on, and whatever comes is checked here all the same.
+Few models are known not to see pictures; all others get them, and a server that rejects them reports it. Few servers
+support every form of an answer's type (https://platform.openai.com/docs/guides/structured-outputs):
+if one rejects a form, the next form is used from then on, and every answer is validated here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.files import files_of, is_base64, is_image, is_text, label
+from nbagent.core.base.file_parts import files_of, is_base64, is_image, is_text, label
 from nbagent.core.base.messages import Message, Part, dumps
 from nbagent.core.base.model import Hosted, Request, ToolSpec
 
@@ -22,7 +22,7 @@ from .errors import Refusal
 from .providers import OutputMode
 
 KEPT_TOOL_LISTS = 8
-"""How many different tool lists keep their bytes; agents seldom have more than one."""
+"""The number of different tool lists with cached bytes; agents rarely have more than one."""
 
 
 class EncodedOnce:
@@ -30,19 +30,19 @@ class EncodedOnce:
 
     def __init__(self) -> None:
         self.messages_encoded = 0
-        """How many messages really had to be encoded."""
+        """The number of messages that were encoded and not cached."""
         self._tools: dict[tuple[Any, ...], bytes] = {}
         self._instructions: tuple[str, bytes] = ("", b"")
 
     def messages(
         self, messages: Sequence[Message], wire: str, encode: Callable[[Message], bytes]
     ) -> list[bytes]:
-        """Each message's bytes, which it keeps.
+        """The bytes of each message, which the message caches.
 
         Args:
             messages: a history, which only ever grows at its end.
-            wire: the name of this encoding, see ``Message.wire``; bytes of another are made anew.
-            encode: makes them.
+            wire: the name of this encoding, see ``Message.wire``; bytes of another encoding are replaced.
+            encode: the function that encodes a message.
         """
         return [
             kept[1]
@@ -54,12 +54,12 @@ class EncodedOnce:
     def _encoded(self, message: Message, wire: str, encode: Callable[[Message], bytes]) -> bytes:
         encoded = encode(message)
         self.messages_encoded += 1
-        if not any(files_of(message)):  # their bytes are kept once, in the history
+        if not any(files_of(message)):  # their bytes are stored once, in the history
             message.wire = (wire, encoded)
         return encoded
 
     def tools(self, tools: Sequence[Any], encode: Callable[[], bytes]) -> bytes:
-        """The bytes of a tool list; nothing of an empty one."""
+        """The bytes of a tool list; empty for an empty one."""
         key = tuple(tools)
         if not key:
             return b""
@@ -71,7 +71,7 @@ class EncodedOnce:
         return known
 
     def instructions(self, text: str | None, encode: Callable[[str], bytes]) -> bytes:
-        """The bytes of the instructions; nothing where there are none."""
+        """The bytes of the instructions; empty if there are none."""
         if not text:
             return b""
         if self._instructions[0] != text:
@@ -83,58 +83,58 @@ def json_bytes(value: Any) -> bytes:
     """A value as JSON.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: it is not JSON.
     """
-    # half of a surrogate pair, as broken tool output may hold, has no UTF-8
+    # half of a surrogate pair, from broken tool output, has no UTF-8
     return dumps(value).encode("utf-8", "replace")
 
 
 def id_at_server(part: Mapping[str, Any]) -> str:
-    """The id of a call, or of its result, as the server gave it, though it may have given it twice."""
+    """The server's id of a call or its result; it may not be unique."""
     own: str = part.get("server_id", part["id"])
     return own
 
 
 def arguments_of(call: Mapping[str, Any]) -> str:
-    """The arguments of a call; none where they were no JSON object: a server would refuse the whole history."""
+    """The arguments of a call; an empty object if they were not a JSON object, which a server would reject."""
     return "{}" if "raw" in call else dumps(call["input"])
 
 
 def text_of_result(result: Mapping[str, Any]) -> str:
-    """What the model is told of a result."""
+    """The text of a result for the model."""
     output = result["output"]
     return output if isinstance(output, str) else dumps(output)
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:
-    """What servers call the shape of an answer, in the letters that they take."""
+    """The name of an answer's schema, in the characters that servers allow."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a model was given that shapes its requests, in either API."""
+    """The settings of a model that affect its requests, in either API."""
 
     model: str
-    """What its server calls it."""
+    """Its name at the server."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """More fields of each request."""
+    """Additional fields of each request."""
     tool_choice: str | None = None
-    """Which tool its first answer calls, see ``tool_choice``."""
+    """The tool that its first answer calls, see ``tool_choice``."""
     output: OutputMode = "schema"
-    """How the server is told the shape of a typed answer, until it refuses that."""
+    """The form of a typed answer's schema in requests, until the server rejects it."""
     sees: bool = True
-    """Whether it takes pictures; else they are told in words."""
+    """Whether it accepts pictures; otherwise they are described in words."""
 
 
 MODES: tuple[OutputMode, ...] = ("schema", "object", "prompt")
-"""From the one that binds the model most."""
+"""The forms, strictest first."""
 _NAMED = re.compile(
     r"response_?format|text\.format|json_schema|json_object|json mode|structured output",
     re.IGNORECASE,
 )
 _BY_TYPE: Mapping[Any, OutputMode] = {"json_schema": "schema", "json_object": "object"}
-"""By the type of format that a request asks for."""
+"""The form by the format type in a request."""
 _TOLD = (
     "Your final answer must be one JSON object that matches this JSON Schema, with no other text around it "
     "and no code fence:\n{schema}"
@@ -142,10 +142,10 @@ _TOLD = (
 
 
 def checked_mode(mode: Any) -> OutputMode:
-    """A way that there is.
+    """The mode, if it is valid.
 
     Raises:
-        ModelConfigError: naming them.
+        ModelConfigError: it is not valid; the message lists the modes.
     """
     if mode not in MODES:
         raise ModelConfigError(
@@ -156,20 +156,20 @@ def checked_mode(mode: Any) -> OutputMode:
 
 
 def in_words(request: Request, mode: OutputMode) -> Request:
-    """The request with the schema in its instructions, where the server is not told it in a field."""
+    """The request with the schema in its instructions, if no field contains it."""
     if request.output_schema is None or mode == "schema":
         return request
-    told = _TOLD.format(schema=dumps(request.output_schema))
+    note = _TOLD.format(schema=dumps(request.output_schema))
     before = f"{request.instructions}\n\n" if request.instructions else ""
-    return request._replace(instructions=f"{before}{told}")
+    return request._replace(instructions=f"{before}{note}")
 
 
 def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:
-    """The way to ask in from now on, where a server refused the one that it was asked in.
+    """The next form to use, if a server rejected the current one.
 
     Args:
-        mode: the way that is used now.
-        refusal: maybe of a request that was sent in an earlier way.
+        mode: the current form.
+        refusal: the server's error, possibly for a request in an earlier form.
     """
     if not _NAMED.search(refusal.said):
         return None
@@ -180,9 +180,9 @@ def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:
 
 
 def _mode_of(request: Mapping[str, Any]) -> OutputMode:
-    """The way that a request was sent in."""
-    for told in (request.get("response_format"), request.get("text")):
-        said = told.get("format", told) if isinstance(told, Mapping) else {}
+    """The form of a request."""
+    for part in (request.get("response_format"), request.get("text")):
+        said = part.get("format", part) if isinstance(part, Mapping) else {}
         if isinstance(said, Mapping) and said.get("type") in _BY_TYPE:
             return _BY_TYPE[said["type"]]
     return "prompt"
@@ -193,10 +193,10 @@ WORDS = (AUTO, "required", "none")
 
 
 def chosen(choice: str | None, request: Request) -> str | ToolSpec | Hosted | None:
-    """What to say of a request: one of ``WORDS``, a tool, or nothing.
+    """The tool choice of a request: one of ``WORDS``, a tool, or None.
 
     Raises:
-        ModelConfigError: the tool that is to be called, or any at all, is not among those of the request.
+        ModelConfigError: the request does not have the tool, or any tool.
     """
     if choice is None:
         return None
@@ -210,7 +210,7 @@ def chosen(choice: str | None, request: Request) -> str | ToolSpec | Hosted | No
     if not tools or (choice not in WORDS and choice not in tools):
         known = ", ".join(sorted(tools)) or "none"
         raise ModelConfigError(
-            f"tool_choice={choice!r} names no tool of the agent. Its tools: {known}"
+            f"tool_choice={choice!r} is not a tool of the agent. Available: {known}"
         )
     return choice if choice in WORDS else tools[choice]
 
@@ -235,10 +235,10 @@ _MAX_VALUES = 1_000
 
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
-    """Whether the schema satisfies the rules of strict mode as it is.
+    """Whether the schema satisfies the rules of strict mode without changes.
 
-    All properties are required, nothing else is allowed, nothing has a default, and only keywords are used
-    that the mode has.
+    All properties are required, no others are allowed, none has a default, and it uses only keywords
+    of that mode.
     """
     counted = _Counted()
     is_object = schema.get("type") == "object" and "anyOf" not in schema
@@ -246,15 +246,15 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
 
 
 def as_strict(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """An answer's schema as strict mode takes it; None where it does not.
+    """An answer's schema in the form of strict mode; None if that is not possible.
 
-    Objects that do not say whether they may have more properties get none, as a pydantic model would ignore them.
+    Objects that do not specify additional properties get none, because a pydantic model would ignore them.
     """
-    closed: Mapping[str, Any] = _closed(schema, 1)
+    closed: Mapping[str, Any] = _without_additional(schema, 1)
     return closed if is_strict(closed) else None
 
 
-def _closed(schema: Any, level: int) -> Any:
+def _without_additional(schema: Any, level: int) -> Any:
     if not isinstance(schema, Mapping) or level > _MAX_LEVELS:
         return schema
     closed = dict(schema)
@@ -262,16 +262,18 @@ def _closed(schema: Any, level: int) -> Any:
         closed.setdefault("additionalProperties", False)
     for name in ("properties", "$defs", "definitions"):
         if isinstance(closed.get(name), Mapping):
-            closed[name] = {key: _closed(each, level + 1) for key, each in closed[name].items()}
+            closed[name] = {
+                key: _without_additional(each, level + 1) for key, each in closed[name].items()
+            }
     if isinstance(closed.get("anyOf"), Sequence):
-        closed["anyOf"] = [_closed(each, level + 1) for each in closed["anyOf"]]
+        closed["anyOf"] = [_without_additional(each, level + 1) for each in closed["anyOf"]]
     if "items" in closed:
-        closed["items"] = _closed(closed["items"], level + 1)
+        closed["items"] = _without_additional(closed["items"], level + 1)
     return closed
 
 
 class _Counted:
-    """What the mode limits over a whole schema."""
+    """The numbers that strict mode limits for a whole schema."""
 
     def __init__(self) -> None:
         self.properties = 0
@@ -290,7 +292,7 @@ def _fits(schema: Any, level: int, counted: _Counted) -> bool:
     if not isinstance(schema, Mapping) or level > _MAX_LEVELS or not schema.keys() <= _WORDS:
         return False
     if not {"type", "$ref", "anyOf", "enum", "const"} & schema.keys():
-        return False  # anything goes
+        return False  # anything is allowed
     if "$ref" in schema and schema.keys() - {"$ref", "description", "title"}:
         return False
     if schema.get("format", "uuid") not in _FORMATS:
@@ -331,20 +333,20 @@ _BLIND = re.compile(
     r"gpt-3\.5|gpt-4(-0613|-0314|-32k.*)?$|o1-(mini|preview)|o3-mini|davinci|babbage|deepseek-(chat|reasoner|v|r)",
     re.IGNORECASE,
 )
-"""Names of models that see no pictures, from their providers' pages."""
+"""The names of models without picture input, from their providers' pages."""
 BLIND_HINT = "If the model cannot read images, use OpenAIModel(name, vision=False), which describes images in words"
 
 
 def sees(name: str) -> bool:
-    """Whether a model of this name may see pictures: any that is not known not to."""
+    """Whether a model with this name may accept pictures: True unless it is known not to."""
     return _BLIND.match(name.rpartition("/")[2]) is None
 
 
 def data_of(part: Mapping[str, Any]) -> bytes:
-    """A file's base64 as it stands in JSON, where it needs no escapes.
+    """A file's base64 for JSON, which needs no escapes.
 
     Raises:
-        ModelError: it is none.
+        ModelError: it is not base64.
     """
     data: str = part["data"]
     if not is_base64(data):
@@ -353,11 +355,11 @@ def data_of(part: Mapping[str, Any]) -> bytes:
 
 
 def as_text(part: Mapping[str, Any], *, sees: bool) -> str | None:
-    """A part that is text, or is told in words; None where its bytes are sent.
+    """A part as text; None if its bytes are sent.
 
     Args:
         part: a text or a file.
-        sees: whether the model takes pictures.
+        sees: whether the model accepts pictures.
     """
     if part["type"] == "text":
         text: str = part["text"]
@@ -371,7 +373,7 @@ def as_text(part: Mapping[str, Any], *, sees: bool) -> str | None:
 
 
 def blind_note(model: str, messages: Sequence[Message]) -> str | None:
-    """What the person should know where a model gets new pictures and sees none."""
+    """A note for the person if a model that accepts no pictures gets new ones; otherwise None."""
     blind = [part for part in _new_files(messages) if is_image(part)]
     if not blind:
         return None

@@ -1,4 +1,4 @@
-"""Errors of the openai client in words that say what to do; whether, when and for whom a request is tried again."""
+"""Clear messages for errors of the openai client; the decision whether and when to retry a request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .stream import BrokenStream, SSEDecoder, parsed
 
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
-    """The error for a model that has no key and no server of its own."""
+    """The error for a model without a key or its own server."""
     there = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key or "")]
     other = "".join(f'. {p.key} is set: to use it, write nb.Agent("{p.name}:…")' for p in there[:3])
     return ModelConfigError(
@@ -46,30 +46,30 @@ def explained(
 ) -> NbagentError:
     """The error to raise instead of ``error``, with none of the client's credentials in it.
 
-    Where the server said how many seconds to ``wait``, that is told, and if it is more than ``max_wait``.
-    ``provider`` is whose key was sent, None where the client is somebody's own.
+    If the server said how many seconds to ``wait``, the message contains that, and whether it exceeds ``max_wait``.
+    ``provider`` is the provider whose key was sent, None for a client from outside.
     """
     kind, text = _explained(error, model=model, base_url=base_url, provider=provider, api=api)
     if wait > max_wait:
-        text = text.replace("; retrying did not help", "; it was not asked again")
-    text += _come_again(wait, max_wait) if wait >= LEAST_TOLD else ""
-    return kind(credentials.cut(text))
+        text = text.replace("; retrying did not help", "; it was not retried")
+    text += _retry_time(wait, max_wait) if wait >= LEAST_TOLD else ""
+    return kind(credentials.remove(text))
 
 
-def _come_again(wait: float, max_wait: float) -> str:
+def _retry_time(wait: float, max_wait: float) -> str:
     if wait > MOST_TOLD:
         when = "not within a year"
     else:
         at = datetime.now(UTC) + timedelta(seconds=wait)
         when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"
-    over = f", and max_wait is {max_wait:g} s" if wait > max_wait else ""
-    return f". The server accepts requests again {when}{over}"
+    over = f", but max_wait is {max_wait:g} s" if wait > max_wait else ""
+    return f". Requests are possible again {when}{over}"
 
 
 LEAST_TOLD = 0.5
-"""Seconds from which a wait is told."""
+"""The minimum seconds of a wait in the message."""
 MOST_TOLD = 366 * 86400
-"""Seconds from which no date is told."""
+"""Seconds from which the message has no date."""
 
 
 def _explained(
@@ -78,11 +78,11 @@ def _explained(
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     match error:
-        case NbagentError():  # of a double that knows better
+        case NbagentError():  # some test doubles have a better message
             return type(error), str(error)
         case openai.APITimeoutError():
             what = "did not answer in time. To wait longer, pass timeout=seconds to the model"
-        case openai.APIConnectionError() if (end := _ended(error)) is not None:
+        case openai.APIConnectionError() if (end := _server_behavior(error)) is not None:
             what = f"{end} ({_cause(error)})"
         case openai.APIConnectionError():
             hint = "Check base_url and the network"
@@ -96,7 +96,7 @@ def _explained(
                 "the key nor the conversation was sent there. If this address is right, set it as base_url"
             )
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
-            said = _status(status, said_by(error), model, api, provider)
+            said = _status(status, error_text(error), model, api, provider)
             return ModelError, f"The model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
             return ModelConfigError, f"The client of the model {model!r} is misconfigured: {error}"
@@ -111,59 +111,63 @@ def _explained(
 
 
 class Refusal(NamedTuple):
-    """What a server said of a request that it did not understand; asked in another way it may."""
+    """A server's error for a request that it did not understand; another form of the request may work."""
 
     said: str
     request: Mapping[str, Any] | None
-    """The request as it was sent; None where nobody knows."""
+    """The sent request; None if it is unknown."""
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """The refusal that the client raised; None where it raised anything else."""
+    """The refusal in the client's error; None for other errors."""
     if getattr(error, "status_code", None) not in {400, 422}:
         return None
     request: Any = getattr(error, "request", None)
     try:
         sent = json.loads(request.content)
-    except (AttributeError, ValueError, RuntimeError):  # httpx2's for a body that is gone
+    except (
+        AttributeError,
+        ValueError,
+        RuntimeError,
+    ):  # httpx2's error for a body that was consumed
         sent = None
-    return Refusal(said_by(error), sent if isinstance(sent, Mapping) else None)
+    return Refusal(error_text(error), sent if isinstance(sent, Mapping) else None)
 
 
 def refused_for_content(error: Exception) -> bool:
-    """Whether a server may have refused a request for what is in it, and not for who asks or how often.
+    """Whether a server may have rejected a request because of its content, not because of its sender or rate.
 
-    Of a picture some say so with a status of their own failures, llama.cpp's server with 500.
+    For a picture, some use a status of server failures; llama.cpp's server uses 500.
     """
     return getattr(error, "status_code", None) in {400, 404, 415, 422, 500, 501}
 
 
-def said_by(error: Exception) -> str:
-    """What the client raised, with the server's words where the client does not read them.
+def error_text(error: Exception) -> str:
+    """The message of the client's error, with the server's text if the client does not read it.
 
-    It reads one field of a JSON object. Servers say more: an event of a stream, a text in place of the
+    It reads one field of a JSON object. Servers send other forms: an event of a stream, a text instead of the
     error's object, FastAPI's ``detail``, a line of plain text.
     """
-    told, body = str(error), getattr(error, "body", None)
-    if not body or told != f"Error code: {getattr(error, 'status_code', None)}":
-        return told
-    words = words_in(body)
-    return f"{told} - {words}" if words else told
+    text, body = str(error), getattr(error, "body", None)
+    if not body or text != f"Error code: {getattr(error, 'status_code', None)}":
+        return text
+    words = error_message(body)
+    return f"{text} - {words}" if words else text
 
 
-def words_in(body: Any) -> str:
-    """The words of an error in any form, a text with JSON or an event in it, or what was read of one."""
-    return _words(_read(body) if isinstance(body, str) else body)[:MAX_WORDS]
+def error_message(body: Any) -> str:
+    """The message in an error of any form: a text with JSON or an event in it, or a parsed value."""
+    return _words(_parse_body(body) if isinstance(body, str) else body)[:MAX_WORDS]
 
 
 MAX_WORDS = 2_000
-"""Characters of an error of a form of its own that are told."""
+"""Characters of an error in another form that the message contains."""
 _NAMES = ("message", "detail", "error", "msg", "response")
-"""Of an error's fields, those with its words, or with an object that has them."""
+"""The fields of an error with its message, or with an object that has it."""
 
 
-def _read(body: str) -> Any:
-    """The JSON of a text, or of its last server-sent event; the text itself where there is none."""
+def _parse_body(body: str) -> Any:
+    """The JSON of a text, or of its last server-sent event; the text itself if there is none."""
     data = body.encode("utf-8", "replace")
     for each in [data] if data[:1] == b"{" else reversed(SSEDecoder().feed(data + b"\n\n")):
         try:
@@ -178,7 +182,10 @@ def _words(said: Any, depth: int = 4) -> str:
         case str():
             page = _TITLE.search(said) if said.lstrip()[:1] == "<" else None
             return page[1].strip() if page else said.strip()
-        case {"loc": [*place], "msg": str(why)}:  # of one field of the request, as FastAPI has it
+        case {
+            "loc": [*place],
+            "msg": str(why),
+        }:  # one entry per field of the request, in FastAPI's form
             return f"{'.'.join(map(str, place))}: {why}"
         case Mapping() if depth:
             found = (_words(said.get(name), depth - 1) for name in _NAMES)
@@ -193,28 +200,28 @@ _TITLE = re.compile(r"<title>([^<]{1,200})", re.IGNORECASE)
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
-    """What reading a response may raise when its connection breaks."""
+    """The errors of reading a response after its connection broke."""
     import anyio  # noqa: PLC0415  as below
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     errors = (httpx2.RequestError, openai.APIConnectionError, ssl.SSLError, anyio.EndOfStream)
-    old = sys.modules.get("httpx")  # a client may have been given an http_client of the old httpx
+    old = sys.modules.get("httpx")  # a client may have an http_client of the old httpx
     return errors if old is None else (*errors, old.RequestError)
 
 
 def broken(error: Exception) -> str:
-    """How a stream ended, in words."""
+    """The end of a stream, in words."""
     name = type(error).__name__
     if "Timeout" in name:
         return "the server stopped sending in the middle of its answer"
     return f"the connection broke in the middle of the answer ({name})"
 
 
-def _ended(error: Exception) -> str | None:
-    """What a server did that was reached and gave no answer; None where it was not reached."""
+def _server_behavior(error: Exception) -> str | None:
+    """The behavior of a server that was reached but did not answer; None if it was not reached."""
     cause = error.__cause__
-    kind = type(cause).__name__  # of any library that a client has
+    kind = type(cause).__name__  # an error of any library of a client
     if kind == "ProxyError":
         return "was not reached, because the proxy rejected the connection. Check HTTPS_PROXY and NO_PROXY"
     if "CERTIFICATE_VERIFY_FAILED" in str(cause):
@@ -239,20 +246,20 @@ _CLOSED = frozenset(
         *("ServerDisconnectedError", "ClientOSError", "ConnectionResetError", "BrokenPipeError"),
     }
 )
-"""The names of errors of httpx, of aiohttp and of Python where a server was not reached, and where it hung up."""
+"""The names of errors of httpx, aiohttp and Python for a server that was not reached, or closed the connection."""
 
 
 def is_transport(error: BaseException) -> bool:
-    """Whether a connection failed, and nothing that a server said."""
+    """Whether the error is a failed connection, not a server's answer."""
     return type(error).__name__ in _UNREACHED | _CLOSED
 
 
 def unanswered(text: str, cause: BaseException) -> Exception:
-    """The client's error for a server that gave no answer.
+    """The client's error for a server that did not answer.
 
     Args:
-        text: what was said of it.
-        cause: what failed.
+        text: its message.
+        cause: the original error.
     """
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
@@ -263,7 +270,7 @@ def unanswered(text: str, cause: BaseException) -> Exception:
 
 
 def refused(status: int, text: str) -> Exception:
-    """The client's error for a server that refused."""
+    """The client's error for a server that rejected the request."""
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
@@ -277,7 +284,7 @@ def _cause(error: Exception) -> str:
 
 
 _CONTEXT = re.compile(r" ssl:(?:<[^>]*>|default)")
-"""What aiohttp puts into its errors."""
+"""The part of aiohttp's errors that is removed."""
 
 
 def _status(status: int, said: str, model: str, api: str, provider: Provider | None) -> str:
@@ -305,33 +312,33 @@ def _status(status: int, said: str, model: str, api: str, provider: Provider | N
 
 
 FIRST = 0.5
-"""Seconds before the first repetition where the server does not say."""
+"""Seconds before the first retry if the server does not say."""
 LAST = 8.0
-"""What those grow up to, doubling each time."""
+"""The maximum of these seconds, which double each time."""
 _CLOCK = re.compile(
     r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?"
 )
-"""Such as ``1h2m0.5s`` or ``20ms``."""
+"""A duration such as ``1h2m0.5s`` or ``20ms``."""
 _UNITS = (86400, 3600, 60, 1, 0.001)
 
 
 class Pause(NamedTuple):
-    """How long to wait before a request is sent again."""
+    """The wait before a request is sent again."""
 
     seconds: float
     reason: str
-    told: bool = False
-    """Whether the server said how long."""
+    is_from_server: bool = False
+    """Whether the server set the time."""
     for_all: bool = False
-    """Whether it holds for every request to this server."""
+    """Whether it applies to every request to this server."""
 
 
 def pause_after(error: Exception, attempt: int) -> Pause | None:
-    """How long to wait after what the client raised before a stream; None where it is no use.
+    """The wait after an error of the client before a stream; None if a retry does not help.
 
     Args:
-        error: of the openai client.
-        attempt: how many tries failed before this one.
+        error: the openai client's error.
+        attempt: the number of failed attempts before this one.
     """
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
@@ -339,7 +346,7 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
         case openai.APITimeoutError():
             return Pause(backoff(attempt), "the server did not answer in time")
         case openai.APIConnectionError():
-            reached = _ended(error) is not None
+            reached = _server_behavior(error) is not None
             return Pause(
                 backoff(attempt),
                 "the server gave no answer" if reached else "the server cannot be reached",
@@ -348,17 +355,17 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
             headers = response.headers
             if not _worth_it(status, headers, getattr(error, "code", None)):
                 return None
-            told = wait_told(headers, time.time())
-            full = status == 429 or (status == 503 and told is not None)
-            seconds = backoff(attempt) if told is None else told
+            wait = wait_from_headers(headers, time.time())
+            full = status == 429 or (status == 503 and wait is not None)
+            seconds = backoff(attempt) if wait is None else wait
             reason = "too many requests (429)" if status == 429 else f"the server failed ({status})"
-            return Pause(seconds, reason, told is not None, full)
+            return Pause(seconds, reason, wait is not None, full)
         case _:
             return None
 
 
 def backoff(attempt: int) -> float:
-    """Seconds to wait where nobody says how long; what the client does by itself."""
+    """Seconds to wait if the server does not say; the same as the client's."""
     return min(FIRST * 2.0 ** min(attempt, 10), LAST) * random.uniform(0.75, 1)
 
 
@@ -367,16 +374,16 @@ def _worth_it(status: int, headers: Mapping[str, str], code: Any) -> bool:
     if said in ("true", "false"):
         return said == "true"
     if code == "insufficient_quota":
-        return False  # a 429 that time does not heal
+        return False  # a 429 that waiting does not solve
     return status in (408, 409, 429) or status >= 500
 
 
-def wait_told(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that a server says to wait, in any of the ways that servers do; None where it does not.
+def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
+    """The wait in seconds from a server's headers, in any of their forms; None if there is none.
 
     Args:
-        headers: of its answer.
-        now: in Unix seconds.
+        headers: the headers of its answer.
+        now: the time in Unix seconds.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         said = _number(headers.get(name))
@@ -387,16 +394,16 @@ def wait_told(headers: Mapping[str, str], now: float) -> float | None:
     if at is not None:
         return max(0.0, at - now)
     resets = {kind: _reset(headers.get(f"x-ratelimit-reset{kind}"), now) for kind in _KINDS}
-    told = {kind: seconds for kind, seconds in resets.items() if seconds is not None}
-    used_up = [told[kind] for kind in told if headers.get(f"x-ratelimit-remaining{kind}") == "0"]
-    return max(used_up or told.values(), default=None)
+    known = {kind: seconds for kind, seconds in resets.items() if seconds is not None}
+    used_up = [known[kind] for kind in known if headers.get(f"x-ratelimit-remaining{kind}") == "0"]
+    return max(used_up or known.values(), default=None)
 
 
 _KINDS = ("", "-requests", "-tokens")
 
 
 def _date(text: str) -> float | None:
-    """Unix seconds of a date; None of what is none."""
+    """The Unix seconds of a date; None if it is not a date."""
     parts = email.utils.parsedate_tz(text)
     try:
         return None if parts is None else email.utils.mktime_tz(parts)

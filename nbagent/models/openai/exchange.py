@@ -1,7 +1,7 @@
-"""One request until it is answered: its place in the line, its waits and tries, its notes and its price.
+"""One request until its answer: its place in the line, its waits and retries, its notes and its price.
 
-The lean way hands the client a finished body and reads raw bytes. Clients that look into the body
-(Azure puts the model into the URL) and doubles without ``post`` get the ordinary typed call.
+The fast way passes a finished body to the client and reads raw bytes. Clients that read the body
+(Azure puts the model into the URL) and test doubles without ``post`` get the typed call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nbagent.models.limits import RateLimit, Ticket
 from nbagent.models.prices import price_of
 
 from .client import Clients
-from .credentials import Keyring, StreamCut
+from .credentials import Keyring, StreamFilter
 from .encoding import BLIND_HINT, blind_note, has_images
 from .errors import (
     Pause,
@@ -53,102 +53,102 @@ LEFT_OUT = (
     "their reasoning, is left out."
 )
 DEFAULT_RETRIES = 2
-"""How often a request or a broken stream is repeated where the client does not say."""
+"""The number of retries of a request or a broken stream if the client has no setting."""
 WORTH_TELLING = 0.5
-"""Seconds of waiting from which a person is told."""
+"""The minimum seconds of waiting that a person sees."""
 NOTHING_SAID = "the server sent no part of its answer for {seconds:g} s, only keep-alive signals"
 NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000
-"""Bytes in a second that go to a server on the slowest line."""
+"""Bytes per second on the slowest connection to a server."""
 DRAIN_SECONDS = 0.1
-"""How long to read on after an answer's end, so that its connection can be used again."""
+"""Seconds to read after an answer's end, so that its connection can be reused."""
 
 
 class Parser(Protocol):
-    """Turns one response into deltas; no I/O, so any chunking can be tested."""
+    """Parses one response into deltas; no I/O, so any chunking can be tested."""
 
     done: bool
-    """Whether the server said that nothing follows."""
+    """Whether the server has marked the end."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.
 
         Raises:
-            BrokenStream: they hold an error, or what is no event of this API.
+            BrokenStream: they contain an error, or an event that is not of this API.
         """
 
     def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one event that somebody else took out of the stream, or of a whole response.
+        """The deltas of one event that the client has parsed, or of a whole response.
 
         Raises:
-            BrokenStream: it is an error, or no event of this API.
+            BrokenStream: it is an error, or not an event of this API.
         """
 
     def whole(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response that came in one piece.
+        """The deltas of a response in one piece.
 
         Raises:
-            BrokenStream: it is no response of this API.
+            BrokenStream: it is not a response of this API.
         """
 
     def finished(self) -> Finished | None:
-        """What ends the response, or None where it is not whole."""
+        """The end of the response, or None if it is not complete."""
 
 
 class Api(Protocol):
-    """How one model is asked in one API; what it encoded once it keeps."""
+    """The encoding of one model's requests in one API, with its caches."""
 
     name: str
     """``chat`` or ``responses``."""
     path: str
-    """Below the base URL."""
+    """The path below the base URL."""
 
     def owner(self, host: str) -> str:
-        """The name of what this server wants back in this API: another API of it reads other data."""
+        """The owner name of provider data from this server in this API; its other API has other data."""
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request.
 
         Args:
             request: what to encode.
-            provider: whose server it goes to: data of that name go back, that of others is left out.
+            provider: the name of the server: only its own provider data is sent back.
         """
 
     def parser(self, provider: str) -> Parser:
-        """What reads the answer, and names its data after the provider."""
+        """The parser of the answer, which marks provider data with the provider's name."""
 
     def typed(self, client: Any) -> Any:
-        """The client's own method for it, for clients that want to look into the body."""
+        """The client's typed method, for clients that read the body."""
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Refuse a hosted tool that this API has not.
+        """Raise if this API does not have the hosted tool.
 
         Raises:
-            ModelConfigError: saying what to do.
+            ModelConfigError: it does not; the message says what to do.
         """
 
-    def give_way(self, refusal: Refusal) -> None:
-        """Ask in another way from now on, where the server refused a field by its name and there is one."""
+    def adapt(self, refusal: Refusal) -> None:
+        """Use another form of request from now on, if the server rejected a field by name and there is another form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What holds for every exchange of one model."""
+    """The settings of every exchange of one model."""
 
     name: str
-    """What errors and notes call it."""
+    """Its name in errors and notes."""
     model: str
-    """What its server calls it."""
+    """Its name at the server."""
     api: Api
     provider: Provider | None
-    """Whose key is sent; None where the client is somebody's own."""
+    """The provider whose key is sent; None for a client from outside."""
     limits: RateLimit
     max_wait: float
-    """Seconds that a server may tell a request to wait."""
+    """The maximum wait in seconds that a server may set."""
     sees: bool
-    """Whether it takes pictures."""
+    """Whether it accepts pictures."""
     has_known_prices: bool
-    """Whether the prices that are known are those of its requests."""
+    """Whether the known prices apply to its requests."""
 
 
 class Exchange:
@@ -160,19 +160,19 @@ class Exchange:
         self._request = request
         self._keyring = keyring
         self._credentials = keyring.all
-        """What no text of it may tell."""
+        """The secrets that none of its texts may contain."""
 
     async def deltas(self) -> AsyncGenerator[ModelDelta, None]:
-        """The answer; one that breaks off is asked for again.
+        """Yield the answer; if it breaks off, the request is repeated.
 
         Raises:
             ModelConfigError: there is no key, or the client is misconfigured.
-            ModelError: the server refused or failed, and retrying did not help.
+            ModelError: the server rejected the request or failed, and retrying did not help.
         """
         client = self._client = await self._clients.get()
         self._host = host_of(client)
         self._owner = self._terms.api.owner(self._host)
-        """Whose data in the history go along, and whose come back."""
+        """The owner of the provider data that is sent and received."""
         self._other = _answered_last(self._request, self._owner)
         self._retries: int = getattr(client, "max_retries", DEFAULT_RETRIES)
         self._credentials = self._keyring.of(client, self._request.hosted)
@@ -189,25 +189,25 @@ class Exchange:
                 if isinstance(answer, _Again):
                     again = answer
                     continue
-                # a key may be a function, which was called by now
+                # a key may be a function, which has been called now
                 self._credentials = self._keyring.of(client, self._request.hosted)
-                public = StreamCut(self._credentials)
+                public = StreamFilter(self._credentials)
                 parser = self._terms.api.parser(self._owner)
                 for note in self._notes():
                     yield Notice(note)
                 try:
                     if await _is_in_one(answer):
-                        for delta in public.cut(await _whole(answer, parser, _idle(client))):
+                        for delta in public.filtered(await _whole(answer, parser, _idle(client))):
                             yield delta
                     else:
                         streamed = _streamed(answer, parser, public, _idle(client))
                         async with aclosing(streamed) as deltas:
                             async for delta in deltas:
                                 yield delta
-                    for delta in [*public.rest(), *public.cut([self._end(parser, ticket)])]:
+                    for delta in [*public.rest(), *public.filtered([self._end(parser, ticket)])]:
                         yield delta
                 except BrokenStream as error:
-                    reason, may_help = self._credentials.cut(str(error)), error.again
+                    reason, may_help = self._credentials.remove(str(error)), error.again
                     hint = self._hint() if error.said else ""
                 else:
                     return
@@ -223,10 +223,10 @@ class Exchange:
         return self._terms.api.body(self._request, self._owner)
 
     async def _ask(self, request: _Again) -> Any:
-        """Send the request: its answer, or how it is sent again.
+        """Send the request; return its answer, or the settings of a retry.
 
         Raises:
-            ModelError: the server refused, and asking again is no use.
+            ModelError: the server rejected it, and a retry does not help.
         """
         body, tries, _ = request
         try:
@@ -234,22 +234,22 @@ class Exchange:
         except Exception as error:
             refusal = refusal_of(error)
             if refusal is not None:
-                self._terms.api.give_way(refusal)
+                self._terms.api.adapt(refusal)
                 other = self._body()
-                if other != body:  # whoever has found another way, it is tried
+                if other != body:  # another request may have found the other form; try it
                     return _Again(other, tries)
             pause = pause_after(error, tries)
             is_over = pause is None or tries >= self._retries
             if pause is not None and not is_over and pause.seconds <= self._terms.max_wait:
                 return _Again(body, tries + 1, pause)
             refused = self._refused(error, pause)
-        raise refused  # here, with no traceback of what it was made of
+        raise refused  # raised here, without the traceback of its cause
 
     def _check_repeats(self, breaks: int, reason: str, *, may_help: bool) -> None:
-        """Refuse to ask once more for an answer that broke off.
+        """Raise if a request with a broken answer cannot be repeated.
 
         Raises:
-            ModelError: that is no use, or was done often enough; without its cause, which has what was said.
+            ModelError: a retry does not help, or there were too many; without its cause, which contains the content.
         """
         if breaks == self._retries or not may_help:
             raise ModelError(f"The model {self._terms.name!r}: {reason}")
@@ -262,19 +262,19 @@ class Exchange:
             credentials=self._keyring.of(self._client, self._request.hosted),
             provider=self._terms.provider,
             api=self._terms.api.name,
-            wait=pause.seconds if pause is not None and pause.told else 0,
+            wait=pause.seconds if pause is not None and pause.is_from_server else 0,
             max_wait=self._terms.max_wait,
         )
         hint = self._hint() if refused_for_content(error) else ""
         return type(said)(f"{said}{hint}") if hint else said
 
     def _hint(self) -> str:
-        """What may help where a server refused pictures; nothing where there are none."""
-        told = self._terms.sees and has_images(self._request.messages)
-        return f"; {BLIND_HINT}" if told else ""
+        """A hint for a server that rejected pictures; empty if there are none."""
+        may_be_pictures = self._terms.sees and has_images(self._request.messages)
+        return f"; {BLIND_HINT}" if may_be_pictures else ""
 
     def _notes(self) -> list[str]:
-        """What the person should know of this answer before it begins."""
+        """Notes for the person before this answer starts."""
         terms, other = self._terms, self._other
         blind = None if terms.sees else blind_note(terms.name, self._request.messages)
         notes = [] if blind is None else [blind]
@@ -283,13 +283,13 @@ class Exchange:
         return notes
 
     def _end(self, parser: Parser, ticket: Ticket) -> Finished:
-        """What ends the answer, with whose it is and what it cost.
+        """The end of the answer, with its owner and cost.
 
-        Where another provider answered last, it says whose it is, so that the note on that comes once. Where
-        the server named no cost, prices tell; no price has hosted tools in it.
+        If another provider answered last, it names the owner, so that the note on that appears once. If
+        the server reported no cost, it is computed from prices; prices do not include hosted tools.
 
         Raises:
-            BrokenStream: it is not whole.
+            BrokenStream: it is not complete.
         """
         end = parser.finished()
         if end is None:
@@ -310,31 +310,31 @@ class Exchange:
 
 
 class _Again(NamedTuple):
-    """A request, and how it is sent."""
+    """A request, with the settings of its sending."""
 
     body: bytes
     tries: int = 0
-    """How often the server has failed it."""
+    """The number of failed attempts."""
     pause: Pause | None = None
-    """How long to wait before."""
+    """The wait before it is sent."""
 
 
 def host_of(client: Any) -> str:
-    """The host that a client asks, by which data in a history are told apart."""
+    """A client's host, which identifies provider data in a history."""
     url = getattr(client, "base_url", None)
     return str(getattr(url, "host", url))
 
 
 class _Other(NamedTuple):
-    """Another provider, by the last answer that says whose it is."""
+    """Another provider, from the last answer with an owner."""
 
     name: str
     wants: bool
-    """Whether that answer has what only it reads."""
+    """Whether that answer has provider data that only it can read."""
 
 
 def _answered_last(request: Request, provider: str) -> _Other | None:
-    """The other provider that answered last, or None where this one did, or nobody knows."""
+    """The other provider that answered last, or None if this one did, or it is unknown."""
     said = next((each for each in reversed(request.messages) if "provider" in each), None)
     own = None if said is None else said["provider"]
     if said is None or own is None or own["name"] == provider:
@@ -344,14 +344,14 @@ def _answered_last(request: Request, provider: str) -> _Other | None:
 
 
 def _idle(client: Any) -> float | None:
-    """The seconds for which a client waits for the server's next bytes, or None for as long as it takes."""
+    """The client's timeout for the server's next bytes, in seconds; None if it has none."""
     said = getattr(client, "timeout", None)
     seconds = getattr(said, "read", said)
     return seconds if isinstance(seconds, int | float) else None
 
 
 async def _until_it_goes(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[Waiting, None]:
-    """Wait as a refusal says, and until a request may go, telling for how long whenever that is new."""
+    """Wait after a rejection, and until the limits allow a request; yield each new waiting time."""
     if pause is not None and pause.for_all:
         ticket.refused(pause.seconds, pause.reason)
     elif pause is not None:
@@ -359,12 +359,12 @@ async def _until_it_goes(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[
         if pause.seconds >= WORTH_TELLING:
             yield Waiting(pause.seconds, pause.reason)
         await asyncio.sleep(pause.seconds)
-    told: tuple[float, str] | None = None
+    shown: tuple[float, str] | None = None
     while (wait := ticket.why_not()) is not None:
         end = time.monotonic() + wait.seconds if wait.seconds else 0.0
-        is_new = told is None or wait.reason != told[1] or abs(end - told[0]) > WORTH_TELLING
+        is_new = shown is None or wait.reason != shown[1] or abs(end - shown[0]) > WORTH_TELLING
         if is_new and not 0 < wait.seconds < WORTH_TELLING:
-            told = end, wait.reason
+            shown = end, wait.reason
             yield Waiting(wait.seconds, wait.reason)
         await ticket.wait(wait.seconds)
 
@@ -373,10 +373,10 @@ async def _until_it_goes(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[
 
 
 async def send(client: Any, api: Api, body: bytes) -> Any:
-    """Send a request; returns its answer, not read yet.
+    """Send a request and return its unread answer.
 
     Raises:
-        openai.OpenAIError: it failed. It is tried once: whoever calls knows when to try again.
+        openai.OpenAIError: it failed. It is sent once; the caller decides on retries.
     """
     if not is_lean(client):
         once = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
@@ -387,16 +387,16 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
     sending = client.post(
         api.path,
         content=body,
-        # the raw response: no type is built, and a stream is left for us to read
+        # the raw response: no type is built, and the stream is read here
         cast_to=httpx2.Response,
-        # also where the answer comes in one piece: how much of it is read is for us to say
+        # also for an answer in one piece, so that its size is limited here
         stream=True,
         stream_cls=_stream_class(),
         options={
             "max_retries": 0,
             "headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"},
-            "follow_redirects": False,  # neither key nor conversation go where nobody sent them
-            # as the typed call says, for keys that are functions
+            "follow_redirects": False,  # never send the key or the conversation to a redirect's target
+            # as in the typed call, for keys that are functions
             "security": {"bearer_auth": True},
         },
     )
@@ -408,9 +408,9 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
 
 
 def _longest(client: Any, size: int) -> float | None:
-    """Seconds until an answer has begun, or an error is read: all that the client may wait for, one after the other.
+    """The maximum seconds until an answer starts, or an error is read: the sum of the client's timeouts.
 
-    A server that sends byte after byte would keep each of its waits short, and end none.
+    A server that sends single bytes would otherwise never reach a timeout.
     """
     said = getattr(client, "timeout", None)
     steps = [getattr(said, name, said) for name in ("connect", "pool", "write", "read")]
@@ -419,7 +419,7 @@ def _longest(client: Any, size: int) -> float | None:
 
 
 def is_lean(client: Any) -> bool:
-    """Whether this client takes a body as bytes."""
+    """Whether this client accepts a body as bytes."""
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     return not isinstance(client, openai.AsyncAzureOpenAI) and _takes_bytes(client.__class__)
@@ -439,7 +439,7 @@ def _takes_bytes(kind: type) -> bool:
 
 
 async def _is_in_one(answer: Any) -> bool:
-    """Whether an answer comes in one piece and not as a stream; from here on it is bounded."""
+    """Whether an answer is one piece and not a stream; from here on its size is limited."""
     if not hasattr(answer, "aiter_bytes"):
         return not hasattr(answer, "__aiter__")
     await bound(answer)
@@ -456,18 +456,18 @@ def _kind(response: Any) -> str:
 
 
 def _bytes(response: Any) -> Any:
-    """The bytes of a response as they come; its client has nothing to unpack any more."""
+    """The bytes of a response as they arrive; they are already unpacked."""
     if isinstance(response.stream, Bounded) and not response.is_stream_consumed:
         return aiter(response.stream)
     return response.aiter_bytes()
 
 
 async def _whole(answer: Any, parser: Parser, idle: float | None) -> list[ModelDelta]:
-    """Read an answer that comes in one piece; before it, a server may send blank lines to stay alive.
+    """Read an answer in one piece; before it, a server may send blank lines to keep the connection open.
 
     Raises:
-        BrokenStream: the connection broke, nothing else came for ``idle`` seconds, or not the rest of it
-            once it had begun; or it is no answer.
+        BrokenStream: the connection broke, nothing else arrived for ``idle`` seconds, or the rest did not
+            arrive in time; or it is not an answer.
     """
     if not hasattr(answer, "aiter_bytes"):
         return parser.chunk(answer.model_dump())
@@ -497,38 +497,40 @@ async def _whole(answer: Any, parser: Parser, idle: float | None) -> list[ModelD
     except transport_errors() as error:
         if parser.finished() is None:
             raise BrokenStream(broken(error)) from error
-        # all of the answer came, the connection broke behind it
+        # the answer was complete before the connection broke
     return batch
 
 
 async def _streamed(
-    answer: Any, parser: Parser, public: StreamCut, idle: float | None
+    answer: Any, parser: Parser, public: StreamFilter, idle: float | None
 ) -> AsyncGenerator[ModelDelta, None]:
     """Read a stream, and close it.
 
     Args:
-        answer: what ``send`` returned.
-        parser: what makes deltas of it.
-        public: what cuts credentials from them.
-        idle: seconds without a delta after which the answer counts as broken, whatever comes.
+        answer: the result of ``send``.
+        parser: the parser of its bytes.
+        public: removes credentials from the deltas.
+        idle: seconds without a delta after which the answer counts as broken, even if bytes arrive.
 
     Raises:
-        BrokenStream: the connection broke, or what came is no answer.
+        BrokenStream: the connection broke, or the data is not an answer.
     """
     if not hasattr(answer, "aiter_bytes"):
         async with aclosing(_typed_batches(answer, parser, idle)) as batches:
             async for batch in batches:
-                for delta in public.cut(batch):
+                for delta in public.filtered(batch):
                     yield delta
         return
     try:
         try:
-            said = monotonic()  # silence is the client's to notice, and what says nothing ours
+            said = (
+                monotonic()
+            )  # the client's timeout detects silence; this one detects data without deltas
             async with aclosing(_bytes(answer)) as pieces:
                 async for data in pieces:
                     batch = parser.feed(data)
                     if batch:
-                        for delta in public.cut(batch):
+                        for delta in public.filtered(batch):
                             yield delta
                         said = monotonic()
                     elif idle is not None and monotonic() - said > idle:
@@ -541,13 +543,13 @@ async def _streamed(
     except transport_errors() as error:
         if parser.finished() is None:
             raise BrokenStream(broken(error)) from error
-        # all of the answer came, the connection broke behind it
+        # the answer was complete before the connection broke
 
 
 async def _typed_batches(
     chunks: Any, parser: Parser, idle: float | None
 ) -> AsyncGenerator[list[ModelDelta], None]:
-    """Read a stream that its client takes apart, in batches of what arrived together, and close it."""
+    """Read a stream that its client parses, in batches of deltas that arrived together, and close it."""
     arriving = aiter(chunks)
     try:
         while True:
@@ -573,7 +575,7 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
             async for _ in pieces:
                 pass
     except TimeoutError:
-        return  # the answer is whole; the connection is closed instead of used again
+        return  # the answer is complete; the connection is closed instead of reused
 
 
 async def _send_typed(create: Any, body: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Histories from elsewhere: lists of OpenAI's two APIs to messages, and back.
+"""Foreign histories: convert lists of OpenAI's two APIs to messages, and back.
 
 Formats: https://platform.openai.com/docs/api-reference/chat/create (messages) and
 https://platform.openai.com/docs/api-reference/responses/create (input items).
@@ -30,20 +30,20 @@ _TEXTS = ("text", "input_text", "output_text")
 def messages_from_openai(
     messages: Iterable[Any], *, provider: str | None = None
 ) -> tuple[Message, ...]:
-    """A history of the openai client as messages, for ``agent.run(messages=…)`` and ``agent.generate``.
+    """Convert a history of the openai client to messages, for ``agent.run(messages=…)`` and ``agent.generate``.
 
-    A system or developer message stays where it is, behind the agent's own instructions. Calls at the end
-    that have no result are open: they are run, or asked about, by whoever goes on from there. Their arguments are
-    JSON as text, or an object; those of a call that has its result may be any text, as a model may have said it.
+    A system or developer message stays in its place, after the agent's own instructions. Calls at the end
+    without a result are open: the run that continues the history runs them, or asks for approval. Their arguments are
+    a JSON string, or an object; those of a call with a result may be any string.
 
     Args:
         messages: Chat Completions messages or Responses items, as dicts or as the client's objects.
-        provider: the host of the server that answered, such as ``api.openai.com``: it gets back what only it
-            reads (encrypted reasoning, marks on calls); nobody else does.
+        provider: the host of the server that answered, such as ``api.openai.com``: only it gets back
+            its own data (encrypted reasoning, marks on calls).
 
     Raises:
-        MessagesError: something is no such message, or cannot be kept, such as an image behind a link; it names
-            the place, as in ``messages[3].tool_calls[0].function.arguments``, and whose format it looks like.
+        MessagesError: an item is not such a message, or cannot be stored, such as an image behind a link; it names
+            the place, as in ``messages[3].tool_calls[0].function.arguments``, and the format that it looks like.
     """
     if isinstance(messages, str | Mapping):
         raise MessagesError(f"A history must be a list of messages, got {messages!r:.80}")
@@ -52,23 +52,23 @@ def messages_from_openai(
         at = f"messages[{index}]"
         plain = _plain(at, value)
         try:
-            reader.take(at, plain)
+            reader.add(at, plain)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, MessagesError):
                 raise
             raise MessagesError(
                 f"{at} does not match OpenAI's APIs ({error!r:.80}): {plain!r:.80}"
             ) from error
-    return load(reader.read())
+    return load(reader.history())
 
 
 def messages_to_openai(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages as those of Chat Completions, for ``client.chat.completions.create(messages=…)``.
+    """Convert messages to those of Chat Completions, for ``client.chat.completions.create(messages=…)``.
 
-    The agent's instructions are not among them; reasoning, and what only another provider reads, is left out.
+    The agent's instructions are not included; reasoning and other providers' data are left out.
 
     Raises:
-        MessagesError: it is no history.
+        MessagesError: it is not a history.
     """
     encoded = b",".join(encode_message(item, Way("")) for item in load(messages))
     plain: list[dict[str, Any]] = json.loads(b"[" + encoded + b"]")
@@ -76,25 +76,25 @@ def messages_to_openai(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 class _Answer:
-    """An assistant's message while it is read; of Responses it may be several items."""
+    """An assistant's message while it is parsed; in Responses it may be several items."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.thoughts: list[str] = []
         self.calls: list[Part] = []
         self.items: list[Any] = []
-        """What Responses wants back, as ``Kept`` has it; empty of Chat Completions."""
+        """The items of Responses to send back, in the form of ``Kept``; empty for Chat Completions."""
         self.places: list[str] = []
-        """Where in the history each of those items is."""
+        """The place of each of those items in the history."""
         self.data: dict[str, Any] = {}
-        """The same of Chat Completions."""
+        """The same for Chat Completions."""
         self.named: dict[str, str] = {}
-        """Its name, where it has one."""
+        """Its name, if it has one."""
         self.broken: dict[str, str] = {}
-        """By id of a call: what is wrong with its arguments, and where."""
+        """The problem with a call's arguments, and its place, by the call's id."""
 
     def hidden(self) -> str:
-        """Where the first item is whose data the message's text and calls do not say."""
+        """The place of the first item with data that is not in the message's text and calls."""
         return next(
             place
             for end, place in enumerate(self.places, 1)
@@ -103,7 +103,7 @@ class _Answer:
         )
 
     def spans(self, texts: list[str], said: Iterable[tuple[str, str]]) -> list[Span]:
-        """Add texts of these kinds, and tell where they stand."""
+        """Add texts of these kinds, and return their positions."""
         spans: list[Span] = []
         for kind, text in said:
             start = sum(map(len, texts))
@@ -113,19 +113,19 @@ class _Answer:
 
 
 class _Reader:
-    """Takes one message or item after the other."""
+    """Reads one message or item after the other."""
 
     def __init__(self, provider: str | None) -> None:
         self._provider = provider
         self._done: list[dict[str, Any]] = []
         self._answer: _Answer | None = None
-        """The assistant's message that is not over: its results may follow."""
+        """The assistant's message that is still open: its results may follow."""
         self._results: dict[str, Part] = {}
-        """By the server's id."""
+        """Results by the server's id."""
         self._ids: set[str] = set()
 
-    def take(self, at: str, value: dict[str, Any]) -> None:
-        """One more."""
+    def add(self, at: str, value: dict[str, Any]) -> None:
+        """Read one more message or item."""
         kind, role = value.get("type"), value.get("role")
         if kind == "function_call_output":
             self._result(at, value, "call_id", "output")
@@ -147,12 +147,12 @@ class _Reader:
                 f"{suggest(str(role), _ROLES)}"
             )
 
-    def read(self) -> list[dict[str, Any]]:
-        """All of it; an answer whose results are not all there is open."""
+    def history(self) -> list[dict[str, Any]]:
+        """The whole history; an answer with missing results is open."""
         self._close(last=True)
         return self._done
 
-    # --- what the assistant said
+    # --- the assistant's output
 
     def _chat(self, at: str, value: dict[str, Any]) -> None:
         answer = self._answer = _Answer()
@@ -172,7 +172,7 @@ class _Reader:
             there = f"{at}.tool_calls[{number}]"
             function = call.get("function") if isinstance(call, Mapping) else None
             if not isinstance(function, Mapping):
-                raise MessagesError(f"{there} is {call!r:.80}, which calls no function")
+                raise MessagesError(f"{there} has no function: {call!r:.80}")
             own = of_call(call)
             self._check_provider(there, own.get("function", own), _CALL)
             self._call(there, call, "id", f"{there}.function", function)
@@ -224,7 +224,7 @@ class _Reader:
         self._answer.calls.append(part)
 
     def _unused(self, own: str) -> str:
-        """An id that no call before has."""
+        """An id that no earlier call has."""
         call_id, number = own, 1
         while call_id in self._ids:
             number += 1
@@ -235,7 +235,7 @@ class _Reader:
     def _check_provider(
         self, at: str, fields: Mapping[str, Any], known: tuple[str, ...] = ()
     ) -> None:
-        """Refuse fields that only a server reads where none is named, and those that are written wrong."""
+        """Raise for provider data without a named provider, and for fields with wrong names."""
         for name in fields:
             near = suggest(name, known)
             if self._provider is None or near:
@@ -245,7 +245,7 @@ class _Reader:
                 )
 
     def _check_item(self, at: str) -> None:
-        """Refuse an item with data that only a server reads, where none is named."""
+        """Raise for an item with provider data without a named provider."""
         if self._provider is None:
             raise MessagesError(
                 f"{at} is an item with data that only its own server can read. Name the server with provider=, its host "
@@ -269,13 +269,13 @@ class _Reader:
         self._results[own] = {**part, "output": "".join(_texts(f"{at}.{key}", content))}
 
     def _close(self, *, last: bool = False) -> None:
-        """The assistant's message is over, with its results."""
+        """End the assistant's message with its results."""
         answer, results = self._answer, self._results
         self._answer, self._results = None, {}
         if answer is None:
             return
         is_open = last and len(results) < len(answer.calls)
-        if is_open:  # what has its result is not run again
+        if is_open:  # a call with a result is not run again
             for call in answer.calls:
                 if call["id"] in answer.broken and _own(call) not in results:
                     raise MessagesError(answer.broken[call["id"]])
@@ -305,13 +305,13 @@ class _Reader:
 
 
 def _own(call: Part) -> str:
-    """The id of a call as the server gave it."""
+    """The server's id of a call."""
     own: str = call["server_id"] if "server_id" in call else call["id"]
     return own
 
 
 def _settled(call: Part, result: Part | None) -> Part:
-    """A call of an open turn, with its result where it has one."""
+    """A call of an open turn, with its result if it has one."""
     return call if result is None else {**call, "nbagent": {"status": "done", "result": result}}
 
 
@@ -319,7 +319,7 @@ def _settled(call: Part, result: Part | None) -> Part:
 
 
 def _plain(at: str, value: Any) -> dict[str, Any]:
-    """A message or an item as a dict, from the client's object too."""
+    """A message or item as a dict, also from the client's object."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json", exclude_none=True)
     check_dialect(at, value)
@@ -341,12 +341,12 @@ def _parts(content: Any) -> list[Any]:
 
 
 def _texts(at: str, content: Any) -> list[str]:
-    """The texts of what may hold nothing else."""
+    """The texts of content that may contain only text."""
     return [_output(f"{at}[{number}]", part)[1] for number, part in enumerate(_parts(content))]
 
 
 def _output(at: str, part: Any) -> tuple[str, str]:
-    """A text and its kind, as the assistant says it in Responses."""
+    """A text and its kind in the assistant's output in Responses."""
     if not isinstance(part, Mapping) or part.get("type") not in (*_TEXTS, "refusal"):
         raise MessagesError(f"{at} is the part {part!r:.80}, which cannot be stored there")
     return "refusal" if part["type"] == "refusal" else "output_text", _text_of(at, part)
@@ -360,7 +360,7 @@ def _text_of(at: str, part: Mapping[str, Any]) -> str:
 
 
 def _content(at: str, content: Any) -> Iterator[Part]:
-    """The parts of what a person said."""
+    """The parts of a person's message."""
     for number, part in enumerate(_parts(content)):
         there = f"{at}.content[{number}]"
         if isinstance(part, Mapping) and part.get("type") in _TEXTS:
@@ -388,10 +388,10 @@ def _input(arguments: Any) -> dict[str, Any]:
 
 
 def _needed(at: str, value: Mapping[str, Any], *keys: str) -> Any:
-    """What stands under the first of these keys, of which one is there.
+    """The value of the first of these keys that exists.
 
     Raises:
-        MessagesError: none is; a key that was written wrong is named.
+        MessagesError: none exists; a misspelled key is named.
     """
     for key in keys:
         if key in value:
@@ -404,7 +404,7 @@ def _needed(at: str, value: Mapping[str, Any], *keys: str) -> Any:
 
 
 def _text(at: str, value: Mapping[str, Any], key: str) -> str:
-    """A text that is needed and is not empty."""
+    """A required, non-empty text."""
     found = _needed(at, value, key)
     if not (isinstance(found, str) and found):
         raise MessagesError(f"{at}.{key} is {found!r:.80}: expected a string")
@@ -412,15 +412,15 @@ def _text(at: str, value: Mapping[str, Any], key: str) -> str:
 
 
 def _name(at: str, value: Mapping[str, Any]) -> dict[str, str]:
-    """Who of several says a message, where that is told."""
+    """The name of a message's author, if there is one."""
     return {} if value.get("name") is None else {"name": _text(at, value, "name")}
 
 
 def _file(at: str, part: Any) -> Part:
-    """An image, a document or a sound that came along.
+    """An included image, document or sound.
 
     Raises:
-        MessagesError: it did not, or is something else.
+        MessagesError: it is not included, or is something else.
     """
     name = None
     match part:

@@ -1,4 +1,4 @@
-"""What OpenAI runs by itself: which tools those are, and what their items tell a person.
+"""OpenAI's hosted tools: their names, and their items for a person.
 
 Format: https://platform.openai.com/docs/guides/tools
 """
@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from nbagent.core.base.errors import ModelConfigError
-from nbagent.core.base.files import is_base64, is_image
+from nbagent.core.base.file_parts import is_base64, is_image
 from nbagent.core.base.foreign import counted
 from nbagent.core.base.model import Hosted, HostedCall, HostedStatus
 
@@ -22,15 +22,15 @@ HERE = frozenset(
         "mcp_approval_request",
     )
 )
-"""Items that ask the program to do something, and hold up the model until it has."""
+"""Items that ask the program to act; the model waits until it has."""
 _NOT_HOSTED = ("computer", "local_shell", "apply_patch", "custom", "function", "namespace")
-"""How the names of tools begin that make such items, or hold functions."""
+"""Prefixes of tools that create such items, or contain functions."""
 _INCLUDE = {
     "web_search": "web_search_call.action.sources",
     "file_search": "file_search_call.results",
     "code_interpreter": "code_interpreter_call.outputs",
 }
-"""What must be asked for, so that a person sees what a tool read and made."""
+"""The fields to include in the response, so that a person sees a tool's sources and results."""
 _STATUS: dict[Any, HostedStatus] = {
     "completed": "done",
     "failed": "failed",
@@ -38,38 +38,37 @@ _STATUS: dict[Any, HostedStatus] = {
 }
 _DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.+)", re.DOTALL)
 
-_Told = tuple[Mapping[str, Any], dict[str, Any]]
-"""A call's input, and what else is told of it."""
+_CallDetails = tuple[Mapping[str, Any], dict[str, Any]]
+"""A call's input, and its other details."""
 
 
 def check(tool: Hosted) -> None:
-    """Refuse what OpenAI does not run by itself.
+    """Raise for tools that OpenAI does not run itself.
 
     Raises:
-        ModelConfigError: saying what to do instead.
+        ModelConfigError: the message says what to do instead.
     """
     if tool.kind.startswith(_NOT_HOSTED):
         raise ModelConfigError(
-            f"nb.hosted({tool.kind!r}): OpenAI does not run this tool itself, your program must. Pass a function "
-            "instead"
+            f"nb.hosted({tool.kind!r}): OpenAI does not run this tool. Pass a function instead"
         )
     if tool.kind == "mcp" and tool.options.get("require_approval") != "never":
         raise ModelConfigError(
-            f"nb.hosted('mcp') of {tool.name!r} would ask for approvals during a response, which nobody could give. "
+            f"nb.hosted('mcp') of {tool.name!r} would ask for approvals during a response, and no person could give them. "
             "Pass require_approval='never' and allowed_tools=[…]"
         )
 
 
 def included(tool: Hosted) -> str | None:
-    """What to include in the response so that this tool's calls can be shown."""
+    """The field to include in the response so that this tool's calls can be shown."""
     return _INCLUDE.get(tool.kind)
 
 
 def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
-    """What an item tells of a hosted call; None where it is none.
+    """The hosted call in an item; None if it is not one.
 
     Raises:
-        KeyError, TypeError, AttributeError: it is not as it is in this API.
+        KeyError, TypeError, AttributeError: it does not have this API's form.
     """
     kind: str = item["type"]
     if kind == "mcp_list_tools":
@@ -79,50 +78,50 @@ def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
     name, ends, _ = kind.rpartition("_call")
     if not ends or kind in HERE:
         return None
-    input_, told = _READ.get(kind, _any)(item)
+    input_, details = _READ.get(kind, _any)(item)
     status = _STATUS.get(item.get("status") or "", "running")
     if kind == "mcp_call":
         name = f"{item.get('server_label')}/{item.get('name')}"
         status = "failed" if item.get("error") else status
-    return HostedCall(id_, name, input_, status, **told)
+    return HostedCall(id_, name, input_, status, **details)
 
 
-def _any(_item: Mapping[str, Any]) -> _Told:
+def _any(_item: Mapping[str, Any]) -> _CallDetails:
     return {}, {}
 
 
-def _web_search(item: Mapping[str, Any]) -> _Told:
+def _web_search(item: Mapping[str, Any]) -> _CallDetails:
     action = item.get("action") or {}
     queries = action.get("queries") or [action.get("query")]
     asked: dict[str, Any] = {"query": queries[0]} if len(queries) == 1 else {"queries": queries}
     asked |= {"url": action.get("url"), "pattern": action.get("pattern")}
     urls = (_text(each.get("url")) for each in action.get("sources") or ())
     read = [{"url": url} for url in urls if url]
-    return _said(asked), {"sources": read}
+    return _present(asked), {"sources": read}
 
 
-def _file_search(item: Mapping[str, Any]) -> _Told:
+def _file_search(item: Mapping[str, Any]) -> _CallDetails:
     found = dict.fromkeys(_text(each.get("filename")) for each in item.get("results") or ())
     files = [{"url": "", "title": name} for name in found if name]
-    return _said({"queries": item.get("queries")}), {"sources": files}
+    return _present({"queries": item.get("queries")}), {"sources": files}
 
 
-def _code_interpreter(item: Mapping[str, Any]) -> _Told:
+def _code_interpreter(item: Mapping[str, Any]) -> _CallDetails:
     outputs = item.get("outputs") or ()
     logs = [each["logs"] for each in outputs if each.get("type") == "logs"]
     files = [_of_url(each.get("url")) for each in outputs if each.get("type") == "image"]
-    told = {"output": "\n".join(logs) or None, "files": [each for each in files if each]}
-    return _said({"code": item.get("code")}), told
+    details = {"output": "\n".join(logs) or None, "files": [each for each in files if each]}
+    return _present({"code": item.get("code")}), details
 
 
-def _image_generation(item: Mapping[str, Any]) -> _Told:
+def _image_generation(item: Mapping[str, Any]) -> _CallDetails:
     made = _picture(f"image/{item.get('output_format') or 'png'}", item.get("result"))
     error = _text((item.get("error") or {}).get("message"))
-    told = {"files": [made] if made else [], "output": error}
-    return _said({"prompt": item.get("revised_prompt")}), told
+    details = {"files": [made] if made else [], "output": error}
+    return _present({"prompt": item.get("revised_prompt")}), details
 
 
-def _mcp(item: Mapping[str, Any]) -> _Told:
+def _mcp(item: Mapping[str, Any]) -> _CallDetails:
     error = item.get("error")
     output = str(error.get("message") or error) if isinstance(error, Mapping) else error
     return _object(item.get("arguments") or "{}"), {"output": _text(output or item.get("output"))}
@@ -131,7 +130,7 @@ def _mcp(item: Mapping[str, Any]) -> _Told:
 def _object(text: str) -> Mapping[str, Any]:
     try:
         value = from_json(counted(text))
-    except (TypeError, ValueError):  # a type error where half of a surrogate pair is in it
+    except (TypeError, ValueError):  # a TypeError if it contains half of a surrogate pair
         value = None
     return value if isinstance(value, dict) else {"arguments": text}
 
@@ -142,22 +141,22 @@ def _of_url(url: Any) -> dict[str, Any] | None:
 
 
 def _picture(kind: str, data: Any) -> dict[str, Any] | None:
-    """A file part; None of what is no picture that a page draws."""
+    """A file part; None if it is not a picture that a page can show."""
     part = {"type": "file", "media_type": kind, "data": data}
     is_sound = isinstance(data, str) and data and len(data) % 4 == 0 and is_base64(data)
     return part if is_sound and is_image(part) else None
 
 
 def _text(value: Any) -> str | None:
-    """A text; None of anything else."""
+    """A text; None for other values."""
     return value if isinstance(value, str) else None
 
 
-def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-_READ: dict[str, Callable[[Mapping[str, Any]], _Told]] = {
+_READ: dict[str, Callable[[Mapping[str, Any]], _CallDetails]] = {
     "web_search_call": _web_search,
     "file_search_call": _file_search,
     "code_interpreter_call": _code_interpreter,

@@ -1,6 +1,6 @@
-"""Models behind the openai client: OpenAI's own and those of every server that speaks one of its two APIs.
+"""Models through the openai client: OpenAI's own and those of every server with one of its two APIs.
 
-The client keeps auth, pooling and status errors. The request's body is
+The client does auth, pooling and status errors. The request's body is
 joined from bytes (``encode``) and the response is parsed here (``parse``), because the
 client's own walk over the history and its typed chunks are nine tenths of a loop's CPU.
 """
@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import ModelConfigError
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Hosted, ModelDelta, Request
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
 from nbagent.models.limits import RateLimit, limits_of
-from nbagent.models.prices import price_of, says_cost
+from nbagent.models.prices import price_of, reports_cost
 
 from .chat import ChatApi
 from .client import Clients, make_client
@@ -32,51 +32,53 @@ from .responses import ResponsesApi
 
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 MAX_WAIT = 60.0
-"""Seconds that a server may tell a request to wait."""
+"""The maximum wait in seconds that a server may set."""
 STANDARD = (None, "auto", "default", "standard")
-"""The service tiers for which prices are known; others cost more or less."""
+"""The service tiers with known prices; others cost more or less."""
 
 
 class OpenAIModel(Travels):
-    """A model of OpenAI, or of any server that speaks Chat Completions or Responses.
+    """A model of OpenAI, or of any server with Chat Completions or Responses.
 
     Args:
-        name: the model's name, as the server knows it; before it a provider and a colon, such as
-            ``anthropic:``, where it is not OpenAI's.
-        base_url: where the server is, up to and including ``/v1``; the provider's where not given.
-        api_key: the key; where not given, the provider's environment variable, such as
-            ``OPENAI_API_KEY``. A server given by ``base_url`` may need none.
-        client: an ``AsyncOpenAI`` (or Azure's) to use as it is, on one event loop only and closed by
-            whoever made it; or a function that makes one, called once per event loop, beside which
-            ``base_url`` may say where that asks.
+        name: the model's name at the server; with a provider and a colon before it, such as
+            ``anthropic:``, if it is not OpenAI's.
+        base_url: the server's address, up to and including ``/v1``; by default the provider's.
+        api_key: the key; by default the provider's environment variable, such as
+            ``OPENAI_API_KEY``. A server in ``base_url`` may need none.
+        client: an ``AsyncOpenAI`` (or Azure's), used on one event loop only and closed by
+            its owner; or a function that creates one, called once per event loop. With a function,
+            ``base_url`` can name the server.
         temperature: the sampling temperature, from 0 to 2.
-        max_retries: how often a failed request or a broken stream is repeated; the client's 2.
-        timeout: seconds to wait for more of the answer, whatever else the server sends; the client's 600.
-        extra: more fields of the request, such as ``{"reasoning_effort": "low"}``; in Responses, objects
-            are merged into what is sent anyway.
-        api: ``"chat"`` for Chat Completions, ``"responses"`` for Responses; ``"auto"`` takes Responses for
-            those models of OpenAI's own server that want it, and Chat Completions for all else, and for a
-            ``client`` that is yet to be made.
-        tool_choice: ``"auto"``, ``"none"``, ``"required"`` or a tool's name; the last two hold for the first
-            answer to what a person says, after results the model is free.
-        output: how the server is told the shape of a typed answer: by its ``"schema"``, in JSON mode
-            (``"object"``) or in words alone (``"prompt"``); where not given, as is known of it. One that refuses a way is asked in the next.
-        concurrency: how many requests may be under way at a time, of all agents with this model.
-        rpm: how many may begin within any minute.
-        tpm: how many tokens they may take within any minute.
+        max_retries: the number of retries of a failed request or a broken stream; by default 2, as in the client.
+        timeout: seconds to wait for more of the answer, even if the server sends other data; by default 600, as in
+            the client.
+        extra: additional fields of the request, such as ``{"reasoning_effort": "low"}``; in Responses, objects
+            are merged into the request's own.
+        api: ``"chat"`` for Chat Completions, ``"responses"`` for Responses; ``"auto"`` uses Responses for
+            the models of OpenAI's own server that need it, and Chat Completions for all others, and for a
+            ``client`` function.
+        tool_choice: ``"auto"``, ``"none"``, ``"required"`` or a tool's name; the last two apply only to the first
+            answer to a prompt, not after results.
+        output: the form of a typed answer's schema: a ``"schema"`` field, JSON mode
+            (``"object"``) or the prompt (``"prompt"``); by default the server's known form. If the server rejects
+            a form, the next one is used.
+        concurrency: the maximum number of running requests, of all agents with this model.
+        rpm: the maximum number of requests per minute.
+        tpm: the maximum number of tokens per minute.
         limits: instead of these three, an ``nb.RateLimit`` that several models share.
-        max_wait: seconds that a server may tell a request to wait; where it is longer, that is an error
+        max_wait: the maximum wait in seconds that a server may set; a longer one raises an error
             at once.
-        vision: whether the model sees pictures; by its name where not given. One that does not is told of them
-            in words, and so are you.
+        vision: whether the model accepts pictures; by default from its name. Otherwise they are described
+            in words, and a note tells you so.
 
     Raises:
-        ModelConfigError: ``extra`` holds a field that nbagent sets itself, ``api`` is none of the three, the
-            name is no model's, or ``client`` can't be used or is given with what it has itself.
-        UsageError: a limit is no number that it can be.
+        ModelConfigError: ``extra`` has a field that nbagent sets itself, ``api`` is none of the three, the
+            name is unknown, or ``client`` cannot be used or is combined with settings that it has itself.
+        UsageError: a limit is invalid.
     """
 
-    @tells("nb.OpenAIModel")
+    @checks_keywords("nb.OpenAIModel")
     def __init__(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         name: str,
@@ -128,7 +130,7 @@ class OpenAIModel(Travels):
             tool_choice=tool_choice,
             max_wait=max_wait,
         )
-        """What another process makes it from: without the key, which is in that process's environment."""
+        """The arguments for another process, without the key, which that process has in its environment."""
         where = _checked_url(base_url) or _base_url(client)
         self._provider, self._model = provider_of(
             name, base_url=where, has_client=client is not None
@@ -146,7 +148,7 @@ class OpenAIModel(Travels):
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait = checked_amount("max_wait", max_wait)
         self._has_known_prices = (extra or {}).get("service_tier") in STANDARD
-        """Whether the prices that are known are those of its requests."""
+        """Whether the known prices apply to its requests."""
         self._keyring = Keyring()
         make: Callable[[], Any] = partial(
             make_client,
@@ -165,7 +167,7 @@ class OpenAIModel(Travels):
 
     @cached_property
     def _api(self) -> Api:
-        """As it was said, or else as the host and the name tell; known once it is first used."""
+        """The API: the argument, or else from the host and the name; determined on first use."""
         if self._asked_host == OWN_HOST:
             known = own_models(self._model)
         else:
@@ -188,7 +190,7 @@ class OpenAIModel(Travels):
         )
 
     async def check_ready(self) -> None:
-        """Refuse where no request can be sent from this process.
+        """Raise if this process cannot send a request.
 
         Raises:
             ModelConfigError: there is no key, or the client is misconfigured.
@@ -196,10 +198,10 @@ class OpenAIModel(Travels):
         await self._clients.get()
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Refuse a hosted tool that this model's API has not.
+        """Raise if this model's API does not have the hosted tool.
 
         Raises:
-            ModelConfigError: saying what to do.
+            ModelConfigError: it does not; the message says what to do.
         """
         self._api.check_hosted(tool)
 
@@ -210,42 +212,45 @@ class OpenAIModel(Travels):
         client, url = (self._remade.keywords[name] for name in ("client", "base_url"))
         if client is not None and not _is_maker(client):
             cannot_travel(
-                repr(self), "its client= has connections and a key; give a function that makes one"
+                repr(self),
+                "its client= has connections and a key. Pass a function that creates the client",
             )
         if url and "@" in urlsplit(url).netloc:
-            cannot_travel(repr(self), "its base_url= holds a password; give it without")
+            cannot_travel(
+                repr(self), "its base_url= contains a password. Pass base_url= without it"
+            )
         return self._remade(limits=self._limits)
 
     @property
     def _asked_host(self) -> str:
-        """Where it is asked, as far as that is known before it is."""
+        """The server's host, if it is known before the first request."""
         try:
             return self._host or _hostname(address(self._provider) or "")
-        except ModelConfigError:  # the first request will say so
+        except ModelConfigError:  # the first request will raise it
             return _ANYWHERE
 
     @property
-    def tells_cost(self) -> bool:
-        """Whether each response will say what it cost: its server tells, or its price is known."""
+    def reports_cost(self) -> bool:
+        """Whether each response reports its cost: the server does, or its price is known."""
         host = self._asked_host
         known = self._has_known_prices and price_of(host, self._model) is not None
-        return known or says_cost(host)
+        return known or reports_cost(host)
 
     def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
-        """Answer one request; a stream that breaks is repeated as often as the client retries.
+        """Answer one request; a broken stream is repeated as often as the client retries.
 
         Raises:
             ModelConfigError: there is no key, or the client is misconfigured.
-            ModelError: the server refused or failed, and retrying did not help.
+            ModelError: the server rejected the request or failed, and retrying did not help.
         """
         return Exchange(self._terms, self._clients, request, self._keyring).deltas()
 
     def without_credentials(self, text: str) -> str:
-        """The text without the keys and the other credentials of all that was asked so far."""
-        return self._keyring.all.cut(text)
+        """Remove the keys and other credentials of all requests so far from a text."""
+        return self._keyring.all.remove(text)
 
     async def aclose(self) -> None:
-        """Close the connections; a client that was passed in stays open."""
+        """Close the connections; a client that you passed stays open."""
         await self._clients.aclose()
 
     async def __aenter__(self) -> Self:
@@ -264,13 +269,13 @@ def _is_maker(client: Any) -> bool:
     return isinstance(client, type) or (callable(client) and not hasattr(client, "chat"))
 
 
-def _check_client(client: Any, **told: Any) -> None:
-    """Refuse what cannot be asked without blocking, and settings that nobody would look at.
+def _check_client(client: Any, **others: Any) -> None:
+    """Check that a client is asynchronous, and that no setting would be ignored.
 
     Raises:
-        ModelConfigError: naming what to give instead.
+        ModelConfigError: it is not; the message says what to pass instead.
     """
-    openai = sys.modules.get("openai")  # whoever has a client has loaded it
+    openai = sys.modules.get("openai")  # with a client, the library is already loaded
     kinds = client.__mro__ if isinstance(client, type) else type(client).__mro__
     if openai is not None and openai.OpenAI in kinds:
         kind = type(client).__name__ if not isinstance(client, type) else client.__name__
@@ -278,7 +283,7 @@ def _check_client(client: Any, **told: Any) -> None:
             f"client= is the synchronous {kind}, which would block the notebook. Pass "
             f"openai.Async{kind.removeprefix('Async')}(…) with the same settings"
         )
-    given = [name for name, value in told.items() if value is not None]
+    given = [name for name, value in others.items() if value is not None]
     if given:
         raise ModelConfigError(
             f"Got both {given[0]}= and client=, which has its own. Set it when you create the client, or pass "
@@ -287,28 +292,28 @@ def _check_client(client: Any, **told: Any) -> None:
 
 
 def _checked_url(base_url: str | None) -> str | None:
-    """An address that says how it is reached.
+    """An address with its scheme.
 
     Raises:
-        ModelConfigError: it does not.
+        ModelConfigError: it has no http or https scheme.
     """
     if not base_url or base_url.startswith(("http://", "https://")):
         return base_url
-    told = base_url.rpartition("@")[2].partition("?")[0]  # a key may stand around it
-    raise ModelConfigError(f"base_url={told!r:.100} must begin with 'http://' or 'https://'")
+    shown = base_url.rpartition("@")[2].partition("?")[0]  # it may contain a key
+    raise ModelConfigError(f"base_url={shown!r:.100} must begin with 'http://' or 'https://'")
 
 
 def _base_url(client: Any) -> str | None:
-    """Where a client asks, if it says so."""
+    """A client's base URL, if it has one."""
     url = None if _is_maker(client) else getattr(client, "base_url", None)
     return None if url is None else str(url)
 
 
 def checked_api(api: Any) -> str:
-    """One of the names that ``api=`` takes.
+    """The value of ``api=``, if it is valid.
 
     Raises:
-        ModelConfigError: it is none.
+        ModelConfigError: it is not valid.
     """
     if api in ("auto", "chat", "responses"):
         return str(api)
@@ -319,7 +324,7 @@ _ANYWHERE = "anywhere"
 
 
 def _host(base_url: str | None, client: Any) -> str | None:
-    """Where the model is, as far as that is said; None for where the environment says."""
+    """The model's host from the arguments; None if the environment determines it."""
     if client is not None and not _is_maker(client):
         return host_of(client)
     if base_url:
@@ -330,5 +335,5 @@ def _host(base_url: str | None, client: Any) -> str | None:
 def _hostname(url: str) -> str:
     try:
         return urlsplit(url).hostname or _ANYWHERE
-    except ValueError:  # the client says what is wrong with it
+    except ValueError:  # the client reports the error
         return _ANYWHERE

@@ -1,7 +1,7 @@
-"""Servers that speak OpenAI's APIs: where they are, whose key they take, what they can; and whose model a name means.
+"""Servers with OpenAI's APIs: their addresses, keys and features; and the provider of a model's name.
 
-The table is data, not rules: what is not in it is asked as a Chat Completions server that can everything,
-and each of these can be said otherwise where a model is made. Behind each stands where that was read.
+The table is data, not rules: other servers are treated as Chat Completions servers with all features,
+and each entry can be overridden by a model's arguments. A comment has the source of each entry.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ class Provider:
     """One provider."""
 
     name: str
-    """Before the colon of ``nb.Agent("name:model")``."""
+    """The name before the colon of ``nb.Agent("name:model")``."""
     base_url: str | None
-    """Up to and including the version; None where each person has another."""
+    """The address up to and including the version; None if it differs for each person."""
     key: str | None
-    """The environment variable that has the API key; None where none is needed."""
+    """The environment variable with the API key; None if none is needed."""
     output: OutputMode = "schema"
-    """How it is told the shape of a typed answer: by a schema, by JSON mode, or in words alone."""
+    """The form of a typed answer's schema: a schema field, JSON mode, or the prompt."""
     other_keys: tuple[str, ...] = ()
-    """Environment variables that people have the key in too."""
+    """Other environment variables that may have the key."""
     needs_key: bool = True
-    """Whether nothing is asked without a key."""
+    """Whether requests need a key."""
     url_variable: str | None = None
-    """The environment variable that says where it is, in the place of ``base_url``."""
+    """The environment variable with its address, which replaces ``base_url``."""
     path: str = ""
-    """What follows the address in that variable, where it isn't there."""
+    """The path to append to that variable's address, if it is missing."""
     hosts: tuple[str, ...] = ()
-    """How the names of its hosts end, where each person has another."""
+    """The endings of its hosts, if the host differs for each person."""
     called: tuple[str, ...] = ()
-    """What else people write before the colon."""
+    """Other names that people write before the colon."""
     models: tuple[str, ...] = ()
-    """How the names of its models begin, where nobody else's do."""
+    """Prefixes of its models' names that no other provider has."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnModels:
-    """Models of OpenAI's own server, by how their names begin and end."""
+    """Models of OpenAI's own server, by a pattern of their names."""
 
     pattern: str
-    """With ``*`` as a wildcard."""
+    """The pattern, with ``*`` as a wildcard."""
     api: ApiName
     reasons: bool
-    """Whether they reason: then summaries of it are asked for, and it goes back with the history."""
+    """Whether they reason: then requests ask for summaries, and the reasoning is sent back with the history."""
 
 
 OWN_HOST = "api.openai.com"
@@ -73,21 +73,21 @@ OWN_MODELS = (
     OwnModels("codex-*", "responses", reasons=True),
     OwnModels("*", "responses", reasons=False),
 )
-"""The first that matches counts. From ``gpt-5.4`` on, models refuse functions in Chat Completions unless they
+"""The first that matches counts. From ``gpt-5.4`` on, models reject functions in Chat Completions unless they
 do not reason; older ones that reason lose their reasoning from turn to turn there."""
 
 
 def own_models(name: str) -> OwnModels:
-    """What is known of a model of OpenAI's own server."""
+    """The known properties of a model of OpenAI's own server."""
     return next(each for each in OWN_MODELS if fnmatchcase(name, each.pattern))
 
 
 OPENAI = Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")
-"""Of names that begin with ``openai:``."""
+"""The provider of names that start with ``openai:``."""
 PLAIN = replace(OPENAI, url_variable="OPENAI_BASE_URL")
-"""Of names without a provider."""
+"""The provider of names without a provider."""
 ELSEWHERE = Provider("", None, "OPENAI_API_KEY", needs_key=False, url_variable="OPENAI_BASE_URL")
-"""A server that nobody here knows."""
+"""An unknown server."""
 
 _KNOWN = (
     OPENAI,
@@ -256,35 +256,35 @@ KEYS = tuple(
     for variable in (provider.key, *provider.other_keys)
     if variable is not None
 )
-"""The environment variables that have keys."""
+"""The environment variables with keys."""
 WORDS = frozenset({"none", "empty", "dummy", *(w for p in _KNOWN for w in (p.name, *p.called))})
-"""What people give as a key where none is needed."""
+"""Placeholders that people pass as a key if none is needed."""
 LITELLM_ALONE = (
     *("bedrock", "vertex_ai", "sagemaker", "watsonx", "databricks", "replicate", "perplexity"),
     *("snowflake", "oci", "sambanova", "nvidia_nim", "nebius", "deepinfra", "volcengine", "ai21"),
 )
-"""Providers of LiteLLM's that people ask for by name and that are not here."""
+"""Providers of LiteLLM that people may name and that are not in the table."""
 
 
 LITELLM = "litellm"
-"""Before the colon of a name that LiteLLM is to find."""
+"""The prefix of names for LiteLLM."""
 _OWN = ("ft:",)
-"""How names of OpenAI's begin that have a colon."""
+"""The prefixes of OpenAI's names with a colon."""
 _TAG = re.compile(r"latest|cloud|e?\d[\d.x]*[bm]\b.*|.*-cloud", re.IGNORECASE)
-"""What Ollama has behind the colon of a name."""
+"""Ollama's tag after the colon of a name."""
 
 
 def provider_of(name: str, *, base_url: str | None, has_client: bool) -> tuple[Provider, str]:
-    """Whose model a name means, and what it is called there.
+    """The provider of a name, and the model's name there.
 
     Args:
-        name: ``provider:model``, or the model alone.
-        base_url: where the server is, if that was said.
-        has_client: whether the client is somebody's own.
+        name: ``provider:model``, or only the model.
+        base_url: the server's address, if it was passed.
+        has_client: whether a client was passed.
 
     Raises:
-        ModelConfigError: it is no provider, or the name looks like another provider's; with what to
-            write. Where the server was said (``OPENAI_BASE_URL`` counts too), any name goes.
+        ModelConfigError: the provider is unknown, or the name looks like another provider's; the message says what to
+            write. If the server was named (also with ``OPENAI_BASE_URL``), any name is allowed.
     """
     prefix, colon, model = name.partition(":")
     if colon and prefix in PROVIDERS:
@@ -308,11 +308,11 @@ def provider_of(name: str, *, base_url: str | None, has_client: bool) -> tuple[P
 
 
 def provider_at(url: str) -> Provider:
-    """Whose server is at a URL; ``ELSEWHERE`` where nobody knows."""
+    """The provider of a URL; ``ELSEWHERE`` if it is unknown."""
     try:
         parts = urlsplit(url)
         place, host = parts.netloc.rpartition("@")[2], parts.hostname or ""
-    except ValueError:  # no URL, as the client will say
+    except ValueError:  # not a URL; the client will report it
         return ELSEWHERE
     for provider in PROVIDERS.values():
         if provider.base_url and urlsplit(provider.base_url).netloc == place:
@@ -323,10 +323,10 @@ def provider_at(url: str) -> Provider:
 
 
 def address(provider: Provider) -> str | None:
-    """The base URL of a provider, as the environment says or as it is known.
+    """The base URL of a provider, from the environment or the table.
 
     Raises:
-        ModelConfigError: each person has another, and none is said.
+        ModelConfigError: it differs for each person, and the environment has none.
     """
     told = os.environ.get(provider.url_variable or "", "").strip()
     if told:
@@ -340,12 +340,12 @@ def address(provider: Provider) -> str | None:
 
 
 def _whole(told: str, provider: Provider) -> str:
-    """An address with what people leave out: the scheme and the port of a host, the path."""
+    """An address completed with the parts that people omit: scheme, port and path."""
     if not provider.path:
         return told
     if "://" not in told:
         usual = urlsplit(provider.base_url or "https://")
-        # all interfaces are where a server listens, and no place to ask
+        # the address of all interfaces is for listening, not for requests
         host = told.partition("/")[0].replace("0.0.0.0", "127.0.0.1")
         port = f":{usual.port}" if usual.port and ":" not in host else ""
         told = f"{usual.scheme}://{host}{port}"
@@ -354,7 +354,7 @@ def _whole(told: str, provider: Provider) -> str:
 
 
 def _instead(name: str) -> str:
-    """What to write for a name that OpenAI's models don't have, or nothing."""
+    """A suggestion for a name that OpenAI does not have, or an empty string."""
     if name.startswith(_OWN):
         return ""
     prefix, colon, rest = name.partition(":")
@@ -384,7 +384,7 @@ def _for_prefix(name: str, prefix: str, rest: str) -> str:
 
 
 def _for_path(name: str) -> str:
-    """Names as LiteLLM, OpenRouter and Hugging Face have them."""
+    """Suggestions for a name with slashes: for LiteLLM, OpenRouter and Hugging Face."""
     first, _, rest = name.partition("/")
     if first in LITELLM_ALONE:
         return f"Use {_written(LITELLM, name)}"
@@ -402,7 +402,7 @@ def _for_path(name: str) -> str:
 
 
 def _called(word: str) -> str | None:
-    """The provider of that name, or whom people call so."""
+    """The provider with that name, or with that alias."""
     word = word.lower()
     for provider in PROVIDERS.values():
         if word == provider.name or word in provider.called:
@@ -411,7 +411,7 @@ def _called(word: str) -> str | None:
 
 
 def _whose(name: str) -> str | None:
-    """The provider whose models' names begin as this one, by what tells most."""
+    """The provider whose models' names start like this one, by the longest prefix."""
     lower = name.lower()
     found = [
         (len(begin), provider.name)

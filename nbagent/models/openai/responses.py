@@ -1,11 +1,11 @@
-"""Responses, which OpenAI's own newest models want: a request as bytes, bytes as deltas; no I/O.
+"""Responses, the API of OpenAI's newest models: a request as bytes, bytes as deltas; no I/O.
 
-The history only ever grows at its end, so a body is a join of bytes that earlier turns made. Nothing is
-kept by the server (``store`` is false): all that the model needs goes along, the items of each response in
-their order. A message of the history has their texts and calls already; kept with it is which piece of them
-each item is. Where they do not fit any more (somebody changed the history), the message goes out as plain
-text and calls. Ids are left out: the server knows none, and looks those up that it gets. An event of a kind
-that is not known is passed over; what an item holds counts from its last event, whether streamed or not.
+The history only grows at its end, so a body is a join of bytes from earlier turns. The server stores
+nothing (``store`` is false): each request has all that the model needs, the items of each response in
+order. A message of the history already has their texts and calls; its provider data has the piece of them that
+each item is. If they no longer match (the history was changed), the message is sent as plain
+text and calls. Ids are left out, because the server stores none but looks up those that it gets. Events of unknown
+kinds are ignored; the last event of an item has its full contents, streamed or not.
 Format: https://platform.openai.com/docs/api-reference/responses
 """
 
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.files import is_image, label
+from nbagent.core.base.file_parts import is_image, label
 from nbagent.core.base.messages import Message, calls_of, results_of, text_of
 from nbagent.core.base.model import (
     Citation,
@@ -56,7 +56,7 @@ from .stream import MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, usage_of
 
 
 class ResponsesApi:
-    """How one model is asked in Responses."""
+    """The encoding of one model's requests in Responses."""
 
     name = "responses"
     path = "/responses"
@@ -70,7 +70,7 @@ class ResponsesApi:
             output=settings.output,
         )
         self._asked: tuple[Way, Way] | None = None
-        """The way, and the same for the server that was asked last."""
+        """The form of requests, and the same for the last server."""
 
     def owner(self, host: str) -> str:
         """See ``Api``."""
@@ -84,22 +84,22 @@ class ResponsesApi:
         return self._encoder.body(request, self._asked[1])
 
     def parser(self, provider: str) -> ResponsesParser:
-        """What reads the answer; see ``Api``."""
+        """The parser of the answer; see ``Api``."""
         return ResponsesParser(provider)
 
     def typed(self, client: Any) -> Any:
-        """The client's own method for it."""
+        """The client's typed method."""
         return client.responses.create
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Refuse what is no hosted tool of this API; see ``Api``."""
+        """Raise for hosted tools that this API does not have; see ``Api``."""
         check(tool)
 
-    def give_way(self, refusal: Refusal) -> None:
+    def adapt(self, refusal: Refusal) -> None:
         """See ``Api``.
 
-        It may have no summaries for this key, no encrypted reasoning of this model, or not this way to say
-        the shape of an answer.
+        The server may have no summaries for this key, no encrypted reasoning for this model, or not this form
+        of an answer's schema.
         """
         said, way = refusal.said, self._way
         output = next_mode(way.output, refusal)
@@ -120,39 +120,39 @@ _OF_CHAT: Mapping[str, tuple[str, ...]] = {
     "max_tokens": ("max_output_tokens",),
     "max_completion_tokens": ("max_output_tokens",),
 }
-"""Fields of Chat Completions, and where they stand in this API."""
+"""Fields of Chat Completions, and their paths in this API."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a server is asked: what it refused is left out."""
+    """The form of requests to a server, without the fields that it rejected."""
 
     provider: str
-    """The name of whose server it is: messages that come from it have its data back."""
+    """The server's owner name; its own messages include its provider data."""
     summary: bool = False
-    """Whether summaries of the reasoning are asked for."""
+    """Whether requests ask for summaries of the reasoning."""
     encrypted: bool = False
-    """Whether the reasoning itself is asked for, in encrypted form."""
+    """Whether requests ask for the encrypted reasoning."""
     output: OutputMode = "schema"
-    """How it is told the shape of a typed answer."""
+    """The form of a typed answer's schema."""
 
 
 class ResponsesEncoder:
-    """Encodes the requests of one model; of its fields, what is nested is merged into what stands there already."""
+    """Encodes the requests of one model; nested fields are merged into existing ones."""
 
     def __init__(self, settings: Settings) -> None:
         self._head = b'{"model":' + json_bytes(settings.model) + b',"input":['
         self.given = _translated(settings.fields)
-        """The model's own fields."""
+        """The additional fields of the model."""
         self._tool_choice = settings.tool_choice
         self._sees = settings.sees
         self.once = EncodedOnce()
 
     def body(self, request: Request, way: Way) -> bytes:
-        """The JSON of one request, in the way of the server that it goes to.
+        """The JSON of one request, in the form for its server.
 
         Raises:
-            ModelConfigError: the tool that is to be called is not among those of the request.
+            ModelConfigError: the request does not have the tool of ``tool_choice``.
         """
         request = in_words(request, way.output)
         messages = self.once.messages(
@@ -160,7 +160,7 @@ class ResponsesEncoder:
             f"{WIRE} {way.provider}",
             partial(encode_message, provider=way.provider, sees=self._sees),
         )
-        said = b",".join(filter(None, messages))  # one that says nothing is no item
+        said = b",".join(filter(None, messages))  # a message without content is not an item
         tools = self.once.tools((*request.tools, *request.hosted), partial(_tools, request))
         instructions = self.once.instructions(request.instructions, _instruct)
         return b"".join((self._head, said, b"]", instructions, tools, self._tail(request, way)))
@@ -182,7 +182,7 @@ class ResponsesEncoder:
 
 
 def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with those that are given: objects in one another, ``include`` together, else the given one."""
+    """The fields merged with the given ones: objects are merged, ``include`` lists joined, other values replaced."""
     both = dict(own)
     for name, value in given.items():
         known = both.get(name)
@@ -196,16 +196,16 @@ def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_message(message: Message, provider: str, *, sees: bool = True) -> bytes:
-    """One message as items joined by commas; nothing where it says nothing.
+    """One message as items joined by commas; empty if it has no content.
 
     Args:
-        message: whatever its provider.
-        provider: whose server it goes to.
-        sees: whether the model takes pictures; else they are told in words.
+        message: a message of any provider.
+        provider: the server's owner name.
+        sees: whether the model accepts pictures; otherwise they are described in words.
 
     Raises:
-        ModelError: there is a file that this API does not take.
-        TypeError, ValueError: a part holds something that is no JSON.
+        ModelError: this API does not support a file.
+        TypeError, ValueError: a part contains a value that is not JSON.
     """
     if message["role"] == "tool":
         items = [_result(part, sees=sees) for part in results_of(message)]
@@ -248,7 +248,7 @@ def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
         items = items_of(came.get("data"), text, thought, calls)
         if items is not None:
             return items
-    item = {"type": "message", "role": "assistant", "content": text}  # llama.cpp wants the type
+    item = {"type": "message", "role": "assistant", "content": text}  # llama.cpp requires the type
     said = [item] if text else []
     return [*said, *calls]
 
@@ -302,7 +302,7 @@ def _choice(choice: str | ToolSpec | Hosted) -> Any:
 
 
 def _translated(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that are named as in Chat Completions, as this API has them."""
+    """Fields of Chat Completions in the form of this API."""
     told: dict[str, Any] = {}
     for name, value in fields.items():
         own: Any = value
@@ -313,71 +313,73 @@ def _translated(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _APART = "\n\n"
-"""Between two messages, and between two parts of reasoning."""
+"""The separator of messages, and of parts of reasoning."""
 _INCOMPLETE: dict[Any, FinishReason] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
 }
 _PASSING = (None, "server_error", "rate_limit_exceeded", "vector_store_timeout")
-"""Codes of errors that a retry may help against."""
+"""Codes of errors for which a retry may help."""
 
 
 class ResponsesParser:
-    """Turns one response into deltas; texts that arrive together become one delta."""
+    """Parses one response into deltas; texts that arrive together become one delta."""
 
     def __init__(self, provider: str = "") -> None:
         self._provider = provider
         self._sse = SSEDecoder()
-        self._text = _Told()
-        self._reasoning = _Told()
+        self._text = _EmittedText()
+        self._reasoning = _EmittedText()
         self._calls: dict[int, _Call] = {}
-        """By the number of the item."""
+        """Calls by the number of the item."""
         self._kept: dict[int, Any] = {}
-        """What goes back with the history, by the number of the item; the items that are whole."""
+        """The complete items to send back with the history, by number."""
         self._numbers: dict[Any, int] = {}
         """The numbers of the items by their ids."""
         self._is_by_id = False
-        """Whether events tell items apart by their ids alone, as llama.cpp's server has it."""
+        """Whether events identify items only by their ids, as in llama.cpp's server."""
         self._reason: FinishReason | None = None
         self._usage = Usage()
         self._model: str | None = None
         self.done = False
-        """Whether the server said that nothing follows."""
+        """Whether the server has marked the end."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.
 
         Raises:
-            BrokenStream: they hold an error or something that is no event of a response.
+            BrokenStream: they contain an error, or data that is not an event of a response.
         """
         batch = Batch()
         for payload in self._sse.feed(data):
             if payload[:6] == b"[DONE]":
                 self.done = True
                 break
-            self._take(parsed(payload), batch)
-        if self._sse.held > MAX_EVENT:
+            self._handle_event(parsed(payload), batch)
+        if self._sse.pending_size > MAX_EVENT:
             raise BrokenStream(
                 f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
         return batch.flushed()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one event that somebody else took out of the stream, or of a whole response.
+        """The deltas of one event that the client has parsed, or of a whole response.
 
         Raises:
             BrokenStream: it is an error, or neither.
         """
         batch = Batch()
         is_whole = isinstance(value, dict) and "output" in value
-        self._take({"type": "response.whole", "response": value} if is_whole else value, batch)
+        self._handle_event(
+            {"type": "response.whole", "response": value} if is_whole else value, batch
+        )
         return batch.flushed()
 
     def whole(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response that came in one piece.
+        """The deltas of a response in one piece.
 
         Raises:
-            BrokenStream: it is no response.
+            BrokenStream: it is not a response.
         """
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and "output" not in value:
@@ -385,7 +387,7 @@ class ResponsesParser:
         return self.chunk(value)
 
     def finished(self) -> Finished | None:
-        """What ends the response, or None where it is not whole."""
+        """The end of the response, or None if it is not complete."""
         if self._reason is None:
             return None
         reason = self._reason
@@ -395,7 +397,7 @@ class ResponsesParser:
         kept = Kept(items, self._text.size, self._reasoning.size)
         return Finished(reason, self._usage, self._model, kept.provider(self._provider))
 
-    def _take(self, value: Any, batch: Batch) -> None:
+    def _handle_event(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of an event of a response")
         kind = value.get("type")
@@ -415,7 +417,7 @@ class ResponsesParser:
             ) from error
 
     def _number(self, event: Mapping[str, Any]) -> int:
-        """The number of the item of an event that names none: by its id, in the order in which the ids came."""
+        """The number of the item of an event without a number: from its id, in order of arrival."""
         self._is_by_id = True
         own = _id(event["item"]) if "item" in event else event["item_id"]
         return self._numbers.setdefault(own, 1 + max(self._numbers.values(), default=-1))
@@ -423,10 +425,12 @@ class ResponsesParser:
     # --- while an item streams
 
     def _text_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
-        self._say(event["output_index"], event.get("content_index", 0), event["delta"], batch)
+        self._add_text(event["output_index"], event.get("content_index", 0), event["delta"], batch)
 
-    def _say(self, item: int, part: int, text: str, batch: Batch) -> None:
-        batch.say(TextDelta, self._text.more((item, part), text, apart=self._text.item != item))
+    def _add_text(self, item: int, part: int, text: str, batch: Batch) -> None:
+        batch.add_text(
+            TextDelta, self._text.more((item, part), text, apart=self._text.item != item)
+        )
 
     def _summary_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
         key = (event["output_index"], "summary", event.get("summary_index", 0))
@@ -437,7 +441,7 @@ class ResponsesParser:
         self._think(key, event["delta"], batch)
 
     def _think(self, key: tuple[Any, ...], text: str, batch: Batch) -> None:
-        batch.say(ReasoningDelta, self._reasoning.more(key, text, apart=True))
+        batch.add_text(ReasoningDelta, self._reasoning.more(key, text, apart=True))
 
     def _arguments_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
         call = self._call(event["output_index"])
@@ -456,13 +460,13 @@ class ResponsesParser:
         if item["type"] == "function_call":
             self._name_call(number, item, batch)
         else:
-            self._tell_hosted(number, item, batch)
+            self._add_hosted(number, item, batch)
 
     def _item_done(self, event: Mapping[str, Any], batch: Batch) -> None:
         self._take_item(event["output_index"], event["item"], batch)
 
     def _take_item(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
-        """An item that is whole: what was not streamed of it is told, and what goes back is kept."""
+        """Process a complete item: add the parts that were not streamed, and store the data to send back."""
         match item["type"]:
             case "message":
                 self._message_done(number, item, batch)
@@ -476,7 +480,7 @@ class ResponsesParser:
                     again=False,
                 )
             case _:
-                self._tell_hosted(number, item, batch)
+                self._add_hosted(number, item, batch)
                 self._kept[number] = Kept.item(item)
 
     def _message_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
@@ -485,7 +489,7 @@ class ResponsesParser:
             refused = content["type"] == "refusal"
             text = content["refusal" if refused else "text"]
             if text and (number, part) not in self._text.spans:
-                self._say(number, part, text, batch)
+                self._add_text(number, part, text, batch)
             start, end = self._text.spans.get((number, part), (self._text.size,) * 2)
             spans.append(("refusal" if refused else "output_text", start, end))
             for note in content.get("annotations") or ():
@@ -517,10 +521,10 @@ class ResponsesParser:
             batch.add(ToolCallDelta(call.index, item["arguments"]))
         self._kept[number] = Kept.call(call.index, item)
 
-    def _tell_hosted(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
-        told = hosted_call(item, str(number))
-        if told is not None:
-            batch.add(told)
+    def _add_hosted(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+        found = hosted_call(item, str(number))
+        if found is not None:
+            batch.add(found)
 
     # --- the end
 
@@ -555,21 +559,21 @@ class ResponsesParser:
         "response.failed": _over,
         "response.whole": _over,
     }
-    """By the event's type; the last stands for a response that came in one piece."""
+    """Methods by the event's type; the last is for a response in one piece."""
 
 
-class _Told:
-    """The text of one kind that was told, and which piece of it each part of an item is."""
+class _EmittedText:
+    """The emitted text of one kind, and the span of each part of an item in it."""
 
     def __init__(self) -> None:
         self.spans: dict[Any, tuple[int, int]] = {}
-        """Where each part begins and ends."""
+        """The start and end of each part."""
         self.size = 0
         self.item: Any = None
-        """The item that was told last."""
+        """The last emitted item."""
 
     def more(self, key: tuple[Any, ...], text: str, *, apart: bool) -> str:
-        """What to tell of one more piece of a part: a new one may stand apart from the one before."""
+        """The text to emit for a piece of a part, with a separator before a new part if ``apart``."""
         span = self.spans.get(key)
         before = _APART if span is None and apart and self.size else ""
         start = self.size + len(before) if span is None else span[0]
@@ -580,7 +584,7 @@ class _Told:
 
 
 class _Call:
-    """One function call: its number among the calls, and what was told of it."""
+    """One function call: its number among the calls, and what was emitted of it."""
 
     __slots__ = ("begun", "index", "named")
 
@@ -592,12 +596,12 @@ class _Call:
 
 
 def _id(item: Mapping[str, Any]) -> Any:
-    """What an item is known by where it has no number."""
+    """The identifier of an item without a number."""
     return item["id"] if item.get("id") else item["call_id"]
 
 
 def _citation(note: Mapping[str, Any]) -> Citation | None:
-    """What an annotation of the text names; None where it names no page and no file."""
+    """The citation of a text's annotation; None if it names neither a page nor a file."""
     url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
     if url:
         return Citation(title or url, url)
@@ -605,7 +609,7 @@ def _citation(note: Mapping[str, Any]) -> Citation | None:
 
 
 def _text(value: Any) -> str | None:
-    """A text; None of anything else."""
+    """A text; None for other values."""
     return value if isinstance(value, str) else None
 
 
@@ -619,18 +623,18 @@ def _reported(error: Any) -> BrokenStream:
 
 
 Span = tuple[str, int, int]
-"""The kind of a part, and where its text begins and ends in the text of its message."""
+"""The kind of a part, and the start and end of its text in the text of its message."""
 _NO_ID = ("web_search_call",)
 """Items of hosted calls that may have none."""
 _OF_CALL = ("namespace", "caller")
-"""Fields of a function call that its server wants back."""
+"""Fields of a function call that its server needs back."""
 
 
 class Kept(NamedTuple):
-    """The items of one response, and how long its texts are."""
+    """The items of one response, and the lengths of its texts."""
 
     items: Sequence[Any]
-    """As the functions below make them; None for one that does not go back."""
+    """Items from the functions below; None for an item that is not sent back."""
     text: int
     reasoning: int
 
@@ -642,7 +646,7 @@ class Kept(NamedTuple):
 
     @staticmethod
     def reasoning_of(spans: Sequence[Span], encrypted: str | None) -> dict[str, Any] | None:
-        """Reasoning, where it can be read without the server's own copy."""
+        """Reasoning; None if it cannot be read without the server's own copy."""
         if not encrypted and not any(kind == "content" for kind, _, _ in spans):
             return None
         kept: dict[str, Any] = {"reasoning": [list(span) for span in spans]}
@@ -655,17 +659,17 @@ class Kept(NamedTuple):
 
     @staticmethod
     def item(item: Mapping[str, Any]) -> dict[str, Any]:
-        """Any other item, as it came."""
+        """Any other item, unchanged."""
         bare = {name: value for name, value in item.items() if value is not None}
         if item["type"] in _NO_ID:
             bare.pop("id", None)
         return {"item": bare}
 
     def provider(self, name: str) -> dict[str, Any] | None:
-        """The provider's data of the message; None where its text and calls say it all."""
+        """The provider data of the message; None if its text and calls contain everything."""
         items = [item for item in self.items if item is not None]
         while items and "reasoning" in items[-1]:
-            items.pop()  # nothing followed it, and the server takes none that is torn off
+            items.pop()  # nothing followed it, and the server rejects reasoning without a following item
         if _is_plain(items):
             return None
         data = {"items": items, "text": self.text, "reasoning": self.reasoning}
@@ -673,7 +677,7 @@ class Kept(NamedTuple):
 
 
 def _is_plain(items: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether these are at most one message without a mark, and then calls without one."""
+    """Whether these are at most one message and then calls, all without further fields."""
     rest = list(items)
     if rest and rest[0].keys() == {"message"}:
         kinds = [kind for kind, _, _ in rest.pop(0)["message"]]
@@ -685,12 +689,12 @@ def _is_plain(items: Sequence[Mapping[str, Any]]) -> bool:
 def items_of(
     data: Any, text: str, reasoning: str, calls: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]] | None:
-    """The items of a message as the server gave them; None where its data do not fit the message.
+    """The server's original items of a message; None if its provider data does not match the message.
 
     Args:
-        data: what the message keeps for its provider.
-        text: of the message.
-        reasoning: likewise.
+        data: the provider data of the message.
+        text: the message's text.
+        reasoning: the message's reasoning.
         calls: its function calls as items, in order.
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("items"), list):
@@ -735,6 +739,6 @@ def _are_spans(spans: Sequence[Any]) -> bool:
 
 
 _TOLD = ("message", "function_call", "_output", "_response", "reasoning", "item_reference")
-"""The ends of the names of items that a history tells by its own parts, which a person sees: as any other item they would say what nobody sees."""
+"""The endings of item types that a history stores as visible parts; provider data must not contain them, because it is not shown."""
 _FIELD = {"refusal": "refusal"}
 _PART = {"summary": "summary_text", "content": "reasoning_text"}

@@ -1,6 +1,6 @@
-"""An answer's bytes: how many are read, their events, their JSON, and what a response used.
+"""An answer's bytes: their limits, events and JSON, and the usage of a response.
 
-No server may fill the memory of the process that asks it.
+A server cannot fill the memory of this process.
 Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -22,7 +22,7 @@ from nbagent.core.base.model import ModelDelta, ReasoningDelta, TextDelta, Usage
 
 
 class SSEDecoder:
-    """Splits bytes, in whatever pieces they come, into the data of server-sent events."""
+    """Splits bytes, in any pieces, into the data of server-sent events."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -32,8 +32,8 @@ class SSEDecoder:
         self._after_cr = False
 
     @property
-    def held(self) -> int:
-        """Bytes of an event that is not whole yet, its line ends included."""
+    def pending_size(self) -> int:
+        """Bytes of an incomplete event, including its line ends."""
         return len(self._rest) + self._size
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -44,7 +44,7 @@ class SSEDecoder:
             and data.count(b"\n") == 2
             and not (self._after_cr or self._rest or self._data or b"\r" in data)
         ):
-            return [data[6:-2]]  # one whole event, as nearly all come
+            return [data[6:-2]]  # one complete event, the usual case
         if self._after_cr and data:
             data = data.removeprefix(b"\n")
             self._after_cr = False
@@ -78,19 +78,19 @@ class Batch:
         self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
         self._texts: list[str] = []
 
-    def say(self, kind: type[TextDelta] | type[ReasoningDelta], text: str) -> None:
-        """More text of this kind."""
+    def add_text(self, kind: type[TextDelta] | type[ReasoningDelta], text: str) -> None:
+        """Add text of this kind."""
         if kind is not self._kind:
             self.flushed()
             self._kind = kind
         self._texts.append(text)
 
     def add(self, delta: ModelDelta) -> None:
-        """A delta that is no text."""
+        """Add a delta that is not text."""
         self.flushed().append(delta)
 
     def flushed(self) -> list[ModelDelta]:
-        """All deltas so far, the last text included."""
+        """Return all deltas so far, including the last text."""
         if self._texts:
             text = "".join(self._texts)
             self._texts.clear()
@@ -103,7 +103,7 @@ def parsed(payload: bytes) -> Any:
     """The JSON of an event or a response.
 
     Raises:
-        BrokenStream: it is none.
+        BrokenStream: it is not JSON.
     """
     try:
         return from_json(counted(payload))  # three times as fast as json
@@ -111,7 +111,7 @@ def parsed(payload: bytes) -> Any:
         said = f"The server sent {payload[:80]!r}, which is too large to read: {error}"
         raise BrokenStream(said, again=False) from None
     except ValueError:
-        pass  # half of a surrogate pair is no Unicode, but json takes it
+        pass  # half of a surrogate pair is not Unicode, but json accepts it
     try:
         return json.loads(payload)
     except ValueError as error:
@@ -122,36 +122,36 @@ def parsed(payload: bytes) -> Any:
 
 
 MAX_BODY = 8_000_000
-"""Bytes of an answer in one piece; unpacked."""
+"""Bytes of an answer in one piece, unpacked."""
 MAX_ERROR = 400_000
-"""Bytes of an error; unpacked. The client of openai reads it, and does not count its values."""
+"""Bytes of an error, unpacked. The openai client reads it, without a limit on its values."""
 MAX_EVENT = 8_000_000
 """Bytes of one event of a stream."""
 MAX_STREAM = 1_000_000_000
 """Bytes of a stream, unpacked."""
 MAX_DATA = 8_000_000
-"""Characters of what a server wants back with one answer."""
+"""Characters of one answer's provider data."""
 _PIECE = 65_536
 _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-"""The window bits of zlib by what servers call it."""
+"""The window bits of zlib by content encoding."""
 
 
 class BrokenStream(Exception):
-    """The stream holds something that is no answer."""
+    """The stream contains data that is not an answer."""
 
     def __init__(self, reason: str, *, again: bool = True, said: bool = False) -> None:
         super().__init__(reason)
         self.again = again
         """Whether a retry may help."""
         self.said = said
-        """Whether the server said so itself."""
+        """Whether the error is from the server itself."""
 
 
 async def bound(response: Any) -> None:
-    """Let no more of a response be read than is right for its kind, however it is packed.
+    """Limit the size of a response by its kind, also if it is compressed.
 
-    For any httpx response whose body was not read yet; reading it raises ``BrokenStream`` where there is
-    more. It unpacks by itself, since httpx unpacks what it gets in one go.
+    For any httpx response with an unread body; reading it raises ``BrokenStream`` if there is
+    more. It decompresses in steps, because httpx decompresses each chunk at once.
     """
     if response.is_stream_consumed or response.is_closed or isinstance(response.stream, Bounded):
         return
@@ -162,7 +162,7 @@ async def bound(response: Any) -> None:
         packing = headers.pop("content-encoding").strip().lower()
     library = sys.modules[
         type(response).__module__.partition(".")[0]
-    ]  # clients may have another httpx
+    ]  # clients may use another httpx
     made = _bounded(library.AsyncByteStream)
     in_one = "json" in kind or "html" in kind
     limit = MAX_ERROR if response.status_code >= 400 else MAX_BODY if in_one else MAX_STREAM
@@ -170,7 +170,7 @@ async def bound(response: Any) -> None:
 
 
 class Bounded:
-    """The bytes of a response, unpacked, up to a limit."""
+    """The decompressed bytes of a response, up to a limit."""
 
     def __init__(self, packed: Any, kind: str, packing: str, limit: int) -> None:
         self._packed = packed
@@ -192,22 +192,22 @@ class Bounded:
                         f"The server's answer is larger than {self._limit:,} bytes", again=False
                     )
                 yield piece
-                if rest:  # little may become much
+                if rest:  # a small compressed body may become large
                     await asyncio.sleep(0)
 
     async def aclose(self) -> None:
-        """Close what it reads."""
+        """Close the stream that it reads."""
         await self._packed.aclose()
 
 
 @cache
 def _bounded(base: type) -> Callable[[Any, str, str, int], Any]:
-    """One that httpx knows as a stream."""
+    """A subclass that httpx accepts as a stream."""
     return type("Bounded", (Bounded, base), {})
 
 
 def _unpacking(packing: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
-    """From bytes to some that are unpacked, and what is left; None where nothing is packed."""
+    """A function from bytes to decompressed bytes and the rest; None if nothing is compressed."""
     if packing in ("", "identity"):
         return None
     if packing not in _PACKINGS:
@@ -227,13 +227,13 @@ def _unpacking(packing: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
 
 
 TICKS = 10_000_000_000
-"""Of one US dollar, as xAI counts them."""
+"""The parts of one US dollar in xAI's unit."""
 
 
 def usage_of(told: Mapping[str, Any]) -> Usage:
-    """The usage of one response, of Chat Completions or of the Responses API.
+    """The usage of one response, in Chat Completions or the Responses API.
 
-    Output counts what nobody reads too: some servers leave it out of the output and put it into the total.
+    Output includes hidden tokens: some servers count them only in the total.
     """
     sent = _first(told, "prompt_tokens", "input_tokens")
     got = _first(told, "completion_tokens", "output_tokens")
@@ -257,7 +257,7 @@ def usage_of(told: Mapping[str, Any]) -> Usage:
 
 
 def _first(told: Mapping[str, Any], *names: str) -> Any:
-    """The first of these that was told, else 0."""
+    """The first of these that is not None, else 0."""
     for name in names:
         found = told.get(name)
         if found is not None:
@@ -275,14 +275,14 @@ def _part(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 def _cost(told: Mapping[str, Any]) -> Any:
-    """What the server says that it cost, in US dollars; None where it says nothing."""
+    """The server's reported cost in US dollars; None if it reports none."""
     ticks = told.get("cost_in_usd_ticks")
     if ticks is not None and (known := amount(ticks)) is not None:
         return known / TICKS
     cost = told.get("cost")
     if isinstance(cost, Mapping):
         return cost.get("total_cost")
-    if told.get("is_byok") is True:  # the router's own part alone: the provider bills the rest
+    if told.get("is_byok") is True:  # only the router's own part: the provider bills the rest
         own = amount(cost)
         upstream = amount(_part(told, "cost_details").get("upstream_inference_cost"))
         return None if own is None or upstream is None else own + upstream

@@ -1,4 +1,4 @@
-"""Whether two requests are the same one, and in which lines they differ."""
+"""Compare two requests: whether they are the same, and the lines that differ."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from nbagent.core.base.secrets import MASK
 from .scrub import Change, changed, replaced
 
 SETUP = ("instructions", "tools", "hosted", "output_schema")
-"""What a request has beside its messages."""
+"""The parts of a request other than its messages."""
 LEFT_OUT = "…"
-"""What stands for a text that may differ."""
+"""The replacement for a text that may differ."""
 MAX_LINES, MAX_WIDTH, MAX_COMPARED = 60, 300, 400
-"""Lines of a difference, characters of one, and lines of each side that are looked at."""
+"""Lines of a difference, characters of one line, and lines of each side that are compared."""
 MAX_WORDS = 2_000
-"""Characters of a message whose words are compared: each exchange of a recording is, once a request has none."""
+"""Characters of a message for the comparison of words, which runs over all exchanges if a request has no match."""
 _MASK = re.compile(re.escape(MASK) + r"#[0-9a-f]{8}")
 
 
 class Comparable:
-    """A request as it is compared: ids of calls by their order, masks of secrets alike, without what may differ."""
+    """A request in comparable form: call ids numbered, masks of secrets equal, without the allowed differences."""
 
     def __init__(
         self, request: Mapping[str, Any], model: str | None, ignore: tuple[Change, ...]
@@ -38,40 +38,40 @@ class Comparable:
         self.setup |= {name: changed(request[name], alike) for name in SETUP}
         self.messages = list(_numbered(changed(request["messages"], alike)))
         self.shape = [_shape(message) for message in self.messages]
-        """What kinds of parts its messages have, and of which tools."""
-        told = canonical([self.setup, self.messages])
-        self.key = hashlib.sha256(told.encode()).hexdigest()
+        """The kinds of parts of its messages, with their tools."""
+        whole = canonical([self.setup, self.messages])
+        self.key = hashlib.sha256(whole.encode()).hexdigest()
 
     def likeness(self, other: Comparable) -> tuple[int, int, bool, int, float]:
-        """How near another is: the same agent first, then the same messages, messages of the same shape, and their words."""
+        """The likeness to another request: the same agent first, then equal messages, messages of equal shape, and words."""
         setup = sum(self.setup.get(k) == v for k, v in other.setup.items())
         shape = _alike_until(self.shape, other.shape)
         same = self.same_messages(other)
         return setup, same, self.shape == other.shape, shape, _wording(self, other, same)
 
     def same_messages(self, other: Comparable) -> int:
-        """In how many messages, from the first on, another is the same."""
+        """The number of equal messages from the start."""
         return _alike_until(self.messages, other.messages)
 
     def difference(self, asked: Comparable, *, names: tuple[str, str]) -> str:
-        """A bounded unified diff from this one to another; messages that are alike at the beginning are left out."""
+        """A bounded unified diff from this request to another, without equal messages at the start."""
         same = self.same_messages(asked)
         sides = [list(islice(_lines(one, same), MAX_COMPARED)) for one in (self, asked)]
         diff = list(difflib.unified_diff(sides[0], sides[1], *names, lineterm="", n=2))
         more = len(diff) - MAX_LINES
-        told = [line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}…" for line in diff]
-        return "\n".join(told[:MAX_LINES] + ([f"… and {more} more lines"] if more > 0 else []))
+        shown = [line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}…" for line in diff]
+        return "\n".join(shown[:MAX_LINES] + ([f"… and {more} more lines"] if more > 0 else []))
 
 
 def _alike(text: str, *, ignore: tuple[Change, ...]) -> str:
-    text = _MASK.sub(MASK, written_out(text))  # as a file has it
+    text = _MASK.sub(MASK, written_out(text))  # in the form of a recording
     for change in ignore:
         text = replaced(text, change, by=LEFT_OUT)
     return text
 
 
 def _numbered(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The messages with the ids of calls by their order: servers and nbagent make them up."""
+    """The messages with numbered call ids, because servers and nbagent generate them."""
     ids: dict[str, str] = {}
     for message in messages:
         content = [
@@ -84,29 +84,29 @@ def _numbered(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def masks_alike(value: Json) -> Json:
-    """JSON with one mask for all secrets: those of nbagent are random."""
+    """JSON with one mask for all secrets, because nbagent's masks are random."""
     return changed(value, partial(_MASK.sub, MASK))
 
 
 def _alike_until(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many values two sequences share from the first on."""
+    """The number of equal values from the start of two sequences."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _wording(one: Comparable, other: Comparable, at: int) -> float:
-    """How alike the words of the messages are there, from 0 to 1."""
+    """The likeness of the messages' words there, from 0 to 1."""
     first, second = (canonical(each.messages[at : at + 1])[:MAX_WORDS] for each in (one, other))
     return difflib.SequenceMatcher(None, first, second).ratio()
 
 
 def _shape(message: Mapping[str, Any]) -> list[Json]:
-    """A message without its contents: who says it, the kinds of its parts and the tools in them."""
+    """A message without its contents: its role, the kinds of its parts and their tools."""
     parts = ([part.get("type"), part.get("name")] for part in message["content"])
     return [message.get("role"), *parts]
 
 
 def _lines(one: Comparable, skipped: int) -> Iterator[str]:
-    """A request in lines, texts of several lines in several."""
+    """The lines of a request; a text of several lines is split."""
     yield from json.dumps(_in_lines(one.setup), indent=1, ensure_ascii=False).splitlines()
     if skipped:
         yield f"… {skipped} identical messages"

@@ -1,4 +1,4 @@
-"""One request and what the model answered, as readable JSON and back."""
+"""One request and the model's answer, as readable JSON and back."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from .scrub import CUT
 
 _KINDS: dict[str, Any] = {
     kind.type.fget(None): kind for kind in get_args(ModelDelta)
-}  # the property looks at nothing
+}  # the property computes nothing
 
 
 # --- the request
 
 
 def request_json(request: Request) -> dict[str, Any]:
-    """A request as it is kept: what a person would read of it.
+    """A request in readable form, for the recording.
 
-    Left out are nbagent's own records, reasoning and what a provider wants back, which models do not
-    read or which stand in the answer already; the bytes of a file are told by their SHA-256.
+    It omits nbagent's own records, reasoning and provider data, which models do not
+    read or which are already in the answer; the bytes of a file are replaced by their SHA-256.
     """
     return {
         "instructions": request.instructions,
@@ -62,7 +62,7 @@ def request_json(request: Request) -> dict[str, Any]:
 
 
 def _public(options: Json) -> Json:
-    """What a provider is told of its own tool, without what sounds like a credential."""
+    """The options of a provider's own tool, without those that look like credentials."""
     match options:
         case Mapping():
             return {
@@ -85,16 +85,16 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    told = {k: v for k, v in part.items() if k not in ("nbagent", "provider", "server_id")}
+    shown = {k: v for k, v in part.items() if k not in ("nbagent", "provider", "server_id")}
     if part["type"] == "file":
-        told["data"] = _digest(part["data"])
-    if "files" in told:
-        told["files"] = [_part(file) for file in told["files"]]
-    return told
+        shown["data"] = _digest(part["data"])
+    if "files" in shown:
+        shown["files"] = [_part(file) for file in shown["files"]]
+    return shown
 
 
 def _digest(data: str) -> str:
-    """Bytes in base64 by their digest; what is one already stays."""
+    """The digest of base64 bytes; a digest is not changed."""
     if data.startswith("sha256:"):
         return data
     return f"sha256:{hashlib.sha256(data.encode()).hexdigest()} of {len(data)} characters"
@@ -104,7 +104,7 @@ def _digest(data: str) -> str:
 
 
 class Answer:
-    """A model's answer as it comes in, joined: pieces in their order, then how it ended."""
+    """A model's answer, joined as it arrives: pieces in order, then its end."""
 
     def __init__(self, request: Request) -> None:
         self._schemas = {tool.name: tool.input_schema for tool in request.tools}
@@ -112,7 +112,7 @@ class Answer:
         self._calls: dict[int, dict[str, Any]] = {}
 
     def add(self, delta: ModelDelta) -> None:
-        """Take one more delta; how long it took, and attempts that were given up, are not kept."""
+        """Add one delta; its time, and abandoned attempts, are not kept."""
         match delta:
             case TextDelta(text=text):
                 self._join("text", text)
@@ -125,25 +125,25 @@ class Answer:
             case Waiting() | Finished():
                 pass
             case _:
-                self._pieces.append({delta.type: _told(delta)})
+                self._pieces.append({delta.type: _unusual_fields(delta)})
 
     def finished(self, end: Finished) -> dict[str, Any]:
         """The whole answer."""
-        told = _told(end)
+        fields = _unusual_fields(end)
         if self._has_secrets():
-            told.pop("provider", None)  # it has the calls again, in whatever form
-        if "usage" in told:
+            fields.pop("provider", None)  # it repeats the calls, in the server's form
+        if "usage" in fields:
             usual = asdict(Usage())
-            told["usage"] = {k: v for k, v in asdict(end.usage).items() if v != usual[k]}
-        return {"said": self._said(), "finished": {"reason": end.reason, **told}}
+            fields["usage"] = {k: v for k, v in asdict(end.usage).items() if v != usual[k]}
+        return {"said": self._pieces_json(), "finished": {"reason": end.reason, **fields}}
 
     def failed(self, error: BaseException) -> dict[str, Any] | None:
-        """An answer that ended with an error of the model; None for any other, as where a key is missing."""
+        """An answer that ended with an error of the model; None for other errors, such as a missing key."""
         if not isinstance(error, ModelError):
             return None
         known = next(kind for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
         failure = {"error": known.__name__, "message": str(error)}
-        return {"said": self._said(), "failed": failure}
+        return {"said": self._pieces_json(), "failed": failure}
 
     def _join(self, kind: str, text: str) -> None:
         if self._pieces and kind in self._pieces[-1]:
@@ -155,7 +155,7 @@ class Answer:
         call = self._calls.get(delta.index)
         if call is None:
             call = self._calls[delta.index] = {"id": None, "name": None, "arguments": ""}
-            self._pieces.append({"call": None})  # which one is known at the end
+            self._pieces.append({"call": None})  # the name is known at the end
         call["id"] = call["id"] or delta.id
         call["name"] = call["name"] or delta.name
         call["arguments"] += delta.arguments
@@ -167,7 +167,7 @@ class Answer:
         names = (call["name"] for call in self._calls.values())
         return any(SecretPlaces.of(self._schemas.get(name)) is not None for name in names)
 
-    def _said(self) -> list[dict[str, Any]]:
+    def _pieces_json(self) -> list[dict[str, Any]]:
         """The pieces, calls in the order of their indexes."""
         calls = (call for _, call in sorted(self._calls.items()))
         return [
@@ -185,7 +185,7 @@ class Answer:
             value = json.loads(counted(text))
             check_depth(
                 dumps(value).encode(), MAX_DEPTH
-            )  # what a journal refuses is kept as its text
+            )  # a value that a journal rejects is stored as text
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
@@ -195,17 +195,17 @@ class Answer:
         return call
 
 
-def _told(delta: Any) -> dict[str, Any]:
-    """The fields of a delta that are not as usual."""
+def _unusual_fields(delta: Any) -> dict[str, Any]:
+    """The fields of a delta that differ from their defaults."""
     usual = delta._field_defaults
     return {k: v for k, v in delta._asdict().items() if k not in usual or v != usual[k]}
 
 
 def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
-    """What was said in a recorded answer, texts and calls whole.
+    """The deltas of a recorded answer, with whole texts and calls.
 
     Raises:
-        ModelError: it has what no model says.
+        ModelError: it has an invalid piece.
     """
     index = 0
     for piece in answer["said"]:
@@ -225,29 +225,31 @@ def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
 
 
 def _other(piece: Mapping[str, Any]) -> ModelDelta:
-    """A delta that is kept as it is.
+    """A delta that is stored unchanged.
 
     Raises:
-        ModelError: there is no such.
+        ModelError: its kind is unknown.
     """
-    for name, told in piece.items():
-        if name in _KINDS and isinstance(told, Mapping) and set(told) <= set(_KINDS[name]._fields):
-            made: ModelDelta = _KINDS[name](**told)
+    for name, given in piece.items():
+        if (
+            name in _KINDS
+            and isinstance(given, Mapping)
+            and set(given) <= set(_KINDS[name]._fields)
+        ):
+            made: ModelDelta = _KINDS[name](**given)
             return made
     raise ModelError(f"The recording has an entry that no model sends: {piece!r:.80}")
 
 
 def end_of(answer: Mapping[str, Any]) -> Finished | Exception:
-    """How a recorded answer ended: whole, or with an error of the model."""
+    """The end of a recorded answer: complete, or an error of the model."""
     if "failed" in answer:
         failure = answer["failed"]
         return _error(failure["error"])(failure["message"])
-    told = dict(answer["finished"])
+    end = dict(answer["finished"])
     known = {field.name for field in fields(Usage)}
-    usage = {k: v for k, v in told.pop("usage", {}).items() if k in known}
-    return Finished(
-        **{k: v for k, v in told.items() if k in Finished._fields}, usage=Usage(**usage)
-    )
+    usage = {k: v for k, v in end.pop("usage", {}).items() if k in known}
+    return Finished(**{k: v for k, v in end.items() if k in Finished._fields}, usage=Usage(**usage))
 
 
 def _error(name: str) -> type[Exception]:
@@ -257,17 +259,17 @@ def _error(name: str) -> type[Exception]:
 
 
 def exchange_in_words(number: int, entry: Mapping[str, Any]) -> str:
-    """An exchange in one line: which model and agent, after which prompt, and what the model answered."""
+    """An exchange in one line: model, agent, prompt and answer."""
     request = entry["request"]
     who = str(entry["model"])
     if request["instructions"]:
         who += f", instructions {_quoted(request['instructions'])}"
-    told = [_part_in_words(part) for part in _last_turn(request["messages"])]
-    return f"exchange {number} ({who}): {', '.join(filter(None, told)) or 'nothing'} → {_ends_with(entry['answer'])}"
+    shown = [_part_in_words(part) for part in _last_turn(request["messages"])]
+    return f"exchange {number} ({who}): {', '.join(filter(None, shown)) or 'nothing'} → {_ends_with(entry['answer'])}"
 
 
 def _last_turn(messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The parts of the last prompt, and of the results that the last message gives."""
+    """The parts of the last prompt, and of the results in the last message."""
     persons = [message for message in messages if message.get("role") == "user"]
     for message in [*persons[-1:], *(m for m in messages[-1:] if m.get("role") == "tool")]:
         yield from message["content"]
@@ -284,21 +286,22 @@ def _part_in_words(part: Mapping[str, Any]) -> str:
 
 
 def _ends_with(answer: Mapping[str, Any]) -> str:
-    """What the model answered, or how it failed."""
+    """The model's answer, or its error."""
     if "failed" in answer:
         return f"failed with {answer['failed'].get('error')}"
-    told = [
+    shown = [
         f"call of {piece['call'].get('name')}" if "call" in piece else _quoted(piece["text"])
         for piece in answer["said"]
         if "call" in piece or "text" in piece
     ]
-    return ", ".join(told) or "nothing"
+    return ", ".join(shown) or "nothing"
 
 
 def answer_in_words(number: int, entry: Mapping[str, Any]) -> str:
-    """A person's answer in one line: what was asked, and what they said."""
+    """A person's answer in one line, with its question."""
     question, answered = entry["question"], entry["answered"]
-    asked = f"{question.get('expects', 'answer')} of {question.get('tool') or 'the limit'}"
+    tool = question.get("tool") or "the run's limit"
+    asked = f"{question.get('expects', 'answer')} of {tool}"
     if "input" in question:
         asked += f" {_quoted(question['input'])}"
     said = {"restart": "approved", "reject": "refused"}.get(str(answered.get("type")))
@@ -308,31 +311,31 @@ def answer_in_words(number: int, entry: Mapping[str, Any]) -> str:
 
 
 def _quoted(value: Json) -> str:
-    """A value as JSON in one line, cut where it is long."""
+    """A value as JSON in one line, shortened."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 SHOWN = 60
-"""Characters of a text that stand in a line about an exchange."""
+"""Characters of a text in a line about an exchange."""
 WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 
 def in_words(delta: ModelDelta) -> Iterator[ModelDelta]:
-    """A delta cut into words, where it is a text."""
+    """Split a text delta into words."""
     if isinstance(delta, TextDelta | ReasoningDelta):
         yield from (delta._replace(text=word) for word in WORDS.findall(delta.text))
     else:
         yield delta
 
 
-# --- what a person was asked
+# --- questions
 
 
 def question_json(asked: Any) -> dict[str, Any]:
-    """What a question showed, of a ``PendingInterrupt`` or an ``Interrupted``."""
+    """The shown fields of a question, from a ``PendingInterrupt`` or an ``Interrupted``."""
     metadata: Json = asked.metadata
-    told = {
+    shown = {
         "tool": asked.tool_name,
         "kind": asked.kind,
         "expects": asked.expects,
@@ -341,4 +344,4 @@ def question_json(asked: Any) -> dict[str, Any]:
         "reply_schema": asked.reply_schema,
         "editable": list(asked.editable) if isinstance(asked.editable, tuple) else asked.editable,
     }
-    return {k: v for k, v in told.items() if v not in (None, False, {}, "")}
+    return {k: v for k, v in shown.items() if v not in (None, False, {}, "")}

@@ -1,9 +1,9 @@
-"""A model that records what another answers, and replays it where there is no key and no network.
+"""A model that records another model's answers, and replays them without a key or a network.
 
     agent = nb.Agent(nb.RecordedModel("session.json", "gpt-5.1"))
 
-The first time it asks the model and writes the file; where the file is there, it asks nobody. A request
-that was not recorded fails with what differs.
+The first time, it calls the model and writes the file; if the file exists, it calls no model. A request
+that was not recorded raises an error with the difference.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from .scrub import Change, Scrubber, changes
 Mode = Literal["auto", "record", "replay"]
 
 PACE = 0.03
-"""Seconds between words where a person watches, about as fast as a hosted model."""
+"""Seconds between words if a person watches, about as fast as a hosted model."""
 LONGEST = 3.0
-"""Seconds that one text takes at most."""
+"""The maximum seconds for one text."""
 
 
 class RecordedModel:
     """A model that is recorded into a file, or replayed from it.
 
     Args:
-        path: the file, readable JSON: what was asked, what the model answered, what people answered.
-        model: the model to record, or its name; a replay needs none, and asks none.
-        mode: ``"record"`` asks the model and begins the file anew; ``"replay"`` asks the file alone;
-            ``"auto"`` replays where the file is there when this is made, and records where it is not. Under
+        path: the file, readable JSON: requests, the model's answers, people's answers.
+        model: the model to record, or its name; a replay needs none, and calls none.
+        mode: ``"record"`` calls the model and replaces the file; ``"replay"`` uses only the file;
+            ``"auto"`` replays if the file exists when this is created, and otherwise records. Under
             ``nbagent record`` auto records, under ``nbagent replay`` it replays.
-        ignore: what may differ between a request and the recorded one: regular expressions, or functions
-            that give a text without it.
-        scrub: what is to be cut from all that is kept, in the same form; keys in the environment, those of
-            the model's client and what looks like a key are cut anyway. A replay needs the same.
-        pace: seconds between the words of a replay; by default a human pace where a person watches, and none
-            elsewhere.
+        ignore: allowed differences between a request and the recorded one: regular expressions, or functions
+            that return a text without them.
+        scrub: texts to remove from the file, in the same form; keys in the environment, those of
+            the model's client and texts that look like keys are always removed. A replay needs the same.
+        pace: seconds between the words of a replay; by default a human pace if a person watches, and none
+            otherwise.
 
-    As a context manager it calls ``check()`` at the end.
+    As a context manager, it calls ``check()`` at the end.
 
     Raises:
         ModelConfigError: there is nothing to replay, or no model to record.
-        UsageError: an argument makes no sense.
+        UsageError: an argument is invalid.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class RecordedModel:
             )
         self.path = Path(path).absolute()
         self.mode = _mode(mode, self.path)
-        """What is done now: ``"record"`` or ``"replay"``."""
+        """The current mode: ``"record"`` or ``"replay"``."""
         self._given = self._model = model
         self._pace = pace
         scrubber = Scrubber(changes("scrub", scrub), self._credentials)
         if _tape is None:
-            _tape = self._made(scrubber, mode, changes("ignore", ignore))
+            _tape = self._create_tape(scrubber, mode, changes("ignore", ignore))
         else:
             _tape.scrub.join(scrubber)
         self._tape = _tape
 
-    def _made(
+    def _create_tape(
         self, scrubber: Scrubber, mode: Mode, ignore: tuple[Change, ...]
     ) -> Recording | Replay:
         if self.mode == "replay":
@@ -113,17 +113,17 @@ class RecordedModel:
 
     @property
     def people(self) -> Recording | Replay:
-        """Where what people answer is kept, or taken from."""
+        """The recording or replay of people's answers."""
         return self._tape
 
     def __repr__(self) -> str:
         return f"RecordedModel({self.path.name!r}, {self.name!r}, mode={self.mode!r})"
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Whether the recorded model has this hosted tool; a replay looks at the recording when it is asked.
+        """Check that the recorded model has this hosted tool; a replay checks the recording at each request.
 
         Raises:
-            UsageError: it has not.
+            UsageError: it does not.
         """
         if isinstance(self._tape, Replay):
             return
@@ -136,17 +136,17 @@ class RecordedModel:
         check(tool)
 
     @property
-    def tells_cost(self) -> bool:
-        """Whether each answer says what it cost: the recorded model's do, or all in the recording."""
+    def reports_cost(self) -> bool:
+        """Whether each answer reports its cost: the recorded model's do, or all in the recording."""
         if isinstance(self._tape, Replay):
-            return self._tape.tells_cost
-        return getattr(self._resolved(), "tells_cost", False) is True
+            return self._tape.reports_cost
+        return getattr(self._resolved(), "reports_cost", False) is True
 
     def check(self) -> None:
-        """Complain about recorded exchanges that were never asked for; a recording has none.
+        """Raise if recorded exchanges were not used; a recording has none.
 
         Raises:
-            UsageError: naming how many, and the first of them.
+            UsageError: entries were not used; the message has their number and the first ones.
         """
         if isinstance(self._tape, Replay):
             self._tape.check()
@@ -156,7 +156,7 @@ class RecordedModel:
 
         Raises:
             NotRecorded: the recording has no answer to this request.
-            ModelError: the model failed, now or when it was recorded; or the file cannot be written.
+            ModelError: the model failed, now or in the recording; or the file cannot be written.
             ModelConfigError: the model is misconfigured.
         """
         tape = self._tape
@@ -178,7 +178,7 @@ class RecordedModel:
             async with aclosing(stream):
                 async for delta in stream:
                     answer.add(delta)
-                    if isinstance(delta, Finished):  # whoever reads may stop there
+                    if isinstance(delta, Finished):  # the reader may stop there
                         tape.exchanged(self.name, asked, answer.finished(delta))
                     yield delta
         except Exception as error:
@@ -189,7 +189,7 @@ class RecordedModel:
 
     async def _replayed(self, tape: Replay, request: Request) -> AsyncGenerator[ModelDelta, None]:
         name = None if self._given is None else self.name
-        with tape.taken(request_json(request), name) as answer:
+        with tape.answer_for(request_json(request), name) as answer:
             pace = self._pace_of(request)
             for delta in deltas(answer):
                 words = list(in_words(delta)) if pace else [delta]
@@ -211,20 +211,20 @@ class RecordedModel:
         return PACE if request.stream and current_host().attended() else 0.0
 
     def _resolved(self) -> Model:
-        """The model to ask, made when it is first asked."""
+        """The model to call, created on first use."""
         if isinstance(self._model, str):
             named: Model = hooks.model_named(self._model)
             self._model = named
-        assert self._model is not None  # checked when this was made
+        assert self._model is not None  # checked at creation
         return self._model
 
     def _credentials(self) -> Callable[[str], str] | None:
-        """What cuts the credentials of the model's client from a text, where it has such."""
+        """The function that removes the client's credentials from a text, if the model has one."""
         cut: Callable[[str], str] | None = getattr(self._model, "without_credentials", None)
         return cut
 
     async def aclose(self) -> None:
-        """Close the model that was recorded."""
+        """Close the recorded model."""
         close = getattr(self._model, "aclose", None)
         if close is not None:
             await close()
@@ -255,7 +255,7 @@ class RecordedModel:
 
 
 def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:
-    """What is done now."""
+    """The current mode."""
     if mode != "auto":
         return mode
     if os.environ.get(RECORD):
@@ -264,7 +264,7 @@ def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:
 
 
 def in_place_of(model: str | Model) -> str | Model:
-    """What an agent gets for a model: the model, or one of this process's recording or replay.
+    """The model for an agent: the model itself, or one of this process's recording or replay.
 
     Raises:
         ModelConfigError: as ``of_process``.
@@ -279,10 +279,10 @@ def in_place_of(model: str | Model) -> str | Model:
 
 
 def kept_answers(model: Any) -> Recording | Replay | None:
-    """Where what people answer in a run of this model is kept, or taken from; None where nowhere.
+    """The recording or replay of people's answers in runs of this model; None if there is none.
 
     Args:
-        model: the run's; None for a flow.
+        model: the run's model; None for a flow.
 
     Raises:
         ModelConfigError: as ``of_process``.

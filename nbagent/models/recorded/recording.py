@@ -1,4 +1,4 @@
-"""The file of a recording: what was asked and answered, in its order, readable and fit for git."""
+"""The file of a recording: requests and answers in order, readable and suitable for git."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from .scrub import Scrubber
 logger = logging.getLogger("nbagent")
 
 FORMAT = 1
-"""Of the file; a newer one is refused."""
+"""The version of the file's format; newer ones are rejected."""
 EMPTY: dict[str, Any] = {"instructions": None, "tools": [], "hosted": [], "output_schema": None}
-"""What a request has that says nothing of it."""
+"""The empty fields of a request, which the file omits."""
 WIDTH = 100
-"""Characters of a line that has several values."""
+"""The maximum length of a line with several values."""
 HEAD = 1_000
-"""Values that a file has beside its entries, or fewer."""
+"""The maximum number of values in a file besides its entries."""
 MAX_SIZE = 50_000_000
 """Characters of a recording."""
 MAX_WHOLE = 1_000_000_000
-"""Characters of all its requests, each whole: a file has of each what is new in it."""
+"""Characters of all its complete requests; the file stores only the new part of each."""
 NO_PERSON = ("code", "answers=", "expiry", "external")
-"""Who settles questions and is no person: it does so in a replay too."""
+"""The sources of answers that are not persons; they also answer in a replay."""
 
 
 class Recording:
-    """A recording under way: each whole exchange, and each answer of a person, is in the file at once.
+    """A running recording: each complete exchange, and each answer of a person, is written at once.
 
     Args:
-        path: the file, begun anew by the first exchange.
-        scrub: cuts secrets from what is kept.
-        answers: what to answer where nobody is there, as ``answers=`` has it.
+        path: the file, which the first exchange replaces.
+        scrub: removes secrets from everything in the file.
+        answers: the answers without a person, in the form of ``answers=``.
     """
 
     def __init__(self, path: Path, scrub: Scrubber, answers: Answers = None) -> None:
@@ -60,30 +60,30 @@ class Recording:
         self._answers = AnswerSource(answers)
         self._lock = threading.Lock()
         self._entries: list[str] = []
-        """As they are written."""
+        """The written entries."""
         self._size = self._parts = 0
         self._setups: dict[int, dict[str, str]] = {}
-        """By number of an exchange: what it has beside messages, as canonical JSON."""
+        """The parts of each exchange other than messages, as canonical JSON, by its number."""
         self._known: dict[str, tuple[int, int]] = {}
-        """By digest of the first messages of a request: in which exchange they stand, and how many they are."""
+        """By the digest of a request's first messages: the exchange that has them, and their number."""
         self._is_begun = False
-        """Whether there is an answer, of a model or a person: failures alone, as with a wrong key, make no recording."""
+        """Whether there is an answer of a model or a person; failures alone, such as a wrong key, create no recording."""
         self.failed: list[str] = []
-        """What the models' errors said."""
+        """The messages of the models' errors."""
         self._settled: set[str] = set()
-        """The ids of questions whose answers are kept: several handles on a run tell of them."""
+        """The ids of questions with stored answers, because several handles of a run report them."""
         self._written: tuple[int, int, int] | None = None
 
     def exchanged(self, model: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """Keep one exchange.
+        """Write one exchange.
 
         Args:
             model: the model's name.
-            request: as ``request_json`` gives it.
-            answer: as ``Answer`` gives it.
+            request: from ``request_json``.
+            answer: from ``Answer``.
 
         Raises:
-            ModelError: the file cannot be written, or is another's by now.
+            ModelError: the file cannot be written, or other code has changed it.
         """
         request, answer = self.scrub.value(request), self.scrub.value(answer)
         with self._lock:
@@ -95,9 +95,9 @@ class Recording:
             self._add({"number": number, "model": model, "request": asked, "answer": answer})
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:
-        """Keep what a person answered; see ``KeptAnswers``.
+        """Write a person's answer; see ``KeptAnswers``.
 
-        Where the file cannot be written that is logged, and the next request to the model fails.
+        If the file cannot be written, that is logged, and the next request to the model fails.
         """
         if given.by in NO_PERSON:
             return
@@ -113,30 +113,30 @@ class Recording:
             self._settled.add(given.id)
             self._is_begun = True
             number = len(self._entries) + 1
-            told = self.scrub.value(masks_alike(resolution))
+            answer = self.scrub.value(masks_alike(resolution))
             try:
-                self._add({"number": number, "question": shown, "answered": told})
+                self._add({"number": number, "question": shown, "answered": answer})
             except ModelError as error:
                 logger.error("an answer could not be recorded: %s", error)  # noqa: TRY400 - said in it
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """What to answer where nobody is there: what the recording is made with."""
+        """The answer without a person, from the recording's ``answers``."""
         return self._answers.next(interrupt)
 
-    def told(self) -> str:
-        """What is to be known of its answers where one is missing."""
-        return self._answers.told() or (
+    def missing_hint(self) -> str:
+        """A note about its answers, for the error if one is missing."""
+        return self._answers.missing_hint() or (
             f"{self.path.name!r} is being recorded. Answer in the form of a notebook, or use nbagent record --answers "
             "FILE"
         )
 
     @property
     def has_its_file(self) -> bool:
-        """Whether the file is as it was last written, or was not begun yet."""
+        """Whether the file has not changed since it was written, or does not exist yet."""
         return self._written is None or self._written == _stamp(self.path)
 
     def _difference(self, number: int, request: Mapping[str, Any]) -> dict[str, Any]:
-        """A request by what is new to an earlier one, so that a file grows with what was said."""
+        """The new part of a request compared to an earlier one, so that the file stays small."""
         digest, digests = hashlib.sha256(), []
         for message in request["messages"]:
             digest.update(canonical(message).encode(errors="backslashreplace") + b"\n")
@@ -190,10 +190,10 @@ class Recording:
 
 
 def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> Iterator[str]:
-    """JSON in lines: what fits into one stands in one, all else has a line for each of its parts.
+    """JSON in lines: a value that fits is in one line, any other has a line for each of its parts.
 
     Raises:
-        TypeError, ValueError: it is no JSON.
+        TypeError, ValueError: it is not JSON.
     """
     short = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if len(indent) + len(before) + len(short) <= WIDTH or not value or isinstance(value, str):
@@ -213,12 +213,12 @@ def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> It
 
 
 def _without_empty(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request without what it does not have."""
+    """A request without its empty fields."""
     return {name: value for name, value in request.items() if value or name == "messages"}
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes where a file is written anew; None where there is none."""
+    """The identity and time of a file, which change if it is replaced; None if it does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -231,7 +231,7 @@ _under_way: WeakValueDictionary[Path, Recording] = WeakValueDictionary()
 
 
 def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, anew: bool) -> Recording:
-    """The recording under way in a file, which scrubs this too, or a new one; ``anew`` begins a new one in any case."""
+    """The running recording of a file, which then also removes these secrets, or a new one; always new if ``anew``."""
     found = None if anew else _under_way.get(path)
     if found is None or not found.has_its_file:
         found = _under_way[path] = Recording(path, scrub, answers)
@@ -241,14 +241,14 @@ def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, anew: bool) -
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    """The entries of a recording, requests whole.
+    """The entries of a recording, with complete requests.
 
     Raises:
-        ModelConfigError: there is none, it is damaged, or a newer nbagent wrote it.
+        ModelConfigError: it does not exist, is damaged, or a newer nbagent wrote it.
     """
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # a pipe is waited for, a device has no end
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe would block, and a device has no end
             raise ModelConfigError(
                 f"{str(path)!r} is not a regular file, so it cannot be a recording"
             )
@@ -294,13 +294,13 @@ def load(path: Path) -> list[dict[str, Any]]:
 
 
 def _size(asked: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
-    """Characters of a request when it is whole, or more: what it shares with another counts as all of that."""
+    """An upper bound of the characters of a complete request: a shared part counts as the whole other request."""
     shared = sizes[asked["same_as"]["number"]] if "same_as" in asked else 0
     return shared + len(json.dumps(asked))
 
 
 def _whole(entry: Mapping[str, Any], whole: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """An entry with what stands in earlier ones."""
+    """An entry completed from earlier ones."""
     if "request" not in entry:
         return {"question": dict(entry["question"]), "answered": dict(entry["answered"])}
     asked = dict(entry["request"])

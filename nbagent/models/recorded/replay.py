@@ -1,4 +1,4 @@
-"""A recording played again: the answer to a request that was recorded, and a person's to a question."""
+"""The replay of a recording: the recorded answers to requests, and people's answers to questions."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from .recording import NO_PERSON, load
 from .scrub import Change, Scrubber
 
 MAX_TOLD = 5
-"""Entries that were not used of which an error tells in words."""
+"""Unused entries that an error describes."""
 
 
 class Replay:
-    """What one recording answers.
+    """The answers of one recording.
 
-    Equal requests get their answers in the order in which they were recorded, and the last one again and
-    again, as a cell that is run again asks the same. Each answer of a person is given once.
+    Equal requests get their answers in recorded order, and then the last one
+    again, because a repeated cell sends the same request. Each answer of a person is used once.
 
     Args:
         path: the recording.
         scrub: as in the recording, so that both sides agree.
-        ignore: what may differ.
+        ignore: the allowed differences.
 
     Raises:
-        ModelConfigError: there is no such recording, or it cannot be read.
+        ModelConfigError: the recording does not exist, or cannot be read.
     """
 
     def __init__(self, path: Path, scrub: Scrubber, ignore: tuple[Change, ...]) -> None:
@@ -51,11 +51,11 @@ class Replay:
         self._entries = entries = load(path)
         self._exchanges = [entry for entry in entries if "request" in entry]
         self._compared: dict[bool, list[Comparable]] = {}
-        """The recorded requests, with the name of the model and without."""
+        """The recorded requests in comparable form, with and without the model's name."""
         self._by_key: dict[str, list[int]] = defaultdict(list)
         self._taken: set[int] = set()
         self._questions: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
-        """The entries whose answers nobody has taken yet, by what was shown."""
+        """The entries with unused answers, by the shown question."""
         for entry in entries:
             if "question" in entry:
                 entry["digest"] = entry["question"].pop("digest", None)
@@ -63,25 +63,25 @@ class Replay:
 
     @property
     def model(self) -> str:
-        """The name of the first model that was asked."""
+        """The name of the first recorded model."""
         return str(self._exchanges[0]["model"]) if self._exchanges else "recorded"
 
     @property
-    def tells_cost(self) -> bool:
-        """Whether each whole answer says what it cost."""
+    def reports_cost(self) -> bool:
+        """Whether each complete answer reports its cost."""
         ends = (each["answer"].get("finished") for each in self._exchanges)
         return all("cost" in end.get("usage", {}) for end in ends if end is not None)
 
     @contextmanager
-    def taken(self, request: Mapping[str, Any], model: str | None) -> Iterator[dict[str, Any]]:
-        """The recorded answer to a request; one that is not read to its end is there for the next.
+    def answer_for(self, request: Mapping[str, Any], model: str | None) -> Iterator[dict[str, Any]]:
+        """Yield the recorded answer to a request; an answer that is not read to its end stays unused.
 
         Args:
-            request: as ``request_json`` gives it.
+            request: from ``request_json``.
             model: the model's name; None for any.
 
         Raises:
-            NotRecorded: it has none.
+            NotRecorded: the recording has no answer.
         """
         asked = Comparable(self.scrub.value(request), model, self._ignore)
         with self._lock:
@@ -127,17 +127,17 @@ class Replay:
         )
 
     def check(self) -> None:
-        """Complain about what was never asked for.
+        """Raise if entries were not used.
 
         Raises:
-            UsageError: naming how much, and the first of it.
+            UsageError: entries were not used; the message has their number and the first ones.
         """
-        left = self.left()
+        left = self.unused()
         if left:
-            raise UsageError(f"{self.told_of(left)}\nRecord it again.")
+            raise UsageError(f"{self.describe(left)}\nRecord it again.")
 
-    def left(self) -> set[int]:
-        """The numbers of the entries that nothing has used; an answer with a secret cannot be used."""
+    def unused(self) -> set[int]:
+        """The numbers of unused entries, without answers with secrets, which cannot be used."""
         with self._lock:
             used = {id(self._exchanges[index]) for index in self._taken}
             waiting = {id(entry) for entries in self._questions.values() for entry in entries}
@@ -148,29 +148,29 @@ class Replay:
             and not ("question" in entry and _has_secret(entry))
         }
 
-    def told_of(self, left: Collection[int]) -> str:
-        """How much of the recording these entries are, and the first of them in words."""
-        lines, counts = [], {"exchanges": 0, "answers of people": 0}
+    def describe(self, left: Collection[int]) -> str:
+        """The number of these entries, and a description of the first ones."""
+        lines, counts = [], {"exchanges": 0, "human answers": 0}
         for number in sorted(left):
             entry = self._entries[number - 1]
             is_exchange = "request" in entry
-            counts["exchanges" if is_exchange else "answers of people"] += 1
+            counts["exchanges" if is_exchange else "human answers"] += 1
             words = exchange_in_words if is_exchange else answer_in_words
             lines.append(f"- {words(number, entry)}")
         of = {"exchanges": len(self._exchanges)}
-        of["answers of people"] = len(self._entries) - len(self._exchanges)
-        told = [f"{count} of {of[what]} {what}" for what, count in counts.items() if count]
+        of["human answers"] = len(self._entries) - len(self._exchanges)
+        numbers = [f"{count} of {of[what]} {what}" for what, count in counts.items() if count]
         more = [f"- … and {len(lines) - MAX_TOLD} more"] if len(lines) > MAX_TOLD else []
-        head = f"Not used of {self.path.name!r}: {' and '.join(told)}"
+        head = f"Unused entries of {self.path.name!r}: {', '.join(numbers)}"
         return "\n".join([head, *lines[:MAX_TOLD], *more])
 
-    # --- what people answered; see ``KeptAnswers``
+    # --- people's answers; see ``KeptAnswers``
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """What a person answered to this very question, where it was shown alike.
+        """A person's recorded answer to this question, if it shows the same.
 
         Raises:
-            ModelConfigError: the recording has what is no answer.
+            ModelConfigError: the recorded answer is invalid.
         """
         shown = self.scrub.value(question_json(interrupt))
         with self._lock:
@@ -178,7 +178,7 @@ class Replay:
             if not waiting or waiting[0]["digest"] not in (None, interrupt.digest):
                 return None
             if _has_secret(waiting[0]):
-                return None  # a secret stands in no recording
+                return None  # a recording contains no secrets
             answer = waiting.popleft()["answered"]
         try:
             resolution: AnyResolution = TypeAdapter(Resolution).validate_python(answer)
@@ -189,7 +189,7 @@ class Replay:
         return resolution
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:
-        """Keep nothing: it is all there. What a person answers now stands in the place of the recorded answer."""
+        """Store nothing; a person's new answer replaces the recorded one, which is skipped."""
         if given.by in (*NO_PERSON, "recording"):
             return
         with self._lock:
@@ -197,19 +197,19 @@ class Replay:
             if waiting:
                 waiting.popleft()
 
-    def told(self) -> str:
-        """What is to be known where an answer is missing."""
+    def missing_hint(self) -> str:
+        """A note for the error if an answer is missing."""
         return (
-            f"The recording {self.path.name!r} has no (further) answer to this question, or the answer was a secret, "
-            "which is never stored"
+            f"The recording {self.path.name!r} has no more answers to this question, or the answer was a secret. "
+            "Secrets are never stored"
         )
 
 
 def _has_secret(entry: Mapping[str, Any]) -> bool:
-    """Whether a recorded answer has the mask of a secret, and so nothing that could be given."""
+    """Whether a recorded answer contains the mask of a secret, so that it cannot be used."""
     return MASK in canonical(entry["answered"])
 
 
 def _key(question: Mapping[str, Any]) -> str:
-    """What is the same of two questions that show the same."""
+    """The key of a question: equal for questions that show the same."""
     return canonical(masks_alike(question))

@@ -1,4 +1,4 @@
-"""What must not stand in a recording: keys, passwords, tokens; cut from every text before it is kept or compared."""
+"""Remove keys, passwords and tokens from every text of a recording before it is stored or compared."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.messages import Json
 
 Change: TypeAlias = "str | re.Pattern[str] | Callable[[str], str]"
-"""A pattern whose matches are taken out of a text, or a function that gives the text without them."""
+"""A pattern whose matches are removed from a text, or a function that returns the text without them."""
 
 CUT = "•••"
 SHORT, WORD = 8, 20
-"""Characters from which the value of an environment variable is a secret; and where it has letters alone, no word."""
+"""The minimum length of an environment variable's value to count as a secret; and of one with only letters."""
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:api_?key|key|token|secret|password|passwd|passphrase|credentials?|cookie)(?:_|$)",
     re.IGNORECASE,
@@ -26,7 +26,7 @@ _SECRET_LOOK = re.compile(
     r"|\bAKIA[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}"
     r"|(?<=-----BEGIN PRIVATE KEY-----)[^-]+|(?<=-----BEGIN RSA PRIVATE KEY-----)[^-]+"
 )
-"""How keys look that services give: OpenAI's, GitHub's, Hugging Face's, Slack's, Amazon's, Google's; JWTs."""
+"""The forms of services' keys: OpenAI, GitHub, Hugging Face, Slack, Amazon, Google; JWTs."""
 
 
 _SIGNS = (
@@ -46,15 +46,15 @@ _SIGNS = (
     ),
     "PRIVATE KEY-----",
 )
-"""One of which each of them has: to look for these takes a hundredth of the time."""
+"""Fixed parts of those forms; searching for these first takes a hundredth of the time."""
 
 
 def changes(name: str, given: Change | Iterable[Change]) -> tuple[Change, ...]:
     """One or several changes as a tuple, patterns compiled.
 
     Args:
-        name: of the argument, for errors.
-        given: what a person gave.
+        name: the argument's name, for errors.
+        given: the argument's value.
 
     Raises:
         UsageError: something is neither a pattern nor a function.
@@ -78,7 +78,7 @@ def _change(name: str, given: Any) -> Change:
 
 
 def changed(value: Json, change: Callable[[str], str]) -> Json:
-    """JSON with each text in it changed, keys of objects included."""
+    """JSON with the change applied to each text, including keys of objects."""
     match value:
         case str():
             return change(value)
@@ -91,7 +91,7 @@ def changed(value: Json, change: Callable[[str], str]) -> Json:
 
 
 def replaced(text: str, change: Change, *, by: str) -> str:
-    """The text as the change makes it; what a pattern matches is ``by``."""
+    """The text after the change; matches of a pattern are replaced by ``by``."""
     if isinstance(change, re.Pattern):
         return change.sub(by, text)
     assert not isinstance(change, str)  # compiled by ``changes``
@@ -99,14 +99,14 @@ def replaced(text: str, change: Change, *, by: str) -> str:
 
 
 class Scrubber:
-    """Cuts secrets from texts, and counts what it cut by where it was known from.
+    """Removes secrets from texts, and counts them by their source.
 
-    Known are the values of environment variables whose names say that they are secret, keys by their
-    look, the credentials of the recorded model's client, and what the person names.
+    Secrets are the values of environment variables with such names, keys by their
+    form, the credentials of the recorded model's client, and the person's patterns.
 
     Args:
-        own: what the person names.
-        credentials: gives a text without the credentials of a client, where there is one.
+        own: the person's patterns and functions.
+        credentials: removes the credentials of a client from a text, if there is one.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Scrubber:
         self.counts: Counter[str] = Counter()
         self._own = own
         self._looked_at: dict[str, tuple[str, int]] = {}
-        """Texts, and what became of them; a recording has all of them anyway."""
+        """Texts with their results; a recording keeps all of them in any case."""
         self._credentials: tuple[Callable[[], Callable[[str], str] | None], ...] = (credentials,)
         found = {
             value: name
@@ -127,7 +127,7 @@ class Scrubber:
         self._environment = sorted(found.items(), key=lambda each: -len(each[0]))
 
     def join(self, other: Scrubber) -> None:
-        """Cut from now on what the other one cuts too."""
+        """Also remove the other one's secrets from now on."""
         self._own += tuple(one for one in other._own if one not in self._own)
         self._credentials += other._credentials
 
@@ -152,7 +152,7 @@ class Scrubber:
         return text
 
     def _without_keys(self, text: str) -> tuple[str, int]:
-        """The text without what looks like a key, and how often it had that; a history comes with each request."""
+        """The text without keys by their form, and their number; cached, because each request repeats the history."""
         found = self._looked_at.get(text)
         if found is None:
             has_a_sign = any(sign in text for sign in _SIGNS)

@@ -18,16 +18,16 @@ from . import charts
 log = logging.getLogger("nbagent")
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
-"""A text with an address in it differs at every run, so that nbval would fail."""
+"""Text with an address in it differs in each run, so that nbval would fail."""
 
 
 def present(value: Any) -> Bundle | None:
-    """The mime bundle of a value that shows richer than as text, or None.
+    """The mime bundle of a value that has a richer form than text, or None.
 
-    Asks what IPython asks (registered formatters, ``_repr_mimebundle_``, ``_repr_html_`` …), each
-    by itself, so that one that fails neither hides the others nor prints a traceback in the cell.
+    Asks IPython's sources (registered formatters, ``_repr_mimebundle_``, ``_repr_html_`` …), each
+    separately, so that one that fails neither hides the others nor prints a traceback in the cell.
     ``_ipython_display_`` is not called, as it displays by itself. Binary data is base64 text. Never
-    raises: what fails is logged as a warning.
+    raises: failures are logged as warnings.
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
         return None
@@ -53,7 +53,7 @@ def _as_table(value: Any) -> Any:
 
 
 def _named(value: Any) -> Bundle:
-    """A widget's text; other charts are told from their data, and their text is long."""
+    """The text of a widget. Other charts are recognized by their data, and their text is long."""
     if not hasattr(value, "model_id"):
         return {}
     text = _tried(value, lambda: {"text/plain": repr(value)})
@@ -62,7 +62,7 @@ def _named(value: Any) -> Bundle:
 
 
 def plain_bundle(data: Mapping[str, Any]) -> Bundle:
-    """A bundle with its binary data as base64 text, as it travels in a notebook."""
+    """A bundle with its binary data as base64 text, as a notebook stores it."""
     return {
         mime: base64.b64encode(part).decode("ascii") if isinstance(part, bytes) else part
         for mime, part in data.items()
@@ -71,7 +71,7 @@ def plain_bundle(data: Mapping[str, Any]) -> Bundle:
 
 
 def _formatted(value: Any) -> Bundle:
-    """What IPython's formatters and the value's own methods say, without ``text/plain``."""
+    """The bundle that IPython's formatters and the value's own methods return, without ``text/plain``."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
@@ -86,7 +86,7 @@ def _formatted(value: Any) -> Bundle:
 
 
 def _whole(formatter: Any, value: Any) -> Any:
-    """What ``_repr_mimebundle_``, or what somebody registered in its place, says."""
+    """The bundle that ``_repr_mimebundle_``, or the printer registered in its place, returns."""
     if registered := _registered(formatter, value):
         return _data(registered(value))
     if method := _method(formatter, value):
@@ -95,7 +95,7 @@ def _whole(formatter: Any, value: Any) -> Any:
 
 
 def _part(mime: str, formatter: Any, value: Any, *, known: bool) -> Bundle:
-    """What one formatter says; a method yields to a bundle that has this part already."""
+    """The part of the bundle that one formatter returns; a method is not called if the bundle has this part already."""
     if registered := _registered(formatter, value):
         return {mime: _data(registered(value))}
     if not known and (method := _method(formatter, value)):
@@ -104,7 +104,7 @@ def _part(mime: str, formatter: Any, value: Any, *, known: bool) -> Bundle:
 
 
 def _registered(formatter: Any, value: Any) -> Callable[..., Any] | None:
-    """The printer somebody registered for the value's type."""
+    """The printer that is registered for the value's type."""
     if not formatter.enabled:
         return None
     try:
@@ -124,7 +124,7 @@ def _method(formatter: Any, value: Any) -> Callable[..., Any] | None:
 
 
 def _data(answer: Any) -> Any:
-    """A printer answers with data, or with data and metadata."""
+    """The data of a printer's answer, which is data, or data and metadata."""
     return answer[0] if isinstance(answer, tuple) else answer
 
 

@@ -1,8 +1,8 @@
-"""What a tool prints, logs, warns, displays or plots lands in its own call.
+"""Capture of output: a tool's prints, logs, warnings, displays and plots go to its own call.
 
 One ContextVar, ``current_call``, says which call the running code belongs to, in its thread or
-task. Code outside of a call, or of a call that is over, shows where it always did. So does what no
-ContextVar reaches: threads that a tool starts by itself, subprocesses, and writes to the file
+task. Code outside of a call, or of a call that has ended, shows its output where it always did. So does
+output that no ContextVar reaches: threads that a tool starts by itself, subprocesses, and writes to the file
 descriptors.
 """
 
@@ -31,7 +31,7 @@ MAX_REDRAWN = 10_000
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 _installed: list[Callable[[], None]] = []
-"""What undoes the parts, in the order they were installed."""
+"""Functions that undo the parts, in the order of installation."""
 
 
 def install() -> None:
@@ -50,13 +50,13 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Put everything back; what somebody wrapped meanwhile is left in place and does nothing."""
+    """Restore everything; a wrapper that other code added meanwhile stays in place and does nothing."""
     while _installed:
         _installed.pop()()
 
 
 def finish_call(output: CallOutput) -> None:
-    """Take what a body left behind, once it has ended and before its output closes.
+    """Take the output that a body left behind, after it has ended and before its output closes.
 
     Draws the figures it left open, so call it where drawing may take its time.
     """
@@ -68,13 +68,13 @@ def _call() -> CallOutput | None:
 
 
 def _printing() -> CallOutput | None:
-    """The call that what is printed belongs to, also where its body goes on once it was stopped."""
+    """The call that printed text belongs to, also if its body continues after it was stopped."""
     output = current_call.get() if _installed else None
     return None if output is None or not output.takes_prints else output
 
 
 class _Stream:
-    """Stands in for ``sys.stdout`` or ``sys.stderr``; everything but writing is the real one's."""
+    """Takes the place of ``sys.stdout`` or ``sys.stderr``; everything but writing is the real one's."""
 
     def __init__(self, name: Literal["stdout", "stderr"], real: TextIO) -> None:
         self._name: Literal["stdout", "stderr"] = name
@@ -160,7 +160,7 @@ def _install_displays() -> Callable[[], None]:
 
 
 class _Displays:
-    """Stands in for two methods of IPython's display publisher."""
+    """Takes the place of two methods of IPython's display publisher."""
 
     def __init__(self, publish: Callable[..., None], clear: Callable[[bool], None]) -> None:
         self._publish = publish
@@ -174,7 +174,7 @@ class _Displays:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Show a bundle in the running call; an update goes where its display is."""
+        """Show a bundle in the running call, or an update in the call of its display."""
         output = _call()
         display_id = (kwargs.get("transient") or {}).get("display_id")
         elsewhere = kwargs.get("update", False) and display_id not in self._shown(output)

@@ -1,9 +1,9 @@
-"""Charts, maps and widgets: what Jupyter draws from data by a renderer of its own.
+"""Charts, maps and widgets: data that Jupyter draws with a renderer of its own.
 
-A bundle of one of these types is drawn by our sanitizer as far as its picture goes; all else of it is
-for Jupyter's renderer, or a library's. What it shows stands in it as words too, so that a row, a saved
-notebook and the model have something short to read. Only what this process made itself is given to
-such a renderer: what was read from a store, or came from elsewhere, is not.
+nbagent's sanitizer draws only the picture of such a bundle; Jupyter's or a library's renderer draws the
+rest. The bundle also describes the chart in words, so that a row, a saved notebook and the model have a
+short text. Such a renderer gets only charts that this process made, and none that were read from a store
+or came from elsewhere.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from typing import Any
 from nbagent.core.tools.output import Bundle
 
 MAX_DATA = 2_000_000
-"""Characters of a chart's data as JSON; a larger one is words, and its picture where it has one."""
+"""Characters of a chart's data as JSON; of a larger chart only the words and its picture are shown."""
 MAX_WORDS = 60
 """Characters of a title or a name in words."""
 MAX_LISTED = 8
 """Traces, fields or names in words."""
 MAX_KNOWN = 1_000
-"""Bundles that are remembered as made here."""
+"""Bundles that are known to be made here."""
 MAX_WALKED = 5_000
-"""Parts of a specification that are looked at."""
+"""Parts of a specification that are searched."""
 
 _PLOTLY = "application/vnd.plotly.v1+json"
 _VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
 _GEO = "application/geo+json"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _NEWEST = {"vega": 5, "vegalite": 5}
-"""Of each, the newest that JupyterLab 4 draws; charts of later ones are near enough to be drawn by it."""
+"""The newest version of each that JupyterLab 4 draws; later charts are similar enough to be drawn by it."""
 _LOADED = ("url", "source", "geojson")
-"""What Vega and Plotly call an address that they load from."""
+"""The names that Vega and Plotly use for an address that they load from."""
 _ROWS = ("values", "datasets", "customdata")
-"""What they call data, which has addresses of its own that nobody loads."""
+"""The names that they use for data, whose addresses are not loaded."""
 _ELSEWHERE = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:\s*)?[/\\]\s*[/\\]", re.IGNORECASE)
 _SCRIPT = re.compile(r"<script\b", re.IGNORECASE)
 _KEPT = re.compile(r"image/|text/")
@@ -55,7 +55,7 @@ def is_chart(bundle: Mapping[str, Any]) -> bool:
 
 
 def chart_of(bundle: Mapping[str, Any]) -> Bundle | None:
-    """What Jupyter is given to draw: the chart's data and its words. None where this process did not make it."""
+    """The data and the words of a chart, which Jupyter draws. None if this process did not make the chart."""
     data = {mime: each for mime, each in bundle.items() if _is_chart(mime)}
     if not data or _digest(data) not in _known:
         return None
@@ -63,9 +63,9 @@ def chart_of(bundle: Mapping[str, Any]) -> Bundle | None:
 
 
 def with_words(bundle: Bundle) -> Bundle:
-    """The bundle as it is kept: of a chart the data, its pictures, and what it shows in words.
+    """The bundle as it is stored: of a chart the data, its pictures, and a description in words.
 
-    Markup that draws itself by script goes, as the data says the same. Any other bundle is as it was.
+    Markup that draws itself by script is removed, as the data has the same. Other bundles stay unchanged.
     """
     found = {mime: data for mime, data in map(_drawable, bundle.items()) if _is_chart(mime)}
     if not found:
@@ -89,7 +89,7 @@ def with_words(bundle: Bundle) -> Bundle:
 
 
 def more_of(value: Any) -> Bundle:
-    """What a value does not say by itself: an Altair chart its specification, GeoJSON its own type."""
+    """Data that a value does not display by itself: the specification of an Altair chart, the type of GeoJSON."""
     for module in ("altair.vegalite.v6.api", "altair.vegalite.v5.api"):
         found = sys.modules.get(module)
         if found is not None and isinstance(value, found.TopLevelMixin):
@@ -110,7 +110,7 @@ def _is_chart(mime: str) -> bool:
 
 
 def _drawable(part: tuple[str, Any]) -> tuple[str, Any]:
-    """A part of a bundle under the type that Jupyter knows it by."""
+    """A part of a bundle with the type under which Jupyter knows it."""
     mime, data = part
     if mime == _GEO:
         return mime, _without_markup(data)
@@ -124,7 +124,7 @@ def _drawable(part: tuple[str, Any]) -> tuple[str, Any]:
 
 
 def _without_options(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification without what it tells the page that embeds it, such as more to load."""
+    """A specification without its options for the page that embeds it, such as more to load."""
     return {key: each for key, each in spec.items() if key != "usermeta"}
 
 
@@ -171,7 +171,7 @@ def _digest(data: Mapping[str, Any]) -> str:
 
 
 def _words(found: Mapping[str, Any], text: str) -> str:
-    """What a chart shows, in a few lines at most."""
+    """A description of a chart, in a few lines at most."""
     mime, data = next(iter(found.items()))
     if mime == _WIDGET or not isinstance(data, dict):
         return _short(text, 10 * MAX_WORDS) or "a widget"
@@ -190,7 +190,7 @@ def _plotly(figure: Mapping[str, Any]) -> str:
         if (title := _title(_dict(layout.get(name)).get("title")))
     )
     head = f"Plotly figure{_quoted(_title(layout.get('title')))}"
-    return _told(head, [_listed(parts), *axes])
+    return _description(head, [_listed(parts), *axes])
 
 
 def _kind(trace: Mapping[str, Any]) -> str:
@@ -203,7 +203,7 @@ def _points(trace: Mapping[str, Any]) -> str:
 
 
 def _size(values: Any) -> int:
-    """How many values there are, in a list or in an array's bytes as base64."""
+    """The number of values in a list, or in an array's bytes as base64."""
     if isinstance(values, dict):
         digits = re.sub(r"\D", "", str(values.get("dtype", "")))
         return len(str(values.get("bdata", ""))) * 3 // 4 // max(1, int(digits or 8))
@@ -226,11 +226,13 @@ def _vega(spec: Mapping[str, Any]) -> str:
         rows += _size(_dict(part.get("data")).get("values"))
     rows += sum(_size(each) for each in _dict(spec.get("datasets")).values())
     head = f"Vega chart{_quoted(_title(spec.get('title')))}"
-    return _told(head, [_listed([*marks]), _listed([*channels]), f"{rows:,} rows" if rows else ""])
+    return _description(
+        head, [_listed([*marks]), _listed([*channels]), f"{rows:,} rows" if rows else ""]
+    )
 
 
 def _walked(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A specification and the ones that it is made of."""
+    """A specification and the specifications that it consists of."""
     waiting, seen = [spec], 0
     while waiting and seen < MAX_WALKED:
         part = waiting.pop(0)
@@ -248,10 +250,12 @@ def _geo(data: Mapping[str, Any]) -> str:
         _short(name) for each in features[:MAX_WALKED] for name in _dict(each.get("properties"))
     )
     number = f"{len(features):,} features" if features else ""
-    return _told(f"GeoJSON {_short(data.get('type') or '')}".strip(), [number, _listed([*names])])
+    return _description(
+        f"GeoJSON {_short(data.get('type') or '')}".strip(), [number, _listed([*names])]
+    )
 
 
-def _told(head: str, parts: list[str]) -> str:
+def _description(head: str, parts: list[str]) -> str:
     said = "; ".join(part for part in parts if part)
     return f"{head}: {said}" if said else head
 

@@ -1,4 +1,4 @@
-"""What pyplot, tqdm and Altair do inside a tool: figures, bars and charts of a call belong to that call.
+"""Adapters for pyplot, tqdm and Altair inside a tool: figures, bars and charts of a call belong to that call.
 
 Both keep their state for the whole process. ``pyplot`` has one list of open figures: here each call
 gets its own, so that parallel tools, the person's cells and the inline backend never draw, show or
@@ -33,19 +33,19 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PERCENT = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)\s?%")
 _DRAWN = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*")
 MAX_METER = 500
-"""Characters of a line that a bar may be drawn in."""
+"""Characters of a line in which a bar may be drawn."""
 _undo: list[Undo] = []
 _figures: WeakKeyDictionary[CallOutput, OrderedDict[Any, Any]] = WeakKeyDictionary()
 
 
 def live_call() -> CallOutput | None:
-    """The call the running code belongs to, unless that call is over."""
+    """The call that the running code belongs to, unless that call has ended."""
     output = current_call.get()
     return None if output is None or output.closed else output
 
 
 def meter(line: str) -> tuple[float | None, str]:
-    """The fraction, if the line tells one, and the text of a drawn progress bar without the bar."""
+    """The fraction, if the line has one, and the text of a drawn progress bar without the bar."""
     line = _ESCAPES.sub("", line[:MAX_METER]).strip()
     percent = _PERCENT.search(line)
     fraction = min(1.0, float(percent[1]) / 100) if percent else None
@@ -135,7 +135,7 @@ def _own_figures(helpers: ModuleType) -> Undo:
 
 
 class _BarFile:
-    """What a bar that was made in a call writes to."""
+    """The file that a bar which was made in a call writes to."""
 
     def __init__(self, output: CallOutput) -> None:
         self._output = output
@@ -147,11 +147,11 @@ class _BarFile:
             self._output.progress(fraction, label)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing, as nothing is buffered."""
 
 
 def _own_bars(std: ModuleType) -> Undo:
-    """Give bars a file that reports to the call, unless they are told to write elsewhere."""
+    """Give bars a file that reports to the call, unless another file is set."""
     usual = std.tqdm.__init__
 
     def init(bar: Any, *args: Any, **kwargs: Any) -> None:
@@ -172,7 +172,7 @@ def _own_bars(std: ModuleType) -> Undo:
 
 
 def _plain_bars(notebook: ModuleType) -> Undo:
-    """Make a plain bar where a call asks for a widget, which costs 11 messages and pops up."""
+    """Make a plain bar if a call asks for a widget, which costs 11 messages and pops up."""
     bar = notebook.tqdm_notebook
     usual = bar.__new__
 
@@ -255,12 +255,12 @@ class _Loader(importlib.abc.Loader):
         self._change = change
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the usual loader does."""
+        """Create the module with the usual loader."""
         module: ModuleType | None = self._usual.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """As the usual loader does, then change the module; it never sees this loader again."""
+        """Execute the module with the usual loader, then change it; it never sees this loader again."""
         assert module.__spec__ is not None  # it was found by its spec
         module.__spec__.loader = module.__loader__ = self._usual
         self._usual.exec_module(module)

@@ -1,4 +1,4 @@
-"""A card whose questions are of tools: beside a form stand the widgets of its fields and the tool's preview."""
+"""A card whose questions come from tools: beside a form are the widgets of its fields and the tool's preview."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class Asks(Protocol):
         """The open question of this id, as it is shown."""
 
     def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool) -> None:
-        """Keep what is typed for pages that are drawn later."""
+        """Store unsent input for pages that are drawn later."""
 
     def set_preview(
         self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
     ) -> None:
-        """Show what approving would do, or why that cannot be shown."""
+        """Show the effect of approving, or why it cannot be shown."""
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        """Show whether a value outside the page's own fields differs from the proposed one."""
 
 
 class AskingCard(Card):
-    """What a card of a run and the inbox share. All but ``_previewed`` is called on the card's loop."""
+    """The common part of the run card and the inbox. All but ``_previewed`` is called on the card's loop."""
 
     _previews: dict[str, Preview]
-    """By the question's id."""
+    """The previews, by the question's id."""
     _drafts: dict[str, Any]
-    """What is typed where there is a preview, by the question's id."""
+    """Unsent input of questions that have a preview, by the question's id."""
 
     @property
     def _asks(self) -> Asks:
@@ -45,11 +45,11 @@ class AskingCard(Card):
         raise NotImplementedError
 
     def _changed_soon(self) -> None:
-        """The view has changed: tell the pages before long. Called with the lock held."""
+        """Send the changed view to the pages soon. Called with the lock held."""
         raise NotImplementedError
 
     def _question_opened(self, question: Question, tool: Tool[..., Any] | None) -> None:
-        """Start what it has beside its form; ``tool`` asks it, where that is known here."""
+        """Start the widgets and the preview beside its form; ``tool`` asks it, if it is known here."""
         self._show_controls(question)
         if question.id not in self._previews and tool is not None and question.is_previewed(tool):
             show = partial(self._previewed, question.id)
@@ -68,7 +68,7 @@ class AskingCard(Card):
             self._question_settled(interrupt)
 
     def _control_changed(self, interrupt: str) -> None:
-        """Say whether approving would change something, and show what it would do."""
+        """Show whether approving would change something, and the effect of approving."""
         controls = self._controls.get(interrupt)
         if controls is None:
             return

@@ -37,15 +37,15 @@ from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, View
 
 from . import front_end
 from .card import Card
-from .list_bar import Looking, say_failed
+from .list_bar import Looking, log_failure
 from .run_card import RunCard
 
 MAX_TEXT = 500
-"""Characters of what a page looks for, of a value of a rule, and of a key."""
+"""Characters of a page's search, of a value of a rule, and of a key."""
 FAILURES = 20
-"""Failed rows that are told where nothing is live."""
+"""Failed rows that are listed without a live card."""
 FIRST = 10
-"""Rows that are."""
+"""Rows that are listed without a live card."""
 MAX_REASON = 5_000
 """Characters of a reason."""
 
@@ -55,9 +55,9 @@ class BatchTable(anywidget.AnyWidget):
 
     _esm = (front_end.STATIC / "batch.js").read_text(encoding="utf-8")
     state = traitlets.Dict().tag(sync=True)
-    """As ``BatchView.state`` says."""
+    """The value of ``BatchView.state``."""
     window = traitlets.Dict().tag(sync=True)
-    """As ``BatchView.window`` says."""
+    """The value of ``BatchView.window``."""
 
     def __repr__(self) -> str:
         return "BatchTable()"
@@ -67,26 +67,28 @@ class BatchTable(anywidget.AnyWidget):
 
 
 class BatchCard(Card):
-    """The frame: which batch it is, how far, and what is wrong. Lives on the kernel's loop."""
+    """The frame: the batch, its progress, and its errors. Lives on the kernel's loop."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.view = BatchView(batch)
         self.moved: Callable[[], None] = lambda: None
-        """Told that something else is shown."""
+        """Called when the card shows something else."""
         self.opens: Callable[[Card | None], None] = lambda _card: None
-        """Told which card stands below from now on."""
+        """Called with the card that is shown below from now on."""
         self.below: Card | None = None
         """The card of the row that is opened."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Lock()
         self._version = -1
-        self._looking = Looking(self._loop, self._read, self._looked)
+        self._looking = Looking(self._loop, self._read_rows, self._looked)
         self.view.look()
         self.table = BatchTable(state=self.view.state, window=self.view.window)
         self.table.on_msg(
-            lambda _widget, content, _buffers: self._later(lambda: self._hear(content))
+            lambda _widget, content, _buffers: self._later(
+                lambda: self._handle_table_message(content)
+            )
         )
         super().__init__()
         self.add_class("nba-reads").add_class("nba-frame")
@@ -102,12 +104,12 @@ class BatchCard(Card):
 
     @property
     def rows(self) -> list[Any]:
-        """The table stands below its frame."""
+        """The table, which is below its frame."""
         return [self.table]
 
     # --- looking
 
-    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+    def _read_rows(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         work = work_of(self.batch)
         goes_on = self.batch.status in ("starting", "running")
         asks = bool(self.view.asked) and self.view.waiting.has_changed
@@ -131,7 +133,7 @@ class BatchCard(Card):
 
     # --- what a person does
 
-    def _hear(self, content: Any) -> None:  # noqa: C901 - one line for each message
+    def _handle_table_message(self, content: Any) -> None:  # noqa: C901 - one line for each message
         view, batch = self.view, self.batch
         match content:
             case {"type": "shown"}:
@@ -161,10 +163,10 @@ class BatchCard(Card):
                 "action": str(action),
                 "reason": str(reason),
             }:
-                self._begin(self._decide(number, action, reason[:MAX_REASON]))
+                self._start_task(self._decide(number, action, reason[:MAX_REASON]))
                 return
             case {"type": "open", "key": str(key)} if len(key) <= 2 * MAX_TEXT:
-                self._begin(self._open("" if key == view.opened else key))
+                self._start_task(self._open("" if key == view.opened else key))
                 return
             case {"type": "pause"}:
                 batch.pause()
@@ -178,19 +180,19 @@ class BatchCard(Card):
                 return  # no page of ours
         self._looking.soon()
 
-    def _begin(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(say_failed)
+        task.add_done_callback(log_failure)
 
     async def _decide(self, number: int, action: str, reason: str) -> None:
-        """Answer the questions that the page was shown, and no others."""
+        """Answer the questions that the page showed, and no others."""
         view = self.view
         rule, shown = view.previews.get(number, (view.rule, None))
         means = None if shown is None else _meaning(action, reason, shown)
         if shown is None or means is None:
-            view.told = BATCH_TEXTS["batch_look_again"]
+            view.told = BATCH_TEXTS["batch_check_again"]
             self._looking.soon()
             return
         answered = Answered()
@@ -198,7 +200,7 @@ class BatchCard(Card):
             await view.waiting.answer_each(
                 shown,
                 means,
-                by=f"form, rule: {rule.said()}",
+                by=f"form, rule: {rule.in_words()}",
                 into=answered,
             )
             view.told = reveal(BATCH_TEXTS["batch_answered"].format(n=f"{answered.count:,}"))
@@ -213,7 +215,7 @@ class BatchCard(Card):
         self._looking.soon()
 
     async def _open(self, key: str) -> None:
-        """Show the card of this row below from now on; of none where it is empty."""
+        """Show the card of this row below from now on; no card if it is empty."""
         async with self._turns:
             card, wrong = None, ""
             if key in self.batch:
@@ -242,23 +244,23 @@ class BatchCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": ""}  # the table says it
+        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows it
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         del message
         return [FieldError(field=None, message=TEXTS["unknown_action"])]
 
     def _keep_drafts(self, message: Drafts) -> None:
-        """Nothing is typed in the frame."""
+        """Do nothing, as the frame has no fields."""
 
     def _stop(self) -> None:
-        """It is stopped in the table."""
+        """Do nothing, as the table has the stop button."""
 
 
 def _meaning(
     action: str, text: str, shown: Sequence[Asked]
 ) -> Callable[[PendingInterrupt], AnyResolution] | None:
-    """What a button means for a question; None where none of these questions takes it."""
+    """The resolution for a button; None if none of these questions accepts it."""
     if action == "approve":
         return approval_of
     if action == "reject":
@@ -272,7 +274,7 @@ def _meaning(
 
 
 def bundle(batch: Batch) -> dict[str, str]:
-    """A batch as it stands, as HTML and text that need no kernel: counts, the first rows, failures."""
+    """A batch as HTML and text that need no kernel: counts, the first rows, failures."""
     view = BatchView(batch)
     view.count = FIRST
     view.look()
@@ -299,7 +301,7 @@ def _table(rows: Sequence[Sequence[Any]]) -> str:
         "#",
         BATCH_TEXTS["batch_key"],
         BATCH_TEXTS["batch_status"],
-        BATCH_TEXTS["batch_said"],
+        BATCH_TEXTS["batch_result"],
         BATCH_TEXTS["batch_cost"],
     )
     head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)

@@ -1,7 +1,7 @@
-"""What every card is: a widget that shows a view, and hears what a person does in it.
+"""The base of every card: a widget that shows a view, and receives a person's actions in it.
 
-Messages of the page are typed before anything looks at them, and are handled on the card's own
-loop. What the page does not know yet leaves as numbered patches.
+The page's messages are parsed into types first, and are handled on the card's own
+loop. Changes are sent to the page as numbered patches.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from nbagent.notebook.wire import (
     TextItem,
     View,
     check_size,
-    heard,
+    parse_message,
 )
 
 from . import front_end
@@ -59,61 +59,60 @@ from .controls import Controls
 log = logging.getLogger("nbagent")
 
 MAX_WAITING = 1_000
-"""Messages of one card's pages that wait to be handled; what comes beyond those is refused."""
+"""Messages of one card's pages that wait to be handled; further messages are refused."""
 SLICE = 0.02
-"""Seconds of handling messages after which the loop does what else it has to do."""
+"""Seconds of handling messages after which the loop does its other work."""
 MAX_OPENED = 4_000
-"""Keys of open items that are kept of a page."""
+"""Keys of open items that are stored for a page."""
 MAX_KEY = 500
 """Characters of such a key."""
 
 BEHIND = 0.1
-"""Seconds that an answer waits where ipywidgets stand for fields: a kernel with subshells may hand it
-over before the last change of a widget, which takes another way."""
+"""Seconds that an answer waits if ipywidgets are in the place of fields: a kernel with subshells may deliver it
+before the last change of a widget, which is sent another way."""
 MAX_ERRORS = 100
-"""What is wrong with a message, as far as it is looked at."""
+"""Errors of a message that are reported."""
 
 
 class Card(front_end.Own):
     """One card; ``snapshot`` is up to date whenever a page asks for the widget's state.
 
-    A card of some kind says what its view is and what becomes of answers; the methods without a body
-    are its own.
+    Each kind of card defines its view and the handling of answers, in the methods without a body.
     """
 
     snapshot = traitlets.Dict().tag(sync=True)
     front_end = traitlets.Instance(front_end.FrontEnd, allow_none=True).tag(
         sync=True, **ipywidgets.widget_serialization
     )
-    """Who has its code, styles and sentences; None where it has them itself."""
+    """The widget with its code, styles and texts; None if the card has them itself."""
 
     greetings = 0
-    """How many pages have said hello: before the first, nobody hears what changes."""
+    """Number of pages that have said hello: before the first, no page receives changes."""
 
     def __init__(self) -> None:
         self.keepers = 0
-        """How many of them write what is kept of the card into their notebook."""
+        """Number of pages that write the saved form of the card into their notebook."""
         self.busy = False
         """Whether something in the card has focus or is selected."""
         self.opened: list[str] = []
-        """Keys of the items that stand open in the page."""
+        """Keys of the items that are open in the page."""
         self.touched_at = time.monotonic()
         self.rows_changed: Callable[[list[Any]], None] = lambda _rows: None
-        """Told which widgets stand below the card, whenever that changes."""
+        """Called with the widgets below the card, whenever they change."""
         self.keeps: Callable[[bool], None] = lambda _ended: None
-        """Told on the loop that a page needs what is kept, or that it has written the end."""
+        """Called on the loop when a page needs the saved form, or has written the end."""
         self.greeted: Callable[[], None] = lambda: None
-        """Told on the loop that a page has said hello."""
+        """Called on the loop when a page has said hello."""
         self._controls: dict[str, Controls] = {}
-        """By interrupt id; touched on the loop only."""
+        """The widgets, by interrupt id; touched on the loop only."""
         self._incoming: deque[Any] = deque()
         """Messages of pages that wait to be handled."""
         self._is_hearing = False
-        """Whether they are about to be handled on the loop."""
+        """Whether they will soon be handled on the loop."""
         self._numbers = itertools.count(1)
         self._seq = 0
         self._lock = threading.RLock()
-        """Held while the view changes and while what changed is sent."""
+        """Held while the view changes and while changes are sent."""
         shared = front_end.shared()
         self._esm = front_end.CARD if shared is None else front_end.LOADER
         self._css = front_end.STYLE if shared is None else ""
@@ -121,7 +120,7 @@ class Card(front_end.Own):
         layout = ipywidgets.Layout() if shared is None else shared.layout
         super().__init__(front_end=shared, layout=layout)
         if self.loop is not kernel.kernel_loop():
-            kernel.hear_off_main(self.comm)
+            kernel.receive_off_main(self.comm)
         open_cards.add(self)
 
     def _repr_keys(self) -> Any:
@@ -130,7 +129,7 @@ class Card(front_end.Own):
     # --- each kind's own
 
     lasts = False
-    """Whether somebody may still use it once all has ended: it then stays live where a page keeps it."""
+    """Whether the card is still of use after all has ended: it then stays live where a page saves it."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -138,23 +137,23 @@ class Card(front_end.Own):
         raise NotImplementedError
 
     def detach(self) -> None:
-        """Follow nothing any more; the widget is about to close."""
+        """Stop following; the widget is about to close."""
 
     @property
-    def kept(self) -> bool:
-        """Whether some page writes what is kept of the card into its notebook."""
+    def is_kept(self) -> bool:
+        """Whether some page writes the saved form of the card into its notebook."""
         return self.keepers > 0
 
     @property
-    def kept_by_all(self) -> bool:
+    def is_kept_by_all(self) -> bool:
         """Whether every page does so."""
         return 0 < self.greetings == self.keepers
 
     def stays(self) -> None:
-        """A page keeps the card in its notebook by itself, so that it may stay live when its run has ended."""
+        """Note that a page saves the card in its notebook by itself, so that it may stay live when its run has ended."""
 
     def give_charts(self) -> list[Bundle]:
-        """Give away what Jupyter draws by itself below the card; by default there is nothing."""
+        """Remove and return the charts that Jupyter draws by itself below the card; by default there are none."""
         return []
 
     # --- ipywidgets in the place of fields
@@ -173,7 +172,7 @@ class Card(front_end.Own):
             self.rows_changed(self.rows)
 
     def _control_changed(self, interrupt: str) -> None:
-        """A widget that stands for a field has another value."""
+        """Handle the new value of a widget that is in the place of a field."""
 
     def _later(self, work: Callable[[], None]) -> None:
         """Do something on the loop; callable on any thread."""
@@ -181,18 +180,18 @@ class Card(front_end.Own):
             self.loop.call_soon_threadsafe(work)
 
     def _close_controls(self, interrupt: str) -> None:
-        """The question is settled: its widgets go."""
+        """Remove the widgets of a settled question."""
         controls = self._controls.pop(interrupt, None)
         if controls is not None:
             self.rows_changed(self.rows)
             controls.close()
 
     def _drafts_of(self, message: Answer) -> Any:
-        """The drafts of a submission of a question's own form, with what stands in its widgets."""
+        """The drafts of a submission of a question's own form, with the values of its widgets."""
         return self._with_controls(message.interrupt, message.drafts)
 
     def _with_controls(self, interrupt: str, drafts: Any) -> Any:
-        """A page's drafts, with what stands in the widgets of their question."""
+        """A page's drafts, with the values of their question's widgets."""
         controls = self._controls.get(interrupt)
         return drafts if controls is None else controls.drafts(drafts)
 
@@ -205,44 +204,44 @@ class Card(front_end.Own):
         raise NotImplementedError
 
     def _changes(self) -> list[Op] | None:
-        """What changed since the last time: in the end all of it, each time no more than goes at once."""
+        """The changes since the last time: at the end all of them, each time at most as many as are sent at once."""
         raise NotImplementedError
 
     def _texts(self) -> dict[str, str]:
-        """The sentences that the page shows by itself."""
+        """The texts that the page shows by itself."""
         return TEXTS
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
-        """Settle what the message answers; what is wrong with it, or what is done once it is stored."""
+        """Settle the question that the message answers; return its errors, or a future that is done once it is stored."""
         raise NotImplementedError
 
     def _keep_drafts(self, message: Drafts) -> None:
-        """Keep what is typed so far."""
+        """Store the unsent input."""
         raise NotImplementedError
 
     def _stop(self) -> None:
-        """The Stop button was pressed."""
+        """Handle a press of the Stop button."""
         raise NotImplementedError
 
     def _retry(self) -> None:
-        """The Retry button was pressed; what is no run has none."""
+        """Handle a press of the Retry button; only a run has one."""
 
     def _pressed(self, message: Press) -> None:
-        """A notice's button was pressed; a card that has no notices has nothing to do."""
+        """Handle a press of a notice's button; a card without notices does nothing."""
 
-    def _said(self, message: Say) -> None:
-        """Take a message; a card without a box for it has none."""
+    def _take_message(self, message: Say) -> None:
+        """Take a message; a card without a message box refuses it."""
         self._receipt(message.submission, "", [FieldError(field=None, message=TEXTS["no_chat"])])
 
     def _attach(self, message: Attach) -> None:
-        """Keep a file for the next message; a card without a box for it has none."""
+        """Store a file for the next message; a card without a message box ignores it."""
 
     def _unsent_box(self) -> dict[str, Any]:
-        """What stands unsent in the box to write in, as a snapshot has it; a card without one has nothing."""
+        """The unsent input of the message box, as a snapshot has it; empty for a card without one."""
         return {}
 
     def _complete(self, message: Complete) -> None:
-        """Tell the names that are asked for; a card without a box to write in has none."""
+        """Send the names that are asked for; a card without a message box has none."""
 
     # --- out
 
@@ -252,11 +251,11 @@ class Card(front_end.Own):
         return super().get_state(key, drop_defaults)
 
     def greet(self) -> None:
-        """Send the whole view, with every sentence."""
+        """Send the whole view, with all texts."""
         self._show(texts=self._texts())
 
     def keep(self, keep: Keep) -> None:
-        """Tell the pages what a saved notebook keeps of the card."""
+        """Send the pages the form of the card that a saved notebook stores."""
         if self.comm is not None:
             self.send(keep.model_dump(mode="json"))
 
@@ -266,21 +265,21 @@ class Card(front_end.Own):
             return self._view()
 
     def drawn(self) -> tuple[int, list[TextItem]]:
-        """The number of the last patch, and the texts that have no raw end, as a page draws them that has it."""
+        """The number of the last patch, and the texts that have no raw end, as a page with that patch draws them."""
         with self._lock:
             self._flush_all()
             texts = (item for item in self._view().items if isinstance(item, TextItem))
             return self._seq, [item for item in texts if not item.raw]
 
     def _show(self, **more: Any) -> None:
-        """Send the snapshot, and what only a page gets."""
+        """Send the snapshot, and the parts that only a page gets."""
         if self.comm is not None:
             whole = self._snapshot().model_copy(update=self._unsent_box() | more)
             self.send(whole.model_dump(mode="json"))
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            self._flush_all()  # a page that has all patches has what the snapshot says
+            self._flush_all()  # a page that has all patches equals the snapshot
             known = {} if self.front_end is None else self.front_end.texts
             texts = {key: text for key, text in self._texts().items() if known.get(key) != text}
             return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=texts)
@@ -290,9 +289,9 @@ class Card(front_end.Own):
             pass
 
     def _push(self) -> bool:
-        """Send what the page does not know yet, as much as goes at once, if a page is there.
+        """Send the changes that the page does not have yet, as much as goes at once, if there is a page.
 
-        A page's greeting brings all, so that nothing is sent before. False where it knows all.
+        A page that says hello gets everything, so nothing is sent before. False if it has all.
         """
         ops: Sequence[Op] | None = self._changes()
         if not ops:
@@ -317,10 +316,10 @@ class Card(front_end.Own):
             self._incoming.append(content)
             if not self._is_hearing:
                 self._is_hearing = True
-                self._later(self._hear_messages)
+                self._later(self._handle_messages)
 
-    def _hear_messages(self) -> None:
-        """Handle what came, for a moment; a flood leaves time for all else on the loop."""
+    def _handle_messages(self) -> None:
+        """Handle the waiting messages, for a moment; a flood leaves time for the loop's other work."""
         until = time.monotonic() + SLICE
         try:
             while self._incoming:
@@ -331,13 +330,13 @@ class Card(front_end.Own):
             self._is_hearing = False
             if (
                 self._incoming
-            ):  # looked at last: what comes on another thread from here on calls anew
+            ):  # checked last: a later message on another thread schedules this again
                 self._is_hearing = True
-                self._later(self._hear_messages)
+                self._later(self._handle_messages)
 
     def _handle(self, content: Any) -> None:
         try:
-            message = heard(content)
+            message = parse_message(content)
         except ValueError as error:
             self._malformed(content, error)
             return
@@ -352,7 +351,7 @@ class Card(front_end.Own):
             case Hello():
                 self._greeted(message)
             case Answer():
-                self._taken(message, self._take_answer(message))
+                self._send_receipt(message, self._take_answer(message))
             case Drafts():
                 self._keep_drafts(message)
             case Press():
@@ -369,14 +368,14 @@ class Card(front_end.Own):
             case Attach():
                 self._attach(message)
             case Say():
-                self._said(message)
+                self._take_message(message)
             case Complete():
                 self._complete(message)
             case never:
                 assert_never(never)
 
     def _greeted(self, hello: Hello) -> None:
-        """A page wants all of it; what a new one gets is no news to those that were there."""
+        """Send a page everything; the data for a new page is not news to the others."""
         if hello.again and self.greetings:
             self._show()
             return
@@ -391,18 +390,20 @@ class Card(front_end.Own):
         if hello.keeps:
             self._take(Keeps())
 
-    def _taken(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
-        """Tell the page what its answer came to, once that is known."""
+    def _send_receipt(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
+        """Send the page the outcome of its answer, once it is known."""
         if isinstance(taken, list):
             errors = self._with_labels(message.interrupt, taken)
             self._receipt(message.submission, message.interrupt, errors)
             return
         if not taken.done():
-            taken.add_done_callback(lambda done: self._later(partial(self._taken, message, done)))
+            taken.add_done_callback(
+                lambda done: self._later(partial(self._send_receipt, message, done))
+            )
             return
         error = taken.exception()
         wrong = [] if error is None else [FieldError(field=None, message=reveal(str(error)))]
-        self._taken(message, wrong)
+        self._send_receipt(message, wrong)
 
     def _malformed(self, content: Any, error: ValueError) -> None:
         why: Any = error
@@ -413,7 +414,7 @@ class Card(front_end.Own):
         self._refuse(_submission_of(content), "unknown_action")
 
     def _refuse(self, submission: str, text: str) -> None:
-        """Tell the page why its message changed nothing, where it waits for a receipt."""
+        """Send the page the reason why its message changed nothing, if it waits for a receipt."""
         if submission:
             self._receipt(submission, "", [FieldError(field=None, message=TEXTS[text])])
         elif text != "unknown_action":
@@ -425,6 +426,6 @@ class Card(front_end.Own):
 
 
 def _submission_of(content: Any) -> str:
-    """The id under which a page waits for a receipt; empty where it does not."""
+    """The id under which a page waits for a receipt; empty if it does not."""
     submission = content.get("submission") if isinstance(content, dict) else None
     return submission if isinstance(submission, str) and len(submission) <= MAX_KEY else ""

@@ -1,8 +1,8 @@
 """Charts and widgets of a run's calls: drawn by Jupyter itself, below the card.
 
-A row says in words what a chart shows, or has its picture, in every view alike. Below the card stands
-the chart as Jupyter draws it, while the card is live; once it has given way, the chart is an output of
-the cell, which a saved notebook keeps.
+A row describes a chart in words, or has its picture, in every view alike. While the card is live, Jupyter
+draws the chart below it; once the card is replaced, the chart is an output of the cell, which a saved
+notebook stores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nbagent.notebook.capture.charts import chart_of
 from nbagent.notebook.render.reveal import reveal
 
 MAX_CHARTS = 20
-"""Charts below one card; of the others there are the rows."""
+"""Charts below one card; further charts are only in the rows."""
 
 _Call: TypeAlias = tuple[tuple[str, ...], str]
 """The scope and the id of a call."""
@@ -27,14 +27,14 @@ _Key: TypeAlias = tuple[_Call, str | int]
 
 
 class Charts:
-    """What the calls of one run display that Jupyter draws by itself, in the order it came."""
+    """The displays of one run's calls that Jupyter draws by itself, in the order they came."""
 
     def __init__(self) -> None:
         self._shown: dict[_Key, Bundle] = {}
         self._areas: dict[_Key, ipywidgets.Box] = {}
 
-    def heard(self, event: RunEvent) -> bool:
-        """Take an event of the run; whether there are other charts now."""
+    def add_event(self, event: RunEvent) -> bool:
+        """Take an event of the run; return whether the charts have changed."""
         if isinstance(event, Displayed):
             call = (tuple(event.scope), event.call_id)
             number = sum(key[0] == call for key in self._shown)
@@ -52,7 +52,7 @@ class Charts:
         return changed
 
     def _finish(self, call: _Call, event: ToolFinished) -> bool:
-        """What was displayed stays where it stands; what is returned comes last, unless it stands there."""
+        """Leave displayed charts in their places, and add the returned chart at the end if it is not there yet."""
         changed = False
         there = [chart for key, chart in self._shown.items() if key[0] == call]
         for number, bundle in enumerate([*event.displays, event.display or {}]):
@@ -82,13 +82,13 @@ class Charts:
         return [self._areas[key] for key in wanted]
 
     def give(self) -> list[Bundle]:
-        """Give them away: they are shown here no more."""
+        """Remove and return the charts."""
         given = self.bundles
         self._shown.clear()
         return given
 
     def close(self) -> None:
-        """Take them off the page."""
+        """Remove them from the page."""
         _close(self._areas.values())
         self._areas.clear()
 

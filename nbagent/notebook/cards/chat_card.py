@@ -1,9 +1,9 @@
 """The live card of a chat: its runs one below the other, and a box to write in.
 
-A run's own card is one too, of a thread that begins with that run: once it has ended, the page offers the box, and
-what is written there makes it a chat.
+A run's own card is one too, of a thread that starts with that run: once it has ended, the page offers the box, and
+a message there makes it a chat.
 
-What is written comes with a message of its own and goes into a run; what is not sent yet, files too, is kept for a reload. It is in no trait.
+A person's message has a wire message of its own and is sent to a run; unsent text and files are stored for a reload, in no trait.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any
 
 from nbagent.core.base.errors import NbagentError, UsageError
 from nbagent.core.base.events import Event, RunStarted
-from nbagent.core.base.files import files_of
+from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
-from nbagent.core.chat import Chat, goes_on, named_tools, thread_of
+from nbagent.core.chat import Chat, is_active, named_tools, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
-from nbagent.core.tools.files import File
+from nbagent.core.tools.attachments import File
 from nbagent.notebook import kernel, variables
-from nbagent.notebook.export import say_where_kept, traceback_of_call
+from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
@@ -50,29 +50,29 @@ from .card import Card
 from .charts import Charts
 from .driver_line import DriverLine
 from .preview import Preview
-from .run_card import RunCard, gone_of, types_of
+from .run_card import RunCard, gone_text, types_of
 
 MAX_SAID = 100_000
 """Characters of one message."""
 MAX_FILES = 10
 MAX_BYTES = 6 * 2**20
-"""Of all files of one message: a server closes the channel on messages of 10 MiB, and base64 takes a third more."""
+"""Bytes of all files of one message: a server closes the channel on messages of 10 MiB, and base64 takes a third more."""
 MAX_KEPT = 2 * MAX_BYTES
-"""Of all files that are not sent yet, which several pages may have attached; the oldest go."""
+"""Bytes of all files that are not sent yet, which several pages may have attached; the oldest are dropped."""
 MAX_NAME = 200
 MAX_PREFIX = 100
 
 
 MAX_HEARD = 100
-"""Messages that are known again where a page sends them twice."""
+"""Messages that are recognized if a page sends them twice."""
 
 
 class ChatCard(RunCard):
-    """A chat's card: that of its newest run, below those before it.
+    """A chat's card: the card of its newest run, below the earlier runs.
 
     Args:
-        chat: whose card it is.
-        run: the run whose own card it is, with which the chat begins; None for a chat that somebody made.
+        chat: the chat of the card.
+        run: the run whose own card it is, with which the chat starts; None for a chat that code made.
     """
 
     def __init__(self, chat: Chat, run: Run | None = None) -> None:
@@ -92,25 +92,25 @@ class ChatCard(RunCard):
         self._drivers: dict[str, DriverLine] = {}
         self.pressed = lambda _key, _action: None
         self.moved: Callable[[Event | None], None] = lambda _event: None
-        """Told of each stored event, and with None that other runs are shown."""
+        """Called with each stored event, and with None when other runs are shown."""
         self._lock = threading.RLock()
         self._charts = Charts()
         self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
-        """The runs that are shown, each with what hears it."""
+        """The runs that are shown, each with its listener."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent = ""
-        """What stands in the box; on the loop only."""
+        """The unsent text in the box; on the loop only."""
         self._attached: dict[str, SaidFile] = {}
         """The files in the box, by their ids; on the loop only."""
-        self._heard_says: deque[str] = deque(maxlen=MAX_HEARD)
-        """The submissions of messages that came."""
+        self._submissions: deque[str] = deque(maxlen=MAX_HEARD)
+        """The submissions of received messages."""
         self._follow_runs()
         self.threads.flush(time.monotonic())
         Card.__init__(self)
         self._thread.listen(self._follow_runs)
 
     def detach(self) -> None:
-        """Follow the runs no more."""
+        """Stop following the runs."""
         self._thread.unlisten(self._follow_runs)
         for run, heard in self._followed:
             run.unsubscribe(heard)
@@ -141,14 +141,14 @@ class ChatCard(RunCard):
             for run, heard in self._followed[alike:]:
                 run.unsubscribe(heard)
             del self._followed[alike:]
-            self.threads.cut(alike)
+            self.threads.keep_first(alike)
             if runs[alike:] != runs:
                 self._later(self._draw_charts)
             was_chat = self.threads.chat
             for run in runs[alike:]:
                 self._follow(run)
             if self.threads.chat != was_chat:
-                self._later(self.greet)  # a chat says other sentences
+                self._later(self.greet)  # a chat has other texts
             if self._flush_at is None:
                 self._plan()
         self.moved(None)
@@ -161,21 +161,21 @@ class ChatCard(RunCard):
             traceback_of=partial(traceback_of_call, run),
             in_thread=self.threads.chat or bool(self._followed),
         )
-        say_where_kept(view, run)
-        heard = partial(self._hear_and_tell, session, view)
+        add_store_notice(view, run)
+        heard = partial(self._follow_and_report, session, view)
         events = run.subscribe(heard)
         for event in events:
             view.apply(event)
-            self._charts.heard(event)
-        self.threads.begin(view)
+            self._charts.add_event(event)
+        self.threads.add_run(view)
         self._followed.append((run, heard))
-        for event in events if goes_on(run) else ():
+        for event in events if is_active(run) else ():
             self._follow_question(session, event)
-        if goes_on(run):
+        if is_active(run):
             self._later(partial(self._follow_driver, session, view))
 
-    def _hear_and_tell(self, session: Session, view: RunView, heard: RunEvent) -> None:
-        self._hear(session, view, heard)
+    def _follow_and_report(self, session: Session, view: RunView, heard: RunEvent) -> None:
+        self._follow_event(session, view, heard)
         if isinstance(heard, Event):
             self.moved(heard)
 
@@ -185,12 +185,12 @@ class ChatCard(RunCard):
         self._charts = Charts()
         for run, _ in self._followed:
             for event in run.journal:
-                self._charts.heard(event)
+                self._charts.add_event(event)
         self.rows_changed(self.rows)
 
     def _texts(self) -> dict[str, str]:
         texts = Card._texts(self)  # noqa: SLF001 - what any card shows
-        gone = texts["chat_gone"] if self._begun is None else gone_of(self._begun)
+        gone = texts["chat_gone"] if self._begun is None else gone_text(self._begun)
         named = texts["chat_card"] if self.threads.chat else texts["card"]
         return texts | {"card": named, "gone": gone}
 
@@ -199,7 +199,7 @@ class ChatCard(RunCard):
         return self._followed[-1][0]
 
     def stays(self) -> None:
-        """The page may offer to ask on."""
+        """Whether the page may offer a follow-up."""
         with self._lock:
             self.threads.can_ask = _can_go_on(self._begun)
             self._push()
@@ -255,16 +255,16 @@ class ChatCard(RunCard):
         ]
         return {"written": self._unsent, "attached": attached}
 
-    def _said(self, message: Say) -> None:
-        if message.submission in self._heard_says:
+    def _take_message(self, message: Say) -> None:
+        if message.submission in self._submissions:
             return  # its receipt goes to every page
-        self._heard_says.append(message.submission)
+        self._submissions.append(message.submission)
         self._unsent = ""
-        task = self._loop.create_task(self._say(message))
+        task = self._loop.create_task(self._send_message(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _say(self, message: Say) -> None:
+    async def _send_message(self, message: Say) -> None:
         errors: list[FieldError] = []
         try:
             replaced = self._replaced(message)
@@ -287,36 +287,36 @@ class ChatCard(RunCard):
         with self._lock:
             place = self.threads.place(message.instead)
             if place is None:
-                raise UsageError(TEXTS["say_other"])
+                raise UsageError(TEXTS["message_missing"])
             return self._followed[place][0]
 
     def _files(self, message: Say) -> list[SaidFile]:
-        """Those that were attached for the message."""
+        """The files that were attached for the message."""
         if any(each not in self._attached for each in message.files):
-            raise UsageError(TEXTS["say_no_file"])
+            raise UsageError(TEXTS["message_file_missing"])
         return [self._attached[each] for each in message.files]
 
     def _prompt(self, message: Say, files: list[SaidFile], replaced: Run | None) -> list[Any]:
-        """What the message says: its text, its files, the variables it names.
+        """The content of the message: its text, its files, the variables it names.
 
         Raises:
-            UsageError: it says nothing, or too much.
+            UsageError: it is empty, or too long.
         """
         kept = [] if replaced is None else _kept_files(replaced, message.keep)
         if not message.text.strip() and not files and not kept:
-            raise UsageError(TEXTS["say_nothing"])
+            raise UsageError(TEXTS["message_empty"])
         if len(message.text) > MAX_SAID:
-            raise UsageError(TEXTS["say_too_long"].format(n=f"{MAX_SAID:,}"))
+            raise UsageError(TEXTS["message_too_long"].format(n=f"{MAX_SAID:,}"))
         if len(files) + len(kept) > MAX_FILES:
-            raise UsageError(TEXTS["say_too_many"].format(n=MAX_FILES))
+            raise UsageError(TEXTS["message_too_many_files"].format(n=MAX_FILES))
         if _size(files) > MAX_BYTES:
-            raise UsageError(TEXTS["say_too_big"].format(n=MAX_BYTES // 2**20))
+            raise UsageError(TEXTS["message_files_too_large"].format(n=MAX_BYTES // 2**20))
         text = self._with_tool(message.text)
         named = variables.mentioned(message.text)
         return [*([text] if text.strip() else []), *kept, *map(_file, files), *named]
 
     def _with_tool(self, text: str) -> str:
-        """With ``/name`` at the beginning, what that means in words that the model is told."""
+        """The text with ``/name`` at its start replaced by words for the model."""
         name = text[1:].split(maxsplit=1)[0] if text.startswith("/") and text[1:].strip() else ""
         told = TEXTS["use_tool"].format(tool=name)
         is_tool = any(name == known for known, _ in named_tools(self._thread))
@@ -328,12 +328,12 @@ def _own_loop() -> asyncio.AbstractEventLoop:
 
 
 def _can_go_on(session: Session | None) -> bool:
-    """Whether there is a conversation to go on with; a flow, or a run that never began, has none."""
+    """Whether there is a conversation to continue; a flow, or a run that never started, has none."""
     return session is not None and session.spec.model is not None and session.state.behind is None
 
 
 def _size(files: Iterable[SaidFile]) -> int:
-    """Their bytes, as far as they are base64."""
+    """The number of their bytes, as far as they are base64."""
     return sum(len(file.data) * 3 // 4 - file.data[-2:].count("=") for file in files)
 
 
@@ -347,7 +347,7 @@ def _file(said: SaidFile) -> File:
 
 
 def _kept_files(run: Run, chosen: list[int]) -> list[File]:
-    """The files of a run's prompt that stay when it is said anew."""
+    """The files of a run's prompt that stay when it is edited."""
     begun = next((event for event in run.journal if isinstance(event, RunStarted)), None)
     prompts = [] if begun is None else [one for one in begun.messages if is_prompt(one)]
     parts = list(files_of(prompts[-1])) if prompts else []

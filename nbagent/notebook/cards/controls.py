@@ -23,7 +23,7 @@ _TYPED: dict[str, Callable[[str], Any]] = {
     "time": dt.time.fromisoformat,
     "date-time": dt.datetime.fromisoformat,
 }
-"""How a prefill reads that a widget wants as a Python value."""
+"""Functions that convert a prefill into the Python value that a widget needs."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _Control:
     node: Node
     widget: Any
     begun: Any
-    """What the widget began with, as JSON; ``ABSENT`` where that is not the prefill."""
+    """The widget's first value, as JSON; ``ABSENT`` if that is not the prefill."""
 
     def draft(self) -> Any:
         """The widget's value as a draft; None where it is the prefill, untouched."""
@@ -50,7 +50,7 @@ class _Control:
 
 
 class Controls:
-    """The widgets of one open question; ``rows`` are what is shown, in order."""
+    """The widgets of one open question; ``rows`` are the shown widgets, in order."""
 
     def __init__(self, form: Form) -> None:
         self._controls = [_control(path, node) for path, node in _widgets(form.fields, ())]
@@ -64,31 +64,31 @@ class Controls:
         return cls(question.form)
 
     def follow(self, moved: Callable[[], None]) -> None:
-        """Call ``moved`` whenever a widget has another value, on whatever thread that happens."""
+        """Call ``moved`` whenever a widget gets another value, on whatever thread that happens."""
         for control in self._controls:
             with suppress(Exception):  # an object with a value need not tell when it changes
                 control.widget.observe(lambda _change: moved(), names="value")
 
     @property
     def changed(self) -> bool:
-        """Whether a widget stands at anything but what its field was prefilled with."""
+        """Whether a widget has another value than its field's prefill."""
         return any(control.draft() is not None for control in self._controls)
 
     @property
     def values(self) -> dict[tuple[str, ...], Any]:
-        """The values of the widgets that stand at anything but the prefill, by the paths of their fields."""
+        """The values of the widgets that differ from the prefill, by the paths of their fields."""
         changed = (each for each in self._controls if each.draft() is not None)
         return {each.path: each.widget.value for each in changed}
 
     def put(self, values: Mapping[tuple[str, ...], Any]) -> None:
-        """Set the widgets of these fields, where they take such a value."""
+        """Set the widgets of these fields, if they take such a value."""
         for each in self._controls:
             if each.path in values:
-                with suppress(Exception):  # another widget now stands for that field
+                with suppress(Exception):  # another widget is now in that field's place
                     each.widget.value = values[each.path]
 
     def drafts(self, drafts: Any) -> Any:
-        """The page's drafts, with what stands in the widgets."""
+        """The page's drafts, with the widgets' values."""
         for control in self._controls:
             draft = control.draft()
             if draft is not None:
@@ -96,7 +96,7 @@ class Controls:
         return drafts
 
     def named(self, errors: list[FieldError]) -> list[FieldError]:
-        """Errors of these fields carry their label: the page has no such fields."""
+        """Errors with the labels of these fields, as the page has no such fields."""
         labels = {each.node.id: each.node.label for each in self._controls}
         return [
             FieldError(field=None, message=f"{reveal(labels[each.field])}: {each.message}")
@@ -116,7 +116,7 @@ class Controls:
 
 
 def _widgets(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """The fields that a widget stands for; a secret never goes into one, as its state is synced."""
+    """The fields that have a widget; a secret never goes into one, as its state is synced."""
     if not isinstance(node, Object):
         return
     for each in node.fields:
@@ -149,7 +149,7 @@ def _row(control: _Control) -> Any:
 
 
 def _with(drafts: Any, path: tuple[str, ...], draft: Any) -> Any:
-    """Drafts with one more; where the page emptied what is around it, that stands."""
+    """Drafts with one more; if the page emptied an object around it, the object stays empty."""
     if not path:
         return draft
     around = {} if drafts is None else drafts

@@ -1,8 +1,8 @@
-"""Where a run is shown: live while it goes on, as static HTML once it has ended.
+"""The display of a run: live while it runs, as static HTML once it has ended.
 
 The displayed root is a ``VBox`` whose first child is the card, so that rich outputs and the person's
 own widgets can join it later without redrawing the card. A saved notebook cannot draw a widget
-without its kernel, so at the end the display is replaced by HTML that reads anywhere.
+without its kernel, so at the end the display is replaced by HTML that is readable anywhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
 )
-from nbagent.core.chat import Chat, goes_on, thread_after
+from nbagent.core.chat import Chat, is_active, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.stored.listing import Runs
@@ -56,16 +56,16 @@ from .run_card import RunCard
 from .runs_card import RunsCard, StoredCard
 
 QUIET = 2.0
-"""Seconds without anything in the card being touched before live gives way to static."""
+"""Seconds without any activity in the card before it is replaced by static HTML."""
 KEPT_AT_LEAST = 10.0
-"""Seconds that what a saved notebook has of a card may be behind it, while nothing waits for a person."""
+"""Seconds that the saved form of a card may be out of date, while nothing waits for a person."""
 RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
 STAY = 20
-"""Cards of runs that have ended which stay live, the newest: where a page keeps them in its notebook by itself one can
-ask on there, find, copy; where no page has greeted yet, one may. Older ones give way to static HTML, as all do elsewhere."""
+"""Cards of ended runs that stay live, the newest: where a page saves them in its notebook by itself, a person can
+follow up there, find, copy; where no page has said hello yet, one may. Older ones, and all elsewhere, are replaced by static HTML."""
 LOOK_AGAIN = 4.0
-"""Seconds, at most, between looks at whether somebody is still at work in a card that could give way."""
+"""Seconds, at most, between checks whether somebody is still at work in a card that could be replaced."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
@@ -77,22 +77,22 @@ class RunBox(ipywidgets.VBox):
 
 
 class Live:
-    """One live card in its box, shown in one or more places until static HTML takes them over.
+    """One live card in its box, shown in one or more places until static HTML replaces it.
 
     Args:
         card: the first in the box.
-        bundle: makes it as it stands, by mime type, for where no kernel draws it.
+        bundle: returns its current form by mime type, for pages that no kernel draws.
     """
 
     def __init__(self, card: Card, bundle: Callable[[Live], dict[str, str]]) -> None:
         self.card = card
         self.bundle: Callable[[], dict[str, str]] = partial(bundle, self)
         self.below: list[Card] = []
-        """Cards that stand below it in the same box, and give way together with it."""
+        """Cards that are below it in the same box, and are replaced together with it."""
         self.held: Callable[[], bool] = lambda: False
         """Whether something in it is still needed live."""
         self.above: list[Any] = []
-        """Widgets that stand above the card."""
+        """Widgets that are above the card."""
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
         card.rows_changed = self._arrange
         card.keeps = self._keeps
@@ -100,19 +100,19 @@ class Live:
         self._places: list[str] = []
         """Display ids."""
         self.over_at = float("-inf")
-        """When its run ended last, by the monotonic clock."""
+        """The time when its run ended last, by the monotonic clock."""
         self._ended = False
-        """Whether it has given way, and is there for pages alone that do not know it yet."""
+        """Whether it is replaced, and exists only for pages that do not know it yet."""
         self._keeping: tuple[float, asyncio.TimerHandle] | None = None
-        """When pages are told again what a saved notebook keeps; touched on the loop only."""
+        """The time when pages are next sent the form that a saved notebook stores; touched on the loop only."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
-        """What they were told last, and whether it was over; on the loop only."""
+        """The form that they were sent last, and whether it was final; on the loop only."""
         self._number = 0
-        """Of what they were told last."""
+        """The number of the last one that was sent."""
         self._cells: list[kernel.Cell] = []
         """The executions whose output has them."""
         self._charts: list[Bundle] = []
-        """What of its charts stands in those outputs by itself."""
+        """The charts that are in those outputs by themselves."""
 
     def add(self, card: Card) -> None:
         """Show another card below."""
@@ -121,7 +121,7 @@ class Live:
         self._arrange(card.rows)
 
     def replace_below(self, card: Card | None) -> None:
-        """Show this card below, in the place of what stands there."""
+        """Show this card below, in the place of the current one."""
         gone, self.below = self.below, []
         for each in gone:
             each.detach()
@@ -133,7 +133,7 @@ class Live:
             each.close()
 
     def rearrange(self) -> None:
-        """Put what it is made of in its order."""
+        """Put its parts in their order."""
         self._arrange(self.card.rows)
 
     def _arrange(self, _rows: list[Any]) -> None:
@@ -154,8 +154,8 @@ class Live:
             display(chart, raw=True)  # type: ignore[no-untyped-call]
 
     def keep(self, *, soon: bool) -> None:
-        """Have saved notebooks show the card as it stands: soon, or a little later; safe from any thread."""
-        if self.card.kept:
+        """Have saved notebooks show the current card: soon, or a little later; safe from any thread."""
+        if self.card.is_kept:
             self._later(0, partial(self._plan_keep, 0 if soon else KEPT_AT_LEAST))
 
     def _plan_keep(self, delay: float) -> None:
@@ -169,14 +169,14 @@ class Live:
             self._keeping = due, loop.call_later(delay, self._keep)
 
     def _keep(self) -> None:
-        """Tell the pages what is kept, if that is something else than before."""
+        """Send the pages the form to save, if it has changed."""
         self._keeping = None
         kept = self.bundle(), self in _staying
         if kept != self._kept:
-            self._tell_kept(*kept)
+            self._send_kept(*kept)
 
-    def _tell_kept(self, bundle: dict[str, str], over: bool, *, whole: bool = False) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Tell the pages; of what they were told before no more than its number, if not as a ``whole``."""
+    def _send_kept(self, bundle: dict[str, str], over: bool, *, whole: bool = False) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """Send it to the pages; of unchanged parts only the number, unless it is sent as a ``whole``."""
         known = bundle == self._kept[0]
         self._number += not known
         self._kept = (bundle, over)
@@ -194,19 +194,19 @@ class Live:
         )
 
     def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """A page needs what is kept; or has written the end, and needs no widget any more."""
+        """Handle a page that needs the form to save; or that has written the end, and no longer needs a widget."""
         if ended:
             self._close()
         else:
-            self._tell_kept(self.bundle(), self in _staying, whole=True)
+            self._send_kept(self.bundle(), self in _staying, whole=True)
 
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
-        """Give way to the card as it stands, once nobody is looking into it any more.
+        """Replace the card by its current form, once no person is active in it.
 
-        Where a page keeps the card by itself it stays live instead, until ``STAY`` newer ones have ended.
-        Safe from any thread. ``settled`` is called when that is done. Pages that keep the card write its end
-        themselves, and the widgets close once one says so. Of pages that cannot, one has it with the display;
-        where another was there, after a reload or beside it, they do not close: it has no display to update.
+        Where a page saves the card by itself it stays live instead, until ``STAY`` newer ones have ended.
+        Safe from any thread. ``settled`` is called when that is done. Pages that save the card write its end
+        themselves, and the widgets close once one confirms it. Of pages that cannot, one gets it with the display;
+        if there was another, after a reload or beside it, they do not close: it has no display to update.
         """
         self.over_at = time.monotonic()
         self._later(QUIET, partial(self._settle, settled))
@@ -224,7 +224,7 @@ class Live:
         self._when_still(partial(self._rest, settled))
 
     def _when_still(self, act: Callable[[], None], wait: float | None = None) -> None:
-        """Do this once nothing goes on in it and nobody is at work there; look less and less often."""
+        """Do this once the card is idle and nobody is at work there; check less and less often."""
         wait = QUIET / 2 if wait is None else wait
         if self._ended:
             return  # it has given way already
@@ -235,7 +235,7 @@ class Live:
             self._later(wait, partial(self._when_still, act, again))
 
     def _rest(self, settled: Callable[[], None] | None) -> None:
-        """Stay live among the newest, or give way."""
+        """Stay live among the newest, or be replaced."""
         for chart in (chart for card in (self.card, *self.below) for chart in card.give_charts()):
             self._charts.append(chart)
             for cell in self._cells:
@@ -248,25 +248,25 @@ class Live:
 
     @property
     def _may_stay(self) -> bool:
-        """Whether it is of use once its run has ended: a page keeps it in its notebook, or one may still come."""
-        return not self.card.greetings or (self.card.kept and self.card.lasts)
+        """Whether it is of use once its run has ended: a page saves it in its notebook, or one may still come."""
+        return not self.card.greetings or (self.card.is_kept and self.card.lasts)
 
     def _greeted(self) -> None:
-        """A page shows it now: where it was live for that alone, it gives way."""
+        """Handle the first page: if it was live only for that, it is replaced."""
         if self in _staying and not self._may_stay:
             self._later(QUIET, _staying.pop(self))
 
     def _settle_for_good(self, settled: Callable[[], None] | None) -> None:
-        """Give way once nobody is at work there, whatever could be done in it."""
+        """Be replaced once nobody is at work there, even if its card still has actions."""
         self._when_still(partial(self._give_way, settled))
 
     def _give_way(self, settled: Callable[[], None] | None) -> None:
         if self in _staying:
             return  # another run has ended in it since
         shown = self.bundle()
-        for display_id in () if self.card.kept_by_all else self._places:
+        for display_id in () if self.card.is_kept_by_all else self._places:
             update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
-        if self.card.greetings > 1 and not self.card.kept:
+        if self.card.greetings > 1 and not self.card.is_kept:
             return
         self._ended, self.bundle = True, lambda: shown
         if self._keeping is not None:
@@ -276,13 +276,13 @@ class Live:
             card.detach()
         if settled is not None:
             settled()
-        if self.card.kept:
-            self._tell_kept(shown, over=False)
+        if self.card.is_kept:
+            self._send_kept(shown, over=False)
         else:
             self._close()
 
     def _close(self) -> None:
-        """Take the widgets away, with a layout that only they have; without that its model stays."""
+        """Remove the widgets, with a layout that only they have; without that its model stays."""
         widgets: list[Any] = [self.card, *self.below, self.box]
         own = [card.layout for card in (self.card, *self.below) if card.front_end is None]
         for widget in (*widgets, *own):
@@ -290,7 +290,7 @@ class Live:
 
 
 def _in_pieces(mime: str, text: str, drawn: Iterable[TextItem]) -> list[Piece]:
-    """What is kept, for a page that has the style sheet and draws these texts."""
+    """The form to save, for a page that has the style sheet and draws these texts."""
     is_html = mime == "text/html"
     known = [
         (Drawn(key=i.key), "".join([*i.blocks, i.tail]) if is_html else plain.item_text(i))
@@ -304,7 +304,7 @@ def _in_pieces(mime: str, text: str, drawn: Iterable[TextItem]) -> list[Piece]:
 
 
 def _without(piece: str, known: Iterable[tuple[Drawn, str]]) -> Iterator[Piece]:
-    """The piece with these texts, as far as they are in it in this order, named only."""
+    """The piece with these texts, as far as it has them in this order, replaced by their names."""
     at = 0
     for drawn, text in known:
         start = piece.find(text, at) if len(text) >= LEAST else -1
@@ -316,11 +316,11 @@ def _without(piece: str, known: Iterable[tuple[Drawn, str]]) -> Iterator[Piece]:
 
 
 _staying: dict[Live, Callable[[], None]] = {}
-"""What has ended and stays live, and what makes it give way."""
+"""Ended cards that stay live, with the function that replaces each."""
 
 
 def _stay(live: Live, give_way: Callable[[], None]) -> None:
-    """Keep what has ended live; of too many the one gives way whose run ended first, however long somebody was at it."""
+    """Let an ended card stay live; if there are too many, replace the one whose run ended first, however long it was used."""
     _staying[live] = give_way
     while len(_staying) > STAY:
         oldest = min(_staying, key=lambda each: each.over_at)
@@ -340,26 +340,26 @@ class Shown:
     ) -> None:
         self._run = run
         self._asked = asked
-        """Told of each run that somebody begins in the card."""
+        """Called with each run that somebody starts in the card."""
         self._executions: list[str | None] = []
         """The executions whose output shows the run."""
         self.live: Live | None = None
         self._earlier = earlier
-        """Runs that the same cell started before, and that may still go on."""
+        """Runs that the same cell started before, and that may still be running."""
         self._below: list[Run] = []
-        """Those of them whose cards stand below this one."""
+        """Those of them whose cards are below this one."""
         self._chat: Chat | None = None
-        """What the run becomes where somebody asks on below it, while it is live."""
+        """The chat that the run becomes after a follow-up, while it is live."""
         self._failed_at = float("-inf")
-        """When it failed last, by the monotonic clock."""
+        """The time when it failed last, by the monotonic clock."""
 
-    def stands_in(self, execution: str | None) -> bool:
+    def is_shown_in(self, execution: str | None) -> bool:
         """Whether this execution's output shows the run already."""
         return execution in self._executions
 
     def show(self, execution: str | None) -> None:
         """Show it in the output of the code that runs now."""
-        live = self._made()
+        live = self._live_card()
         self._executions.append(execution)
         live.show()
 
@@ -368,19 +368,19 @@ class Shown:
         if self.live is not None and isinstance(self.live.card, RunCard):
             self.live.card.stopping()
 
-    def _made(self) -> Live:
+    def _live_card(self) -> Live:
         if self.live is None:
             self._chat = Chat(thread_after(self._run))
             card = ChatCard(self._chat, self._run)
             self.live = Live(card, self.bundle)
-            self._tell_earlier(card, self.live)
-            card.moved = self._heard
+            self._add_earlier_notices(card, self.live)
+            card.moved = self._on_event
             for event in self._run.journal[-1:]:
-                self._heard(event)
+                self._on_event(event)
         return self.live
 
-    def _heard(self, event: Event | None) -> None:
-        """One of its runs has moved, or (None) there is another one."""
+    def _on_event(self, event: Event | None) -> None:
+        """Handle an event of one of its runs; None means that there is another run."""
         live = self.live
         if live is None:
             return
@@ -393,11 +393,11 @@ class Shown:
             live.settle(settled=self._settled)
 
     def _settled(self) -> None:
-        """The page has the static HTML: begin anew if the run is shown again."""
+        """Reset, as the page has the static HTML: it starts again if the run is shown again."""
         self.live, self._executions, self._earlier, self._below = None, [], [], []
 
     def bundle(self, live: Live) -> dict[str, str]:
-        """The run, or the chat it has become, and those whose cards stand below it, as HTML and text."""
+        """The run, or the chat it has become, and those whose cards are below it, as HTML and text."""
         chat = self._chat
         bundle = (
             _bundle_of(self._run, live.card)
@@ -411,26 +411,26 @@ class Shown:
 
     @property
     def _can_be_retried(self) -> bool:
-        """Whether it has failed a moment ago: its card has a button to go on."""
+        """Whether it failed a moment ago: its card has a Retry button."""
         failed = self._runs[-1].status == "failed"
         return failed and time.monotonic() - self._failed_at < RETRY_FOR
 
     # --- what the same cell started before
 
-    def _tell_earlier(self, card: RunCard, live: Live) -> None:
-        """A notice for each earlier run that goes on; the live card stays until all have ended."""
+    def _add_earlier_notices(self, card: RunCard, live: Live) -> None:
+        """Add a notice for each earlier run that is still running; the live card stays until all have ended."""
         show = partial(self._show_below, live)
         notices = {
             f"earlier{number}": Earlier(run, f"earlier{number}", card, show)
-            for number, run in enumerate(filter(goes_on, self._earlier))
+            for number, run in enumerate(filter(is_active, self._earlier))
         }
         card.pressed = lambda key, action: notices[key].pressed(action)
         held = [earlier.run for earlier in notices.values()]
-        live.held = lambda: self._can_be_retried or any(map(goes_on, (*self._runs, *held)))
+        live.held = lambda: self._can_be_retried or any(map(is_active, (*self._runs, *held)))
 
     @property
     def _runs(self) -> tuple[Run, ...]:
-        """The run, and what was asked on after it."""
+        """The run and its follow-ups."""
         return self._chat.runs if self._chat is not None else (self._run,)
 
     def _show_below(self, live: Live, run: Run) -> RunCard:
@@ -447,7 +447,7 @@ class Earlier:
         run: the earlier run.
         key: of the notice.
         card: the newer run's; the notice changes on its loop.
-        show: shows the earlier run's card, and gives it.
+        show: shows the earlier run's card, and returns it.
     """
 
     def __init__(self, run: Run, key: str, card: RunCard, show: Callable[[Run], RunCard]) -> None:
@@ -458,11 +458,11 @@ class Earlier:
         self._stopping = False
         self._shown: RunCard | None = None
         self._notice: NoticeItem | None = None
-        run.subscribe(self._heard)
-        self._tell()
+        run.subscribe(self._on_event)
+        self._update_notice()
 
     def pressed(self, action: str) -> None:
-        """A button of the notice was pressed."""
+        """Handle a press of one of the notice's buttons."""
         if action == "stop":
             self._stopping = True
             session_of(self.run).stop(by="form")
@@ -470,17 +470,17 @@ class Earlier:
             self._shown = self._show(self.run)
         if self._stopping and self._shown is not None:
             self._shown.stopping()
-        self._tell()
+        self._update_notice()
 
-    def _heard(self, heard: RunEvent) -> None:
+    def _on_event(self, heard: RunEvent) -> None:
         loop = self._card.loop
         if isinstance(heard, Event) and not loop.is_closed():
-            loop.call_soon_threadsafe(self._tell)
+            loop.call_soon_threadsafe(self._update_notice)
 
-    def _tell(self) -> None:
-        item = self._item() if goes_on(self.run) else None
+    def _update_notice(self) -> None:
+        item = self._item() if is_active(self.run) else None
         if item is None:
-            self.run.unsubscribe(self._heard)
+            self.run.unsubscribe(self._on_event)
         if item != self._notice:
             self._notice = item
             self._card.notice(self.key, item)
@@ -502,7 +502,7 @@ class Earlier:
         if self.run.status == "interrupted":
             return TEXTS["earlier_waits"]
         tools = ", ".join(reveal(name) for name in session_of(self.run).executing)
-        return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
+        return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_runs"]
 
 
 def _is_end(event: Event) -> bool:
@@ -510,14 +510,14 @@ def _is_end(event: Event) -> bool:
 
 
 def _is_news(event: Event | None, runs: Sequence[Run]) -> bool:
-    """Whether a notebook that is saved right after it should have it: other runs, a turn, or it waits for a person."""
+    """Whether a notebook that is saved right after it should have it: other runs, a turn, or a question."""
     if event is None or _is_end(event) or isinstance(event, Interrupted | Resolved):
         return True
     return bool(runs) and runs[-1].status == "interrupted"
 
 
 class ShownChat:
-    """One chat on the page: live as long as its kernel, as somebody may go on writing in it."""
+    """One chat on the page: live as long as its kernel, as somebody may write another message."""
 
     def __init__(self, chat: Chat, *, asked: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
@@ -570,7 +570,7 @@ class ShownRuns:
         self._live.keep(soon=True)
 
     def _bundle(self) -> dict[str, str]:
-        """The list as it stands, and the run that is open, as HTML and text that need no kernel."""
+        """The list, and the run that is open, as HTML and text that need no kernel."""
         listed = self._card.listing.newest(self._limit)
         bundle = {"text/html": listed._repr_html_(), "text/plain": repr(listed)}
         match self._card.below:
@@ -595,7 +595,7 @@ class ShownBatch:
         card.opens = self._opened
         card.moved = partial(self._live.keep, soon=False)
         self.key: str | None = None
-        """The execution of a cell that it was shown in last."""
+        """The last cell execution in which it was shown."""
 
     def show(self, key: str | None) -> None:
         """Show it in the output of the code that runs now."""
@@ -607,7 +607,7 @@ class ShownBatch:
         self._live.keep(soon=True)
 
     def _bundle(self) -> dict[str, str]:
-        """The batch as it stands, and the row that is open, as HTML and text that need no kernel."""
+        """The batch, and the row that is open, as HTML and text that need no kernel."""
         bundle = self._bundle_of()
         card = self._card.below
         if not isinstance(card, RunCard):
@@ -617,7 +617,7 @@ class ShownBatch:
 
 
 def chat_bundle(chat: Chat, *, measured: bool = False, card: Card | None = None) -> dict[str, str]:
-    """The thread as it stands, as HTML and text that need no kernel; ``measured`` and ``card`` as in ``static_bundle``."""
+    """The thread as HTML and text that need no kernel; ``measured`` and ``card`` as in ``static_bundle``."""
     shown = view_of_chat(chat, shown=True)
     if card is not None:
         shown = _with_prints(shown, card)
@@ -626,18 +626,18 @@ def chat_bundle(chat: Chat, *, measured: bool = False, card: Card | None = None)
 
 
 def publish_chat(chat: Chat) -> None:
-    """Show the thread as it stands, for good."""
+    """Show the thread in its current, final form."""
     display(chat_bundle(chat), raw=True)  # type: ignore[no-untyped-call]
 
 
 def _bundle_of(run: Run, card: Card) -> dict[str, str]:
-    """The run as a page shows it now, and how to go on with it where its kernel is gone."""
+    """The run as a page shows it now, and how to continue it if its kernel has stopped."""
     opened = card.opened if card.greetings else None
     return static_bundle(run, opened=opened, measured=True, reopen=reopening(run), card=card)
 
 
 def _with_prints(view: View, card: Card) -> View:
-    """With what calls that were stopped have shown: no event keeps it, and the card has it."""
+    """The view with the output of stopped calls: no event stores it, and the card has it."""
     if not any(isinstance(item, CallItem) and item.state == "cancelled" for item in view.items):
         return view
     there = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
@@ -659,11 +659,11 @@ def static_bundle(
     reopen: str = "",
     card: Card | None = None,
 ) -> dict[str, str]:
-    """The run as it stands, as HTML and text that need no kernel.
+    """The run as HTML and text that need no kernel.
 
-    What differs each time is told (``measured``) where a person has seen it on the live card: a cell
-    that runs with nobody there shows the same each time, and can be compared. ``reopen`` names the sentence
-    that tells how to go on with a run that has not ended. ``card`` shows it live.
+    Values that differ each time are shown (``measured``) if a person has seen them on the live card: a cell
+    that runs unattended shows the same each time, and can be compared. ``reopen`` is the key of the text about
+    continuing a run that has not ended. ``card`` shows it live.
     """
     view = view_of(run, shown=True)
     if card is not None:
@@ -675,10 +675,10 @@ def static_bundle(
 
 
 def publish_static(run: Run) -> None:
-    """Show the run as it stands, for good, and below it the charts of its calls."""
+    """Show the run in its current, final form, and below it the charts of its calls."""
     display(static_bundle(run), raw=True)  # type: ignore[no-untyped-call]
     charts = Charts()
     for event in run.journal:
-        charts.heard(event)
+        charts.add_event(event)
     for chart in charts.bundles:
         display(chart, raw=True)  # type: ignore[no-untyped-call]

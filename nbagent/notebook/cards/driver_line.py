@@ -1,4 +1,4 @@
-"""The line of a card that says which other process goes on with its run, and takes it over."""
+"""The line of a card that names the other process that is running its run, and takes it over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DriverLine:
 
     Args:
         session: the run's.
-        view: where it stands, first of all items.
+        view: the view in which it is the first item.
         changed: called when the view has changed.
     """
 
@@ -30,17 +30,17 @@ class DriverLine:
         self._view = view
         self._changed = changed
         self._is_sure = False
-        """Whether the button was pressed once, and the line asks whether to do it."""
+        """Whether the button was pressed once, and the line asks for confirmation."""
         self._shown: NoticeItem | None = None
 
     def follow(self) -> None:
-        """Say who goes on with the run now; nothing where that is this process, or nobody."""
+        """Show who is running it; nothing if that is this process, or no process."""
         process = self._session.follower.driven_elsewhere
         self._is_sure &= bool(process)
         self._show(self._item(reveal(describe_process(process))) if process else None)
 
     def pressed(self, action: str) -> None:
-        """A button of the line was pressed."""
+        """Handle a press of one of the line's buttons."""
         if action != "take" or not self._is_sure:
             self._is_sure = action == "take"
             self.follow()
@@ -49,7 +49,7 @@ class DriverLine:
         try:
             self._session.follower.take_over()
         except NbagentError as error:
-            text = TEXTS["not_taken"].format(error=reveal(str(error)))
+            text = TEXTS["take_over_failed"].format(error=reveal(str(error)))
             self._show(NoticeItem(key=KEY, tone="bad", text=text))
 
     def _item(self, process: str) -> NoticeItem:
@@ -60,7 +60,7 @@ class DriverLine:
             )
         actions = [
             NoticeAction(name="take", label=TEXTS["take_over_now"]),
-            NoticeAction(name="leave", label=TEXTS["leave_there"]),
+            NoticeAction(name="leave", label=TEXTS["take_over_cancel"]),
         ]
         text = TEXTS["take_over_from"].format(process=process)
         return NoticeItem(key=KEY, tone="warn", text=text, actions=actions)

@@ -1,4 +1,4 @@
-"""The live card of one form that stands alone: a question without a run around it."""
+"""The live card of one form that has no run around it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from nbagent.notebook.wire import (
 from .card import Card
 
 _ID = "form"
-"""What the form is called on the wire: its card has no other."""
+"""The form's id on the wire: its card has no other."""
 
 
 def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Question:
@@ -103,13 +103,13 @@ class FormCard(Card):
         return self._loop
 
     def bundle(self) -> dict[str, str]:
-        """The card as it stands, as HTML and text that need no kernel."""
+        """The card as HTML and text that need no kernel."""
         return bundle(self.question.title, self._item, self._status)
 
     def withdraw(self, why: str = TEXTS["unanswered"]) -> None:
-        """Nobody waits for the answer any more."""
+        """Close the form, as nothing waits for its answer any longer."""
         self._end(self._line(why), "cancelled")
-        self._tell()
+        self._push_now()
 
     # --- what every card has
 
@@ -131,13 +131,13 @@ class FormCard(Card):
 
     def _stop(self) -> None:
         self._cancelled()
-        self._tell()
+        self._push_now()
 
-    def _taken(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
-        super()._taken(message, taken)
-        self._tell()  # the page hears first that its answer is taken: what is typed in it is not lost
+    def _send_receipt(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
+        super()._send_receipt(message, taken)
+        self._push_now()  # after the page's receipt, so that its unsent input is not lost
 
-    def _tell(self) -> None:
+    def _push_now(self) -> None:
         with self._lock:
             self._push()
 

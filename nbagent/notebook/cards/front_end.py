@@ -1,7 +1,7 @@
-"""What all cards have in common, code, styles and sentences: a widget of its own, sent to a page once.
+"""The common code, styles and texts of all cards: a widget of its own, sent to a page once.
 
-Cards name it. So a page that opens, that is reloaded, or that finds the widgets' state in a saved
-notebook has it beside its cards, whichever of them are still there.
+Cards refer to it. So a page that opens, that is reloaded, or that finds the widgets' state in a saved
+notebook has it beside its cards, whichever of them still exist.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 FIND = (STATIC / "find.js").read_text(encoding="utf-8")
 """The module that finds in a card, which a page loads when somebody does."""
 WAITING = (STATIC / "waiting.js").read_text(encoding="utf-8")
-"""The module that leads to questions that are out of sight, which a page loads when one waits."""
+"""The module that leads to questions that are out of sight, which a page loads when there is one."""
 SAVED = (STATIC / "saved.js").read_text(encoding="utf-8")
-"""The module that writes what is kept of a card into its notebook, where a page has one."""
+"""The module that writes the saved form of a card into its notebook, where a page has one."""
 LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
-"""The module of what chooses in an inbox, and of the list of runs."""
+"""The module for the filters of an inbox, and for the list of runs."""
 SHEET = styles.on_page() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
     ":is(.nba-inbox, .nba-reads) :is(.nba-stop, .nba-strip) { display: none !important; }"
@@ -40,7 +40,7 @@ SHEET = styles.on_page() + (
     ".nba-frame .nba-footer, .nba-frame .nba-items:empty { display: none !important; }"
     ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 9ch; }"
 )
-"""Its rules of cards are for ``&``."""
+"""The sheet, whose rules of cards are for ``&``."""
 STYLE = SHEET.replace("&", styles.LIVE)
 
 
@@ -50,7 +50,7 @@ class Own(anywidget.AnyWidget):
     comm: Any  # ipywidgets ships no types
 
     def open(self) -> None:
-        """Open the comm as ipywidgets does, but hear it before a page can know of it.
+        """Open the comm as ipywidgets does, but receive its messages before a page can know of it.
 
         Where messages come on a thread of their own a page's greeting may be here before ``open`` returns.
         """
@@ -64,14 +64,14 @@ class Own(anywidget.AnyWidget):
 
 
 class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
-    """What all cards have in common; nothing of it is seen by itself."""
+    """The common parts of all cards; it shows nothing itself."""
 
     packed = traitlets.Bytes().tag(sync=True)
     """All of it by name, as JSON that is compressed: a third of its size."""
 
     def __init__(self) -> None:
         self.texts = dict(TEXTS)
-        """The sentences as they were when it was opened; a card tells which of its own are others."""
+        """The texts at the time when it was opened; a card sends its own texts that differ."""
         parts: dict[str, Any] = {
             "code": CARD,
             "find": FIND,
@@ -84,7 +84,7 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
             parts["page"] = (STATIC / "page.js").read_text(encoding="utf-8")
         super().__init__(packed=gzip.compress(json.dumps(parts).encode(), mtime=0))
         self.layout = ipywidgets.Layout()
-        """Of all cards and their boxes, which have no sizes of their own."""
+        """The layout of all cards and their boxes, which have no sizes of their own."""
 
     def __repr__(self) -> str:
         return "FrontEnd()"
@@ -97,9 +97,9 @@ _open: list[FrontEnd] = []
 
 
 def shared() -> FrontEnd | None:
-    """The one of this kernel, opened anew where somebody closed it; None where no kernel is.
+    """The one of this kernel, opened again if it was closed; None outside of kernels.
 
-    Other hosts need not give a widget the others of its page: there each card has its code itself.
+    Other hosts need not make the other widgets of a page available to a widget: there each card has its code itself.
     """
     if not kernel.in_kernel():
         return None

@@ -22,15 +22,15 @@ from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import Answer, FieldError, Op, Press, View
 
 from .asking import AskingCard, Asks
-from .list_bar import ListBar, Looking, say_failed
+from .list_bar import ListBar, Looking, log_failure
 from .preview import Preview
 
 REDRAWN = 5.0
-"""Seconds after which it is drawn again though nobody has written: processes end, and questions get older."""
+"""Seconds after which it is drawn again without any change in the store: processes end, and questions get older."""
 PACE = 0.05
-"""Seconds in which what changes beside forms is told at once."""
+"""Seconds in which changes beside forms are sent together."""
 AGES = (("", 0.0), ("age_hour", 3600.0), ("age_day", 86_400.0), ("age_week", 604_800.0))
-"""What may be chosen as age, in seconds."""
+"""The choices for the age, in seconds."""
 
 
 class InboxCard(AskingCard):
@@ -43,14 +43,14 @@ class InboxCard(AskingCard):
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
         self._beside: dict[str, Question] = {}
-        """The questions that have what stands beside their forms, as they were drawn."""
-        self._telling: asyncio.TimerHandle | None = None
-        """When pages are told what stands there now."""
+        """The questions that have widgets or a preview beside their forms, as they were drawn."""
+        self._update_timer: asyncio.TimerHandle | None = None
+        """The timer of the next update of the pages."""
         self.moved: Callable[[], None] = lambda: None
-        """Told that something else is shown."""
+        """Called when the card shows something else."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._drawn_at = float("-inf")
-        self._looking = Looking(self._loop, self._read, self._looked)
+        self._looking = Looking(self._loop, self._read_questions, self._looked)
         self.bar = ListBar(chosen={"agent": "", "tool": "", "age": ""})
         self.bar.choices = self._choices()
         self.bar.observe(lambda _change: self._later(self._chosen), names="chosen")
@@ -68,12 +68,12 @@ class InboxCard(AskingCard):
         return self._loop
 
     def bundle(self) -> dict[str, str]:
-        """The inbox as it stands, as HTML and text that need no kernel."""
+        """The inbox as HTML and text that need no kernel."""
         return bundle(self.view)
 
     # --- looking
 
-    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+    def _read_questions(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         now = time.monotonic()
         if self.waiting.has_changed:
             self.waiting.look()
@@ -85,10 +85,10 @@ class InboxCard(AskingCard):
 
     def _looked(self, trouble: str) -> None:
         self.view.trouble(trouble)
-        self._tell()
+        self._update_page()
 
-    def _tell(self) -> None:
-        self._telling = None
+    def _update_page(self) -> None:
+        self._update_timer = None
         with self._lock:
             before = self._seq
             self._push()
@@ -103,7 +103,7 @@ class InboxCard(AskingCard):
             self.moved()
 
     def _follow_questions(self) -> None:
-        """What stands beside a form is there as long as its question, and where its run goes on here."""
+        """Start and end the widgets and previews with their questions, for runs that continue here."""
         here = {question.id: (question, tool) for question, tool in self.view.open_questions()}
         for key in {*self._controls, *self._previews} - here.keys():
             self._question_settled(key)
@@ -118,11 +118,11 @@ class InboxCard(AskingCard):
         return self.view
 
     def _changed_soon(self) -> None:
-        if self._telling is None:
-            self._telling = self._loop.call_later(PACE, self._tell)
+        if self._update_timer is None:
+            self._update_timer = self._loop.call_later(PACE, self._update_page)
 
     def _chosen(self) -> None:
-        """Something else is looked for."""
+        """Handle a change of the filters."""
         agent, tool, older_than = self._given
         chosen = self.bar.chosen
         self.waiting.agent = agent or chosen.get("agent") or None
@@ -133,7 +133,7 @@ class InboxCard(AskingCard):
         self._looking.soon()
 
     def _choices(self) -> dict[str, Any]:
-        """What there is to choose from, beside what code has chosen; nothing where one question waits."""
+        """The available choices, beside the ones made in code; none if one question waits."""
         if len(self.waiting.all) < 2 and not any(self.bar.chosen.values()):
             return {}
         agent, tool, _ = self._given
@@ -166,22 +166,22 @@ class InboxCard(AskingCard):
         super()._take(message)
 
     def _stop(self) -> None:
-        """Nothing is stopped from here."""
+        """Do nothing, as nothing can be stopped here."""
 
     def _pressed(self, message: Press) -> None:
         if message.notice == MORE:
             self.view.show_more()
             self._looking.soon()
         elif message.notice == STRANDED:
-            self._loop.create_task(self._go_on()).add_done_callback(say_failed)
+            self._loop.create_task(self._continue_stranded()).add_done_callback(log_failure)
 
-    async def _go_on(self) -> None:
-        """Go on here with the runs that nobody goes on with."""
+    async def _continue_stranded(self) -> None:
+        """Continue the runs here that no process is running."""
         refused: list[str] = []
         for stranded in self.view.stranded:
             if stranded.here:
                 try:
-                    await self.waiting.go_on(stranded)
+                    await self.waiting.continue_run(stranded)
                 except NbagentError as error:
                     refused.append(f"{stranded.run.id}: {error}")
         self.view.refused(reveal("\n".join(refused)))
@@ -190,7 +190,7 @@ class InboxCard(AskingCard):
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)
         if question is None or asked is None:
-            return [FieldError(field=None, message=TEXTS["inbox_over"])]
+            return [FieldError(field=None, message=TEXTS["inbox_closed"])]
         fills = question.fills(message.action)
         drafts = self._drafts_of(message) if fills else message.drafts
         resolution = question.resolve(message.action, drafts, message.reason, message.remember)
@@ -208,7 +208,7 @@ class InboxCard(AskingCard):
 
 
 def bundle(view: InboxView) -> dict[str, str]:
-    """An inbox as it stands, as HTML and text that need no kernel: nothing to press."""
+    """An inbox as HTML and text that need no kernel: without buttons."""
     shown = view.snapshot()
     items = [
         item.model_copy(update={"actions": []}) if item.type == "notice" else item

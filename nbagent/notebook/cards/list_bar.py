@@ -1,4 +1,4 @@
-"""What the live lists of a store have in common: the bar that chooses, and looking as long as a page shows it."""
+"""The common parts of the live lists of a store: the filter bar, and reading while a page shows the list."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ log = logging.getLogger("nbagent")
 EVERY = 1.0
 """Seconds between looks at the store."""
 SHARE = 0.2
-"""Of the time, how much may be spent looking: in a store of many runs one look takes longer."""
+"""Share of the time that may be spent reading: in a store of many runs one read takes longer."""
 LOOKING = 45.0
-"""Seconds after which a page that has said nothing does not show the list any more."""
+"""Seconds after which a page that has sent nothing no longer shows the list."""
 
 
 class ListBar(front_end.Own):
-    """What is looked for; it also tells whether a page shows the list."""
+    """The filters; it also receives whether a page shows the list."""
 
     _esm = front_end.LISTS
     choices = traitlets.Dict().tag(sync=True)
-    """By name: what may be chosen, as value and label."""
+    """The choices of each filter, by name, as value and label."""
     chosen = traitlets.Dict().tag(sync=True)
-    """By name: what is chosen; empty for all."""
+    """The choice of each filter, by name; empty for all."""
     said = traitlets.Unicode().tag(sync=True)
-    """How many are left of what was chosen, for who hears the page."""
+    """The number of chosen entries, for screen readers."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -45,43 +45,43 @@ class ListBar(front_end.Own):
 
 
 class Looking:
-    """Looks at a store again and again, in a thread, while a page shows what it has.
+    """Reads a store again and again, in a thread, while a page shows its entries.
 
     Args:
         loop: the kernel's.
-        read: reads what is new, also where nobody has written if it is given True, and tells whether there is more
+        read: reads new entries (with True, also if the store has not changed), and returns whether there is more
             to read at once; called in a thread, one at a time.
-        told: told on the loop when that is done, with what is wrong with the store; empty where nothing is.
+        report: called on the loop when that is done, with the error of the store; empty for none.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         read: Callable[[bool], bool],
-        told: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._read = read
-        self._told = told
+        self._report = report
         self._seen_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._turn = asyncio.Lock()
 
     def seen(self) -> None:
-        """A page shows the list: look at the store for a while."""
+        """Note that a page shows the list: read the store for a while."""
         self._seen_at = time.monotonic()
         if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._look())
 
     def soon(self) -> None:
-        """Look now, however the store stands."""
+        """Read now, also if the store has not changed."""
         self._again = True
         if self._task is None or self._task.done():
             self.seen()
         else:
             task = self._loop.create_task(self._look_once())
-            task.add_done_callback(say_failed)
+            task.add_done_callback(log_failure)
 
     async def _look(self) -> None:
         while time.monotonic() - self._seen_at < LOOKING:
@@ -97,13 +97,13 @@ class Looking:
             try:
                 more = await run_in_thread(lambda: self._read(again))
             except StoreError as error:
-                self._told(reveal(str(error)))
+                self._report(reveal(str(error)))
                 return False
-            self._told("")
+            self._report("")
             return more
 
 
-def say_failed(task: asyncio.Task[Any]) -> None:
-    """Log why something about a list failed."""
+def log_failure(task: asyncio.Task[Any]) -> None:
+    """Log why an action of a list failed."""
     if not task.cancelled() and task.exception() is not None:
         log.error("an action of a list failed", exc_info=task.exception())

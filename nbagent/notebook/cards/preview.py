@@ -1,4 +1,4 @@
-"""Previews: what approving would do, made by the tool's own ``preview=`` and shown above the buttons."""
+"""Previews of an approval's effect, made by the tool's own ``preview=`` and shown above the buttons."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from nbagent.notebook.wire import Rich
 log = logging.getLogger("nbagent")
 
 PAUSE = 0.3
-"""Seconds without a further edit before a preview is made anew."""
+"""Seconds without a further edit before a new preview is made."""
 MAX_ERROR = 500
 
 
 class Show(Protocol):
-    """Takes what is to be shown, or what went wrong (``error``), or what it waits for (``note``)."""
+    """Takes the pieces to show, an error (``error``), or a note about missing input (``note``)."""
 
     def __call__(
         self, preview: list[Rich], *, error: str | None = None, note: str | None = None
@@ -39,7 +39,7 @@ class Show(Protocol):
 class Preview:
     """The preview of one open approval. All methods are called on one loop.
 
-    One is made at a time: edits that come meanwhile make it anew once, for the newest of them.
+    One is made at a time: edits that come meanwhile start it again once, for the newest of them.
     """
 
     def __init__(self, tool: Tool[..., Any], question: Question, show: Show) -> None:
@@ -52,8 +52,8 @@ class Preview:
         self._task = asyncio.get_running_loop().create_task(self._follow(0.0))
 
     def typed(self, drafts: Any) -> None:
-        """The person changed something: show what approving this would do."""
-        read = self._question.input if drafts is None else self._read(drafts)
+        """Show the effect of approving the changed input."""
+        read = self._question.input if drafts is None else self._document_of(drafts)
         if read is None:
             self._wanted = self._shown = None
             self._show([], note=TEXTS["preview_waits"])
@@ -63,10 +63,10 @@ class Preview:
                 self._task = asyncio.get_running_loop().create_task(self._follow(PAUSE))
 
     def end(self) -> None:
-        """The question is settled."""
+        """End, as the question is settled."""
         self._task.cancel()
 
-    def _read(self, drafts: Any) -> dict[str, Any] | None:
+    def _document_of(self, drafts: Any) -> dict[str, Any] | None:
         submission = self._question.submitted(drafts)
         if not isinstance(submission, Submission):
             return None
@@ -76,7 +76,7 @@ class Preview:
     async def _follow(self, pause: float) -> None:
         await asyncio.sleep(pause)
         while (made_for := self._take()) is not None:
-            pieces, error = await self._made(made_for)
+            pieces, error = await self._run_preview(made_for)
             if self._shown is made_for and self._wanted is None:
                 self._show(pieces, error=error)
             else:
@@ -89,7 +89,7 @@ class Preview:
             self._shown = wanted
         return wanted
 
-    async def _made(self, input_: dict[str, Any]) -> tuple[list[Rich], str | None]:
+    async def _run_preview(self, input_: dict[str, Any]) -> tuple[list[Rich], str | None]:
         preview = self._tool.options.preview
         assert preview is not None  # else there is no Preview
         try:

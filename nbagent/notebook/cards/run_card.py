@@ -1,6 +1,6 @@
 """The live card of one run: a widget that follows the run's events and takes answers.
 
-Events come in on whatever thread they happen, are folded at once, and leave as numbered patches at
+Events come in on any thread, are folded at once, and are sent as numbered patches at
 a pace the front end can take.
 """
 
@@ -34,7 +34,7 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.output import Bundle, Displayed
-from nbagent.notebook.export import say_where_kept, traceback_of_call
+from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
@@ -59,15 +59,15 @@ _DRIVES = (
     | RunFailed
     | RunCancelled
 )
-"""After these another process may drive a run, or none."""
+"""Events after which another process, or none, may be running it."""
 PACE = 0.1
 """Seconds between two patches of one run."""
 SHARED_PACE = 1 / 30
-"""Seconds between two patches of all runs together: a server drops what comes much faster."""
+"""Seconds between two patches of all runs together: a server drops messages that come much faster."""
 
 
 class _Pace:
-    """When the next patch may be sent, over all runs."""
+    """The time when the next patch may be sent, over all runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class _Pace:
             return at
 
     def give_back(self, at: float) -> None:
-        """The patch at this time is not needed; another run may have it, if it is the last one given."""
+        """Return an unused time; another run may have it, if it is the last one given out."""
         with self._lock:
             if self._next == at + SHARED_PACE:
                 self._next = at
@@ -92,15 +92,15 @@ _pace = _Pace()
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed in the form of an open question, for another card of its run."""
+    """Unsent input of an open question, for another card of its run."""
 
     form: FormItem
-    """As the question was shown, with its drafts: without secrets, which the page alone has."""
+    """The form as it was shown, with its drafts: without secrets, which only the page has."""
     widgets: dict[tuple[str, ...], Any]
-    """The values of the ipywidgets that stand for fields, by path."""
+    """The values of the ipywidgets that are in the place of fields, by path."""
 
     def fits(self, form: FormItem) -> bool:
-        """Whether the question is still asked in the same fields."""
+        """Whether the question still has the same fields."""
         before = (self.form.spec, self.form.instead and self.form.instead.spec)
         return before == (form.spec, form.instead and form.instead.spec)
 
@@ -109,8 +109,8 @@ class RunCard(AskingCard):
     """One run's card.
 
     Args:
-        run: what it shows.
-        typed: what stood in the forms of an earlier card of the run, by interrupt id.
+        run: the run that it shows.
+        typed: the unsent input of an earlier card of the run, by interrupt id.
     """
 
     lasts = True
@@ -124,44 +124,46 @@ class RunCard(AskingCard):
             traceback_of=partial(traceback_of_call, run),
         )
         self.view: RunView | ThreadView = view
-        self._heard: Callable[[RunEvent], None] = partial(self._hear, self._session, view)
+        self._listener: Callable[[RunEvent], None] = partial(
+            self._follow_event, self._session, view
+        )
         self._flush_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        """Of the next patch; touched on the run's loop only."""
+        """The timer of the next patch; touched on the run's loop only."""
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
-        """By interrupt id; touched on the run's loop only."""
+        """The previews, by interrupt id; touched on the run's loop only."""
         self._drafts: dict[str, Any] = {}
-        """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
+        """The page's last drafts of questions with a preview, by interrupt id; on the loop only."""
         self._charts = Charts()
         """Touched on the run's loop only, from its first event on."""
         self._drivers: dict[str, DriverLine] = {}
-        """By run: the line that says who else drives it; on the loop only."""
+        """The line that names the other process that is running it, by run; on the loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
-        """Told the key of a notice and which of its buttons was pressed."""
-        say_where_kept(view, run)
+        """Called with the key of a notice and the name of its pressed button."""
+        add_store_notice(view, run)
         before = run.journal
         for event in before:
             view.apply(event)
-            self._charts.heard(event)
+            self._charts.add_event(event)
         self._typed_before: dict[str, Typed] = {}
-        """What was typed before in questions whose widgets are not there yet; on the loop only."""
+        """Earlier unsent input of questions whose widgets are not there yet; on the loop only."""
         self._fill_forms(typed or {})
         view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
-            events = run.subscribe(self._heard)
+            events = run.subscribe(self._listener)
             for event in events[len(before) :]:
                 view.apply(event)
-                self._charts.heard(event)
+                self._charts.add_event(event)
             self._push()
         for event in events:
             self._follow_question(self._session, event)
         self._later(partial(self._follow_driver, self._session, view))
 
     def detach(self) -> None:
-        """Follow the run no more."""
-        self.run.unsubscribe(self._heard)
+        """Stop following the run."""
+        self.run.unsubscribe(self._listener)
         self._settle_all()
         self._charts.close()
         if self._timer is not None:
@@ -177,13 +179,13 @@ class RunCard(AskingCard):
 
     @property
     def _newest(self) -> Run:
-        """The run that goes on where somebody says so."""
+        """The run that Retry and Stop are for."""
         return self.run
 
     # --- out
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
-        """Show a line of the notebook layer's own, replace it, or (None) take it away."""
+        """Show a line of the notebook layer's own, replace it, or (None) remove it."""
         with self._lock:
             self.view.notice(key, item)
             self._push()
@@ -195,7 +197,7 @@ class RunCard(AskingCard):
             self._push()
 
     def _texts(self) -> dict[str, str]:
-        return super()._texts() | {"gone": gone_of(self._session)}
+        return super()._texts() | {"gone": gone_text(self._session)}
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -210,17 +212,17 @@ class RunCard(AskingCard):
         return [*self._charts.rows, *super().rows]
 
     def give_charts(self) -> list[Bundle]:
-        """Give away what its calls displayed that Jupyter draws by itself; what comes later is the card's again."""
+        """Remove and return its calls' charts that Jupyter draws by itself; later ones belong to the card again."""
         given = self._charts.give()
         if given:
             self.rows_changed(self.rows)
         return given
 
     def _chart_shown(self, heard: RunEvent) -> None:
-        if self._charts.heard(heard):
+        if self._charts.add_event(heard):
             self.rows_changed(self.rows)
 
-    def _hear(self, session: Session, view: RunView, heard: RunEvent) -> None:
+    def _follow_event(self, session: Session, view: RunView, heard: RunEvent) -> None:
         with self._lock:
             view.apply(heard)
             self._follow_question(session, heard)
@@ -240,7 +242,7 @@ class RunCard(AskingCard):
                 self._plan()
 
     def _plan(self, *, soon: bool = False) -> None:
-        """Send what has changed at this run's next time; ``soon`` does not wait for the turn of other runs."""
+        """Send the changes at this run's next time; ``soon`` does not wait for the turn of other runs."""
         if not self.greetings:
             return
         now, earliest = time.monotonic(), self._flushed_at + PACE
@@ -276,7 +278,7 @@ class RunCard(AskingCard):
         return self._session
 
     def _follow_question(self, session: Session, heard: RunEvent) -> None:
-        """Start what a question has beside its form, and end that of what is settled."""
+        """Start the widgets and the preview of a question, and end those of settled ones."""
         if isinstance(heard, Interrupted):
             self._later(partial(self._interrupted, heard.id, heard.tool_name))
         elif isinstance(heard, RunStarted):
@@ -285,7 +287,7 @@ class RunCard(AskingCard):
         elif isinstance(heard, Resolved):
             self._later(partial(self._question_settled, heard.id))
         elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
-            self._later(self._settle_all)  # a run that failed may go on, and ask the same again
+            self._later(self._settle_all)  # a failed run may continue, and ask the same again
 
     @property
     def _asks(self) -> Asks:
@@ -296,7 +298,7 @@ class RunCard(AskingCard):
             self._plan()
 
     def typed(self) -> dict[str, Typed]:
-        """What is typed in the forms of open questions, by interrupt id; nothing where they are untouched."""
+        """The unsent input of open questions, by interrupt id; empty if they are untouched."""
         found = {}
         for item in self._view().items:
             if not isinstance(item, FormItem):
@@ -308,7 +310,7 @@ class RunCard(AskingCard):
         return found
 
     def _fill_forms(self, typed: Mapping[str, Typed]) -> None:
-        """Begin with what was typed in an earlier card, where a question is still asked in the same fields."""
+        """Fill in the unsent input of an earlier card, if a question still has the same fields."""
         for item in self._view().items:
             before = typed.get(item.interrupt) if isinstance(item, FormItem) else None
             if before is None or not isinstance(item, FormItem) or not before.fits(item):
@@ -355,7 +357,7 @@ class RunCard(AskingCard):
         return self.run.id
 
     def _follow_driver(self, session: Session, view: RunView) -> None:
-        """Say who else drives the run now."""
+        """Show who else is running it."""
         if session.run_id not in self._drivers:
             if not session.is_stored:
                 return
@@ -368,7 +370,7 @@ class RunCard(AskingCard):
                 self._plan()
 
     def _retry(self) -> None:
-        """Go on after the failure, or say why that cannot be."""
+        """Continue after the failure, or show why that is not possible."""
         self.notice("retry", None)
         try:
             self._newest.retry()
@@ -393,13 +395,13 @@ class RunCard(AskingCard):
             return [FieldError(field=None, message=reveal(str(error)))]
 
     def _late(self, interrupt: str) -> list[FieldError]:
-        """Nothing waits under that id in this view: say who answered."""
+        """The error for an answer to a question that is not open here: who answered it."""
         text = self._asked_by(interrupt).why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
 
 
-def gone_of(session: Session) -> str:
-    """What a page says of the run, or of the thread that begins with it, once its kernel is gone."""
+def gone_text(session: Session) -> str:
+    """The text that a page shows once the kernel of the run, or of the thread that starts with it, has stopped."""
     if not session.is_stored:
         return TEXTS["gone"]
     text = TEXTS["gone_default" if is_default(session.journal.store) else "gone_stored"]
@@ -407,7 +409,7 @@ def gone_of(session: Session) -> str:
 
 
 def types_of(run: Run, tool_name: str) -> Types | None:
-    """What the tool takes and gives back, as it is defined now."""
+    """The input and output types of the tool, as it is defined now."""
     tool = session_of(run).tool(tool_name)
     if tool is None:
         return None

@@ -36,31 +36,31 @@ from .run_card import RunCard, Typed
 MAX_ID = 500
 """Characters of a run's id that a page may name."""
 REDRAWN = 10.0
-"""Seconds after which the list is drawn again though nobody has written: runs get older, and processes end."""
+"""Seconds after which the list is drawn again without any change in the store: runs get older, and processes end."""
 AT_ONCE = 500
-"""Runs that are read before what is known is drawn again."""
+"""Runs that are read before the list is drawn again."""
 REMEMBERED = 20
-"""Closed runs of which is kept what was typed in their forms, the newest."""
+"""Closed runs whose unsent input is stored, the newest."""
 
 
 class RunsTable(ListBar):
-    """The rows of the list, below what chooses."""
+    """The rows of the list, below the filters."""
 
     table = traitlets.Dict().tag(sync=True)
-    """As ``RunsView.table`` says."""
+    """The value of ``RunsView.table``."""
 
 
 class StoredCard(Card):
-    """A run as its store has it, in a process that cannot go on with it: to read, not to answer."""
+    """A stored run in a process that cannot continue it: to read, not to answer."""
 
     def __init__(self, journal: Journal, view: RunView, loop: asyncio.AbstractEventLoop) -> None:
         self.journal = journal
         self.view = view
         self._loop = loop
-        self._tell()
+        self._update_notice()
         view.flush(time.monotonic())
         super().__init__()
-        journal.listeners = (self._hear,)
+        journal.listeners = (self._on_event,)
         self.add_class("nba-reads")
 
     @property
@@ -69,7 +69,7 @@ class StoredCard(Card):
         return self._loop
 
     def detach(self) -> None:
-        """Follow the journal no more."""
+        """Stop following the journal."""
         self.journal.listeners = ()
 
     @classmethod
@@ -77,42 +77,42 @@ class StoredCard(Card):
         """The card of a run of a store, read off the loop."""
         journal, view = Journal(run_id, store), RunView(run_id)
 
-        def read() -> None:
+        def read_journal() -> None:
             journal.catch_up()
             for event in journal.read():
                 view.apply(event)
 
-        await run_in_thread(read)
+        await run_in_thread(read_journal)
         return cls(journal, view, loop)
 
     def bundle(self) -> dict[str, str]:
-        """The run as it stands, as HTML and text that need no kernel."""
+        """The run as HTML and text that need no kernel."""
         view = self.view.snapshot()
         html = static.render(view, measured=True)
         return {"text/html": html, "text/plain": plain.render(view)}
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it could go on by now: somebody has defined its agent."""
+        """Whether it could be continued now, as its agent is defined."""
         state = self.journal.state
         known = known_named(Flow, state.agent) if state.flow else known_named(Agent, state.agent)
         return state.outcome is None and known is not None
 
     def follow(self) -> None:
-        """Read what others have written; not on the loop."""
+        """Read the events that other processes wrote; not on the loop."""
         self.journal.catch_up()
 
     def show_news(self) -> None:
-        """Draw what was read."""
+        """Draw the new events."""
         with self._lock:
             self._push()
 
-    def _hear(self, event: RunEvent) -> None:
+    def _on_event(self, event: RunEvent) -> None:
         with self._lock:
             self.view.apply(event)
-            self._tell()
+            self._update_notice()
 
-    def _tell(self) -> None:
+    def _update_notice(self) -> None:
         ended = self.journal.state.outcome is not None
         text = TEXTS["runs_unknown_ended" if ended else "runs_unknown"]
         said = text.format(agent=reveal(self.journal.state.agent))
@@ -135,10 +135,10 @@ class StoredCard(Card):
         return [FieldError(field=None, message=TEXTS["unknown_action"])]
 
     def _keep_drafts(self, message: Drafts) -> None:
-        """Nothing can be typed."""
+        """Do nothing, as there are no fields."""
 
     def _stop(self) -> None:
-        """Nothing is stopped from here."""
+        """Do nothing, as nothing can be stopped here."""
 
 
 def _inert(item: Item) -> Item:
@@ -152,15 +152,15 @@ def _inert(item: Item) -> Item:
 
 
 class RunsCard(Card):
-    """The frame of the list: whose runs they are, how many, and what is wrong. Lives on the kernel's loop."""
+    """The frame of the list: its store, the number of runs, and errors. Lives on the kernel's loop."""
 
     def __init__(self, listing: Listing, of: str) -> None:
         self.listing = listing
         self.view = RunsView(of)
         self.moved: Callable[[], None] = lambda: None
-        """Told that something else is shown."""
+        """Called when the card shows something else."""
         self.opens: Callable[[Card | None], None] = lambda _card: None
-        """Told which card stands below from now on."""
+        """Called with the card that is shown below from now on."""
         self.below: Card | None = None
         """The card of the run that is opened."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
@@ -168,13 +168,13 @@ class RunsCard(Card):
         self._turns = asyncio.Lock()
         """Held while a run is opened."""
         self._typed: dict[str, dict[str, Typed]] = {}
-        """By run: what stood in its forms when it was closed."""
-        self._looking = Looking(self._loop, self._read, self._read_so_far)
+        """The unsent input of closed runs' forms, by run."""
+        self._looking = Looking(self._loop, self._read_runs, self._read_so_far)
         self.view.look(listing)
         chosen = {"text": "", "agent": "", "status": ""}
         self.table = RunsTable(choices=self.view.choices, chosen=chosen, table=self.view.table)
         self.table.observe(lambda _change: self._later(self._chosen), names="chosen")
-        self.table.on_msg(self._heard)
+        self.table.on_msg(self._on_table_message)
         super().__init__()
         self.add_class("nba-reads").add_class("nba-frame")
         self._later(self._looking.seen)
@@ -189,12 +189,12 @@ class RunsCard(Card):
 
     @property
     def rows(self) -> list[Any]:
-        """The list stands below its frame."""
+        """The list, which is below its frame."""
         return [self.table]
 
     # --- looking
 
-    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+    def _read_runs(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         now = time.monotonic()
         if self.listing.has_changed:
             self.listing.look(AT_ONCE)
@@ -207,11 +207,11 @@ class RunsCard(Card):
         return self.listing.left > 0
 
     def _read_so_far(self, trouble: str) -> None:
-        self.view.tell("trouble", trouble)
-        self._tell()
+        self.view.set_notice("trouble", trouble)
+        self._update_page()
 
-    def _tell(self) -> None:
-        """Draw what has become of the list."""
+    def _update_page(self) -> None:
+        """Send the changed list to the page."""
         table = self.view.table
         changed = table != self.table.table
         if changed:
@@ -221,7 +221,7 @@ class RunsCard(Card):
         if isinstance(self.below, StoredCard):
             self.below.show_news()
             if self.below.can_go_on:
-                self._begin(self._open(self.view.opened))
+                self._start_task(self._open(self.view.opened))
         with self._lock:
             self._push()
         if changed:
@@ -229,25 +229,25 @@ class RunsCard(Card):
 
     async def _draw(self) -> None:
         await run_in_thread(lambda: self.view.look(self.listing))
-        self._tell()
+        self._update_page()
 
     # --- what a person does
 
-    def _heard(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        self._later(lambda: self._hear(content))
+    def _on_table_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        self._later(lambda: self._handle_table_message(content))
 
-    def _hear(self, content: Any) -> None:
+    def _handle_table_message(self, content: Any) -> None:
         match content:
             case {"type": "shown"}:
                 self._looking.seen()
             case {"type": "sort", "column": str(column)}:
                 self.view.sort(column)
-                self._begin(self._draw())
+                self._start_task(self._draw())
             case {"type": "more"}:
                 self.view.show_more()
-                self._begin(self._draw())
+                self._start_task(self._draw())
             case {"type": "open", "run": str(run_id)} if len(run_id) <= MAX_ID:
-                self._begin(self._pressed_open(run_id))
+                self._start_task(self._pressed_open(run_id))
             case _:
                 pass  # no page of ours
 
@@ -256,19 +256,19 @@ class RunsCard(Card):
         text, agent, status = (str(chosen.get(n, "")) for n in ("text", "agent", "status"))
         self.view.want(text[:200], agent, status)
         self._looking.seen()
-        self._begin(self._draw())
+        self._start_task(self._draw())
 
-    def _begin(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = self._loop.create_task(work)
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
 
     async def _pressed_open(self, run_id: str) -> None:
-        """Open this run below, or close it where it is the one that stands there."""
+        """Open this run below, or close it if it is the open one."""
         await self._open("" if run_id == self.view.opened else run_id)
 
     async def _open(self, run_id: str) -> None:
-        """Show the card of this run below from now on; of none where it is empty."""
+        """Show the card of this run below from now on; no card if it is empty."""
         async with self._turns:
             card, wrong = None, ""
             found = next((run for run in self.listing.all if run.id == run_id), None)
@@ -280,13 +280,13 @@ class RunsCard(Card):
                         run=reveal(run_id), error=reveal(str(error))
                     )
             self._keep_typed()
-            self.view.tell("opening", wrong)
+            self.view.set_notice("opening", wrong)
             self.view.opened, self.below = "" if card is None else run_id, card
             self.opens(card)
-            self._tell()
+            self._update_page()
 
     def _keep_typed(self) -> None:
-        """Keep what stands in the forms of the card below, which is about to go."""
+        """Store the unsent input of the card below, which is about to close."""
         typed = self.below.typed() if isinstance(self.below, RunCard) else {}
         if typed:
             self._typed[self.view.opened] = typed
@@ -294,7 +294,7 @@ class RunsCard(Card):
             del self._typed[next(iter(self._typed))]
 
     async def _card_of(self, found: StoredRun) -> Card:
-        """The card of a run: with its forms where this process can go on with it."""
+        """The card of a run: with its forms if this process can continue it."""
         session = held(found.id, found.store)
         run: Run | None = None if session is None else session.handle()
         if run is None:
@@ -313,18 +313,18 @@ class RunsCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": ""}  # the table says it
+        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows it
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         del message
         return [FieldError(field=None, message=TEXTS["unknown_action"])]
 
     def _keep_drafts(self, message: Drafts) -> None:
-        """Nothing is typed in the frame."""
+        """Do nothing, as the frame has no fields."""
 
     def _stop(self) -> None:
-        """Nothing is stopped from here."""
+        """Do nothing, as nothing can be stopped here."""
 
 
 _tasks: set[asyncio.Task[None]] = set()
-"""What is under way: an event loop alone keeps no task alive."""
+"""Running tasks, as an event loop alone does not keep a task alive."""

@@ -9,19 +9,19 @@ ENDED = ("completed", "failed", "cancelled")
 
 
 def count(key: str, number: int) -> str:
-    """How many there are of what this text counts; nothing for none."""
+    """The number with this text's noun; empty for zero."""
     text = TEXTS[f"{key}_one" if number == 1 else key]
     return text.format(n=f"{number:,}") if number else ""
 
 
 def cost(head: Head) -> str:
-    """What is known of the cost; nothing where none is."""
+    """The known cost; empty if none is known."""
     said = TEXTS["cost_known" if head.cost is None else "cost"]
     return said.format(n=money(head.known_cost)) if head.known_cost > 0 else ""
 
 
 def decided(head: Head) -> str:
-    """What people have decided, and how much of it you; nothing where nobody has."""
+    """The number of decisions by people, and how many of them are yours; empty if there are none."""
     if head.decisions == head.decisions_by_you:
         return count("decisions_by_you", head.decisions)
     said = count("decisions", head.decisions)
@@ -30,7 +30,7 @@ def decided(head: Head) -> str:
 
 
 def counted(head: Head) -> Head:
-    """With all that was counted, in words, as the footer of a live card has it."""
+    """The head with all its counts in words, as the footer of a live card has them."""
     if head.status in ENDED or not head.max_turns:
         turns = count("turns", head.turns if head.max_turns else 0)
     else:
@@ -47,14 +47,14 @@ def counted(head: Head) -> Head:
 
 
 def money(dollars: float) -> str:
-    """An amount in dollars, with as many digits as it takes to tell it from nothing."""
+    """An amount in dollars, with enough digits to differ from zero."""
     if dollars >= 1:
         return f"{dollars:,.2f}"
     return "0" if dollars == 0 else f"{dollars:.{4 if dollars < 0.01 else 3}f}"
 
 
 def duration(seconds: float, *, whole: bool = False) -> str:
-    """A stretch of time in words; ``whole`` for what is counted in seconds."""
+    """A duration in words; ``whole`` for one that is counted in seconds."""
     if seconds < 0.9995 and not whole:
         return TEXTS["milliseconds"].format(n=max(1, _rounded(seconds * 1000)))
     if seconds < 60:

@@ -1,4 +1,4 @@
-"""A typed answer as a person reads it: named values, and a table of rows that are alike, as far as it has come."""
+"""A typed answer as a person reads it: named values, and a table of rows that are alike, as far as it has arrived."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAX_LEVELS = 5
 MAX_CHARS = 2_000
 """Characters of one text in it."""
 MAX_DRAWN = 40_000
-"""Characters of all that is drawn, each value counted as at least ``VALUE``."""
+"""Characters of all that is drawn; each value counts as at least ``VALUE``."""
 VALUE = 25
 
 
 def drawn(value: Any, *, whole: bool) -> str:
-    """A value as sanitized HTML, bounded visibly; with its JSON, folded, once it is ``whole``."""
+    """A value as sanitized HTML, visibly bounded; with its JSON, folded, once it is ``whole``."""
     if not whole:
-        value = _begun(value)
+        value = _without_open_end(value)
         if value in ({}, []):
             return ""
     pruned = _Pruned()
@@ -36,12 +36,12 @@ def drawn(value: Any, *, whole: bool) -> str:
     return sanitize.clean_values(html)
 
 
-def _begun(value: Any) -> Any:
-    """A value that grows at its end, without what is only begun there: a row of nothing is no row yet."""
+def _without_open_end(value: Any) -> Any:
+    """A value that grows at its end, without its incomplete last part: an empty row is not a row yet."""
     if not value or not isinstance(value, dict | list):
         return value
     last = next(reversed(value)) if isinstance(value, dict) else len(value) - 1
-    grown = _begun(value[last])
+    grown = _without_open_end(value[last])
     known: Any = value.copy()
     if grown in ({}, []):
         del known[last]
@@ -51,14 +51,14 @@ def _begun(value: Any) -> Any:
 
 
 class _Pruned:
-    """Makes a value small enough to draw, and counts what is left out."""
+    """Makes a value small enough to draw, and counts the parts that are left out."""
 
     def __init__(self) -> None:
         self.left = 0
         self._room = MAX_DRAWN
 
     def of(self, value: Any, level: int) -> Any:
-        """The value, without what is too much of it."""
+        """The value, without its surplus parts."""
         self._room -= VALUE
         if isinstance(value, str):
             text = facts.bounded(value, MAX_CHARS)

@@ -1,4 +1,4 @@
-"""The values of a call's input, drawn: code with its colors, what is nested as a tree that opens."""
+"""The values of a call's input, drawn: code with its colors, nested values as a tree that opens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BY_NAME = {
     }.items()
     for name in called.split()
 }
-"""What a text of this name is written in."""
+"""The language of a text with this name."""
 _SQL = re.compile(
     r"\s*(?:select|insert\s+into|update|delete\s+from|create|alter|drop|with)\b.*\b(?:from|into|set|table|as)\b",
     re.IGNORECASE | re.DOTALL,
@@ -47,29 +47,29 @@ _SQL = re.compile(
 
 
 def drawn(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
-    """The facts of an input; what is read better as code or as a tree has that as HTML too."""
+    """The facts of an input; a value that reads better as code or as a tree has that as HTML too."""
     some = islice(values.items(), facts.MAX_NAMES)
     known = {facts.shown(str(name), facts.MAX_BRIEF): value for name, value in some}
     return [_drawn(fact, known.get(fact.label)) for fact in listed]
 
 
 def colored(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
-    """The facts of an input that is approved: code has its colors too, where they change no character of it."""
+    """The facts of an input that is approved: code has its colors too, if they change no character of it."""
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
     pairs = zip(listed, drawn(listed, texts), strict=True)
     return [
-        new if new.html and _said(new.html) == fact.value.rstrip("\n") else fact
+        new if new.html and _text_of(new.html) == fact.value.rstrip("\n") else fact
         for fact, new in pairs
     ]
 
 
 def tint(text: str, language: str) -> str:
-    """Code in its colors, where they change no character of it; else empty."""
+    """Code in its colors, if they change no character of it; else empty."""
     markup = sanitize.clean_values(highlighted(text, language))
-    return markup if _said(markup) == text.rstrip("\n") else ""
+    return markup if _text_of(markup) == text.rstrip("\n") else ""
 
 
-def _said(markup: str) -> str:
+def _text_of(markup: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", markup)).rstrip("\n")
 
 
@@ -86,20 +86,20 @@ def _drawn(fact: Fact, value: Any) -> Fact:
 
 
 def _language(name: str, text: str) -> str:
-    """What a text is written in, by the name of the input or by how it begins; empty where it is prose."""
+    """The language of a text, by the name of the input or by the text's start; empty for prose."""
     last = re.split(r"[^a-z]+", name.lower())[-1] if len(name) < 60 else ""
     known = _BY_NAME.get(last, "")
     return known or ("sql" if _SQL.match(text[:2_000]) and text.lstrip()[:6].isupper() else "")
 
 
 class _Tree:
-    """Draws a nested value, and stops visibly where there is too much of it."""
+    """Draws a nested value, and stops visibly if it is too large."""
 
     def __init__(self) -> None:
         self._room = MAX_VALUES
 
     def of(self, value: Any, level: int) -> str:
-        """The value: named or numbered parts below each other, those that hold others folded."""
+        """The value: named or numbered parts below each other, those that have parts of their own folded."""
         parts = list(value.items()) if isinstance(value, dict) else list(enumerate(value, 1))
         rows: list[str] = []
         for name, each in parts[:MAX_INSIDE]:

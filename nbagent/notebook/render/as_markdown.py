@@ -1,6 +1,6 @@
-"""The card as Markdown: what its sanitized HTML shows, as headings, lists, tables and code that any viewer draws.
+"""The card as Markdown: its sanitized HTML as headings, lists, tables and code that any viewer draws.
 
-Text of others is data there too: only what is made here is markup. A formula is LaTeX, as the model wrote it.
+Text from elsewhere is data there too: only this module writes markup. A formula is LaTeX, as the model wrote it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from . import formulas, sanitize
 from .outline import form_facts
 
 MAX_DEPTH = 40
-"""Levels of elements that are told apart; deeper ones are text."""
+"""Levels of elements that are distinguished; deeper ones are text."""
 MAX_SPAN = 100
-"""Columns, or rows, over which one cell goes."""
+"""Columns, or rows, that one cell may span."""
 _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "✗", "waiting": "?"}
 _TAG = re.compile(r'<(/?)([a-z][a-z0-9]*+)((?:[^>"]|"[^"]*+")*+)>')
 _ATTRIBUTE = re.compile(r'([a-z]+)="([^"]*+)"')
@@ -57,7 +57,7 @@ class _Node:
         return "".join(each if isinstance(each, str) else each.text() for each in self.inside)
 
     def number(self, name: str) -> int:
-        """A number among its attributes; 1 where it is none."""
+        """A number among its attributes; 1 if there is none."""
         value = self.attributes.get(name, "")
         return min(int(value), MAX_SPAN) if re.fullmatch(r"[1-9]\d{0,3}", value) else 1
 
@@ -89,7 +89,7 @@ def item_markdown(item: Item) -> str:
 
 
 def quoted(text: str) -> str:
-    """What a person said."""
+    """A person's message as a quotation."""
     return "\n".join(f"> {_lines(line)}".rstrip() for line in text.strip().splitlines())
 
 
@@ -174,16 +174,16 @@ def _code(text: str) -> str:
 # --- text of others
 
 _SIGNS = re.compile(r"[\\`*\[\]$|~]|(?<![^\W_])_+|_+(?![^\W_])")
-"""What may mark text in a line; inside of a word ``_`` does not."""
+"""Characters that may mark text in a line; inside a word ``_`` does not."""
 _ENTITIES = {"$": "&#36;", "\\": "&#92;"}
-"""What Jupyter takes for a formula's beginning also behind a backslash."""
+"""Characters that Jupyter takes for the start of a formula even after a backslash."""
 _SPACE = re.compile(r"\s+")
 _BEGINS = re.compile(r"(\s*)(?:([#>+\-=])|(\d{1,9})([.)]))")
 
 
 def escaped(text: str) -> str:
-    """Text in one line, in which Markdown finds nothing to draw, also not at its beginning."""
-    return _prices(_begun(_signs(_SPACE.sub(" ", without_controls(text)).strip())))
+    """Text in one line, in which Markdown finds nothing to draw, not even at its start."""
+    return _prices(_escape_start(_signs(_SPACE.sub(" ", without_controls(text)).strip())))
 
 
 def _signs(text: str) -> str:
@@ -195,14 +195,14 @@ def _signs(text: str) -> str:
 
 
 def _prices(line: str) -> str:
-    """A line with dollars that are no formula, as viewers take any two for one, unless each is an element of its own."""
+    """A line whose dollars are not a formula, as viewers take any two for one, unless each is an element of its own."""
     line = re.sub(r"&#92;(?=\\?[()\[\]])", "<span>&#92;</span>", line)
     several = line.count("&#36;") + line.count("$") > 1
     return line.replace("&#36;", "<span>&#36;</span>") if several else line
 
 
-def _begun(line: str) -> str:
-    """A line that begins no heading, list, quotation or rule."""
+def _escape_start(line: str) -> str:
+    """A line that does not start a heading, list, quotation or rule."""
     found = _BEGINS.match(line)
     if found is None:
         return line
@@ -304,7 +304,7 @@ def _block(node: _Node, last: str) -> list[str]:
 
 
 def _list(node: _Node, *, again: bool) -> str:
-    """A list; ``again`` where one of its kind stands right above."""
+    """A list; ``again`` if one of its kind is right above."""
     number, items = node.number("start"), []
     for item in node.inside:
         if not isinstance(item, _Node):
@@ -323,7 +323,7 @@ def _list(node: _Node, *, again: bool) -> str:
 
 
 def _apart(blocks: Sequence[str]) -> Iterator[str]:
-    """The blocks of an item, with an empty line before what would go on with the one above."""
+    """The blocks of an item, with an empty line before one that would continue the one above."""
     for number, block in enumerate(blocks):
         is_list = re.match(r"(?:[-*]|\d+[.)]) ", block) is not None
         yield block if not number or is_list else f"\n{block}"
@@ -336,7 +336,7 @@ class _Cell(NamedTuple):
 
 
 def _table(node: _Node) -> list[str]:
-    """A table as Markdown has one: a line of names, and cells of one line; its caption stands above."""
+    """A table as Markdown has one: a line of names, and cells of one line; its caption is above."""
     captions = [each for each in node.inside if isinstance(each, _Node) and each.tag == "caption"]
     above = [text for each in captions for text in _block(each, "")]
     rows = [*_rows(node)]
@@ -359,7 +359,7 @@ def _table(node: _Node) -> list[str]:
 
 
 def _rows(node: _Node) -> Iterator[list[_Cell]]:
-    """Its rows, with an empty cell wherever one goes over more than its own place."""
+    """Its rows, with an empty cell for each further place that a cell spans."""
     below: dict[int, int] = {}
     for row in _each(node, "tr"):
         cells: list[_Cell] = []
@@ -394,15 +394,15 @@ def _each(node: _Node, tag: str) -> Iterator[_Node]:
 def _paragraph(inside: Sequence[_Node | str]) -> str:
     text = _prices(_inline(inside, breaks="\n").strip())
     lines = (line.strip() for line in text.split("\n"))
-    return "\\\n".join(map(_begun_unless_marked, filter(None, lines)))
+    return "\\\n".join(map(_escape_start_once, filter(None, lines)))
 
 
-def _begun_unless_marked(line: str) -> str:
-    return line if line.startswith("\\") else _begun(line)
+def _escape_start_once(line: str) -> str:
+    return line if line.startswith("\\") else _escape_start(line)
 
 
 def _line(inside: Sequence[_Node | str]) -> str:
-    """What stands in a line of its own, such as a cell."""
+    """The content of a line of its own, such as a cell."""
     return _prices(_inline(inside, breaks=" ").strip())
 
 
@@ -437,7 +437,7 @@ _TEX = re.compile(r"(?!.*\]\()[^<>`$|&!\n]+")
 
 
 def _formula(node: _Node) -> str:
-    """As LaTeX between dollars, else as the MathML that it was drawn as."""
+    """The formula as LaTeX between dollars, else as the MathML that it was drawn as."""
     source = formulas.source_of(node.whole)
     if source is not None and _TEX.fullmatch(source):
         dollars = "$$" if node.attributes.get("display") == "block" else "$"
@@ -454,7 +454,7 @@ _LEAVES: dict[str, Callable[[_Node, str], str]] = {
 
 
 def _marked(text: str, mark: str) -> str:
-    """Text between marks, which stand at its words."""
+    """Text between marks, which are placed next to its words."""
     words = text.strip()
     if not words:
         return text

@@ -1,4 +1,4 @@
-"""JSON as a person reads it: named values, one line, or a bounded text. All of it revealed."""
+"""JSON as a person reads it: named values, one line, or a bounded text. All of it has hidden characters revealed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nbagent.notebook.wire import Fact
 MAX_TEXT = 20_000
 """Characters of a result, or of all values of an input, that are shown."""
 MAX_APPROVED = 100_000
-"""The same for an input that is approved: what is beyond is told, above the buttons too."""
+"""The same for an input that is approved: the rest is announced, above the buttons too."""
 MAX_NAMES = 500
 """Values of an input that are shown by name."""
 MAX_REMARKS = 5
-"""Different things that are said of a value."""
+"""Different remarks about a value."""
 MAX_BRIEF = 160
 MAX_SHORT = 60
 """Characters of one value in a brief line."""
@@ -30,7 +30,7 @@ _ABSENT: Any = object()
 
 
 def shown(value: Any, room: int = MAX_APPROVED) -> str:
-    """A value as text: a string as it is, everything else as JSON; its middle left out beyond ``room``."""
+    """A value as text: a string as it is, everything else as JSON; its middle is left out beyond ``room``."""
     return reveal(bounded(_text(value), room))
 
 
@@ -42,11 +42,11 @@ def facts_of(
     prose: bool = False,
     approved: bool = False,
 ) -> list[Fact]:
-    """One fact for each named value; with ``before``, marked where a value differs from there.
+    """One fact for each named value; with ``before``, values that differ from there are marked.
 
-    ``room`` is how many characters all of them may take. In ``prose``, texts are no code. What is
-    ``approved`` cannot be taken for something else: a text that reads as another value of JSON stands
-    in quotes, and what looks like other characters is marked.
+    ``room`` is the number of characters that all of them may take. In ``prose``, texts are not code. An
+    ``approved`` value cannot be mistaken for another: a text that looks like another value of JSON is
+    in quotes, and characters that look like others are marked.
     """
     if not isinstance(values, Mapping):
         return [] if values is None else [Fact(label="value", value=shown(values, room))]
@@ -75,7 +75,7 @@ def is_whole(values: Mapping[str, Any], room: int = MAX_APPROVED) -> bool:
 
 
 def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
-    """One fact for each named value of an answer, nested ones as they are nested."""
+    """One fact for each named value of an answer; nested ones stay nested."""
     some = islice(values.items(), MAX_NAMES)
     facts = [nested(shown(str(name), MAX_BRIEF), value) for name, value in some]
     more = len(values) - len(facts)
@@ -83,7 +83,7 @@ def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
 
 
 def nested(label: str, value: Any) -> Fact:
-    """A fact whose value may hold others; as text it is JSON on several lines, and nothing else where it is large."""
+    """A fact whose value may have parts; as text it is JSON on several lines, and only that if it is large."""
     holds = isinstance(value, dict | list) and value
     whole = value if holds and len(_json(value)) <= MAX_TEXT else None
     text = result(value) if holds else shown(value, MAX_TEXT)
@@ -157,7 +157,7 @@ def _fact(name: str, value: Any, old: Any, room: int) -> Fact:
 
 
 def remarks(value: Any) -> str:
-    """What in a value, and in all texts inside it, looks like something else; empty where nothing does."""
+    """Remarks about parts of a value that look like something else, in all texts inside it; empty for none."""
     texts = [] if value is None else [shown(value)]
     return _listed([found.what for text in texts for found in lookalikes.found(text)])
 
@@ -168,7 +168,7 @@ def _unmistakable(fact: Fact, value: Any) -> Fact:
         if len(value) <= MAX_SHORT and not value.strip().startswith(("{", "[")):
             text = reveal(_json(value))
         else:
-            remark = [TEXTS["odd_json"]]
+            remark = [TEXTS["remark_json"]]
     places = lookalikes.found(text)
     parts, at = [], 0
     for start, end, _ in places:
@@ -181,7 +181,7 @@ def _unmistakable(fact: Fact, value: Any) -> Fact:
 
 
 def _reads_as_json(text: str) -> bool:
-    """Whether a text, as it is, looks like a value of JSON that is no text, or like one in quotes."""
+    """Whether a text, as it is, looks like a value of JSON that is not a string, or like one in quotes."""
     if not text.strip() or len(text) > MAX_TEXT or text.strip()[0] not in '-0123456789tfn{["NI':
         return not text.strip()
     try:
@@ -192,9 +192,9 @@ def _reads_as_json(text: str) -> bool:
 
 
 def _listed(found: list[str]) -> str:
-    """Each once, the first few of them."""
+    """Each one once, the first few of them."""
     different = [*dict.fromkeys(found)]
-    more = [TEXTS["odd_more"]] if len(different) > MAX_REMARKS else []
+    more = [TEXTS["remark_more"]] if len(different) > MAX_REMARKS else []
     return ", ".join([*different[:MAX_REMARKS], *more])
 
 

@@ -1,9 +1,9 @@
-"""HTML of others, made such that reading it takes time in proportion to its length.
+"""HTML from elsewhere, rewritten so that reading it takes time in proportion to its length.
 
 A browser's parser, and so the sanitizer's, walks all open elements at most tags, repeats formatting that
-was left open in each block that follows, and compares every attribute of a tag with all others. What
-comes out of here is nested a few levels deep, closes what it opens, and has few attributes a tag. It is
-no sanitizer: that comes after.
+was left open in each block that follows, and compares every attribute of a tag with all others. The
+result is nested a few levels deep, closes every tag, and has few attributes a tag. This is
+not a sanitizer, which comes after.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from .sanitize import ATTRIBUTES, DROPPED, MATH, PROSE, names
 
 MAX_DEPTH = 64
-"""Levels of elements; the tags of deeper ones are left out, not what is in them."""
+"""Levels of elements; the tags of deeper ones are left out, but not their content."""
 MAX_FORMATS = 8
 """Levels of formatting among them."""
 MAX_ATTRIBUTES = 20
@@ -23,13 +23,13 @@ _TAG = re.compile(
     r"<!--(?:[^-]|-(?!->))*+(?:-->)?|<[!?][^>]*+>?"
     r"""|<(?P<close>/?)(?P<name>[A-Za-z][\w:-]*+)(?P<attributes>(?:[^>"']|"[^"]*+"?|'[^']*+'?)*+)>?"""
 )
-"""What begins as a tag is one: unless something else closes it first, the rest of the text is in it."""
+"""Everything that starts like a tag is one: unless something else closes it first, the rest of the text is in it."""
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"'<>]++))?""")
 _REMOTE = re.compile(r"(?:https?:)?//", re.IGNORECASE)
 
 _VOID = names("br col embed hr img wbr")
 _RAW = names("iframe noscript script style textarea title")
-"""Elements in which nothing is a tag but their own end."""
+"""Elements in which only their own end is a tag."""
 _FORMATS = names("a b code em i s small strong u")
 _CLOSING = names(
     "blockquote details div dl figcaption figure h1 h2 h3 h4 h5 h6 hr ol p pre summary table ul"
@@ -46,11 +46,11 @@ _IMPLIED = {
     "tfoot": (names("tbody tfoot thead"), names("table")),
     "thead": (names("tbody tfoot thead"), names("table")),
 }
-"""Elements whose beginning ends one of those, unless one of the others stands between."""
+"""Elements whose start ends one of the first set, unless one of the second set is between."""
 
 
 class _Reader:
-    """Writes the markup anew while it reads it."""
+    """Rewrites the markup while it reads it."""
 
     def __init__(self) -> None:
         self.out: list[str] = []
@@ -58,7 +58,7 @@ class _Reader:
         self._open: list[str] = []
         self._formats = 0
 
-    def read(self, markup: str) -> None:
+    def feed(self, markup: str) -> None:
         """Read all of it."""
         at = 0
         while tag := _TAG.search(markup, at):
@@ -68,11 +68,11 @@ class _Reader:
             if name in DROPPED and not tag["close"] and name not in _VOID:
                 at = _after(markup, name, at)
             elif name in PROSE or name in MATH:
-                self._close(name) if tag["close"] else self._begin(name, tag["attributes"])
+                self._close(name) if tag["close"] else self._start(name, tag["attributes"])
         self.out.append(markup[at:].replace("<", "&lt;"))
         self._end(0)
 
-    def _begin(self, name: str, attributes: str) -> None:
+    def _start(self, name: str, attributes: str) -> None:
         if name in _CLOSING:
             self._imply(names("p"), PROSE - _FORMATS - names("p span"))
         if name in _IMPLIED:
@@ -110,7 +110,7 @@ class _Reader:
                 return
 
     def _end(self, level: int) -> None:
-        """Close what is open from this level on."""
+        """Close the elements that are open from this level on."""
         for name in reversed(self._open[level:]):
             self.out.append(f"</{name}>")
             self._formats -= name in _FORMATS
@@ -118,7 +118,7 @@ class _Reader:
 
 
 def _after(markup: str, name: str, at: int) -> int:
-    """Where an element ends that goes with all it holds."""
+    """The end of an element that is removed with its content."""
     if name in _RAW:
         end = re.compile(rf"</{name}\b[^>]*+>?", re.IGNORECASE).search(markup, at)
         return len(markup) if end is None else end.end()
@@ -132,7 +132,7 @@ def _after(markup: str, name: str, at: int) -> int:
 
 
 def tamed(markup: str) -> tuple[str, list[str]]:
-    """The markup as it may be given to the sanitizer, and the addresses of images it would fetch."""
+    """The markup in a form that is safe for the sanitizer, and the addresses of images it would fetch."""
     reader = _Reader()
-    reader.read(markup)
+    reader.feed(markup)
     return "".join(reader.out), [*reader.remote]

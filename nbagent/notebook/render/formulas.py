@@ -1,4 +1,4 @@
-"""Formulas: how models write them in Markdown, and LaTeX as sanitized MathML."""
+"""Formulas: the forms in which models write them in Markdown, and LaTeX as sanitized MathML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sanitize import escape
 MAX_FORMULA = 1_000
 """Characters of a formula that is still drawn as one."""
 COST = 15
-"""Characters that every formula counts beside its own."""
+"""Characters that every formula counts in addition to its own."""
 
 
 def recognize(engine: MarkdownIt) -> None:
@@ -43,7 +43,7 @@ def recognize(engine: MarkdownIt) -> None:
 
 
 def _price(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
-    """A dollar sign with code before the next one opens no formula: code binds tighter."""
+    """Whether a dollar sign has code before the next one, and so does not open a formula: code binds tighter."""
     start = state.pos + 1
     if state.src[state.pos] != "$" or "`" not in state.src[start : state.src.find("$", start)]:
         return False
@@ -65,7 +65,7 @@ _sources: dict[str, str] = {}
 
 
 def formula(latex: str, *, display: bool) -> str:
-    """LaTeX as sanitized MathML, or its source as code where that cannot be drawn."""
+    """LaTeX as sanitized MathML, or its source as code if that cannot be drawn."""
     source = latex.strip()
     drawn = _drawn(source, display=display)
     _sources.pop(drawn, None)
@@ -76,7 +76,7 @@ def formula(latex: str, *, display: bool) -> str:
 
 
 def source_of(mathml: str) -> str | None:
-    """The LaTeX of a formula that was drawn here lately."""
+    """The LaTeX of a formula that was drawn here recently."""
     return _sources.get(mathml)
 
 
@@ -116,7 +116,7 @@ def _bracket_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- 
 
 
 def _close(state: StateInline, opening: str) -> re.Match[str] | None:
-    """Where what opens here closes; a text in which nothing does is searched once, not at each opening."""
+    """The match that closes an opening; a text without one is searched once, not at each opening."""
     unclosed = _unclosed(state)
     searched = unclosed.get((opening, state.posMax))
     if searched is not None and searched <= state.pos:
@@ -128,7 +128,7 @@ def _close(state: StateInline, opening: str) -> re.Match[str] | None:
 
 
 def _unclosed(state: StateInline | StateBlock) -> dict[Any, int]:
-    """What was searched in vain, for as long as this text is read."""
+    """Unsuccessful searches, for as long as this text is read."""
     found: dict[Any, int] = vars(state).setdefault("nbagent_unclosed", {})
     return found
 
@@ -159,7 +159,7 @@ def _bracket_math_block(
 
 
 def _block_lines(state: StateBlock, start: int, end: int) -> tuple[list[str], int]:
-    """The lines up to the one that closes, or none, and the line up to which none that opens closes."""
+    """The lines up to the closing one, or none, and the line before which no opening one is closed."""
     lines: list[str] = []
     for number in range(start, end):
         line = _line(state, number) if number > start else _line(state, number)[2:]

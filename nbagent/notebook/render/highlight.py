@@ -1,8 +1,8 @@
 """Colored code, in time proportional to its length whatever it holds.
 
-A language is one pattern that is looked for once, from left to right, in which nothing is tried a second
-time (every repetition is possessive, and no alternative fails far from where it began), and its words.
-Grammars as editors have them take minutes for some kilobytes that were written to be slow.
+A language is its words and one pattern, which is searched once, from left to right, without backtracking
+(every repetition is possessive, and no alternative fails far from its start).
+Editors' grammars take minutes for some kilobytes that were written to be slow.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _WORD = r"(?P<w>[^\W\d]\w*+)"
 
 class _Language(NamedTuple):
     pattern: re.Pattern[str]
-    """Its groups are named as the classes are, but for ``w``: a word, which the names below tell apart."""
+    """Its groups are named like the classes, except for ``w``: a word, which the names below distinguish."""
     keywords: frozenset[str] = frozenset()
     builtins: frozenset[str] = frozenset()
     naming: frozenset[str] = frozenset()
-    """Keywords that a name follows which is defined here."""
+    """Keywords that are followed by a name which is defined here."""
     key: str = ""
-    """What stands after a word, or a string, that is a key."""
+    """The text after a word, or a string, that is a key."""
     folded: bool = False
-    """Whether capitals count for nothing in its words."""
+    """Whether its words ignore case."""
 
 
 def _language(  # noqa: PLR0913 -- what languages differ in
@@ -210,7 +210,7 @@ _BY_NAME = _LANGUAGES | {
 
 
 def highlighted(code: str, info: str) -> str:
-    """The code as a ``pre``; ``info`` begins with its language. To be sanitized like all markup."""
+    """The code as a ``pre``; ``info`` starts with its language. To be sanitized like all markup."""
     return f'<pre class="code"><code>{_colored(code, info)}</code></pre>'
 
 

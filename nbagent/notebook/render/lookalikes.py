@@ -1,4 +1,4 @@
-"""What in a text reads as something else: letters of another script, spaces that are none, blanks at its ends."""
+"""Parts of a text that look like something else: letters of another script, unusual spaces, blanks at its ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STYLED = ("<font>", "<wide>", "<circle>", "<compat>")
 
 
 class Found(NamedTuple):
-    """A place in a text, and what stands there in words."""
+    """A place in a text, and a description of it in words."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 def found(text: str) -> list[Found]:
-    """What is marked in this text, in its order; nothing in most."""
+    """The marked places of this text, in order; most texts have none."""
     places = [*islice(_found(text), MAX_FOUND)]
     return sorted(places)
 
@@ -46,11 +46,11 @@ def found(text: str) -> list[Found]:
 def _found(text: str) -> Iterator[Found]:
     start, end = len(text) - len(text.lstrip(" \t")), len(text.rstrip(" \t"))
     if start and start < len(text):
-        yield Found(0, start, _blanks("odd_start", start))
+        yield Found(0, start, _blanks("remark_start", start))
     if max(start, end) < len(text):
-        yield Found(end, len(text), _blanks("odd_end", len(text) - end))
+        yield Found(end, len(text), _blanks("remark_end", len(text) - end))
     if text.endswith("\n") and text.find("\n") == len(text) - 1:
-        yield Found(len(text) - 1, len(text), TEXTS["odd_break"])
+        yield Found(len(text) - 1, len(text), TEXTS["remark_break"])
     if text.isascii():
         return
     for sign in chain(_SPACE.finditer(text), _SIGN.finditer(text)):
@@ -71,7 +71,7 @@ def _found(text: str) -> Iterator[Found]:
 
 
 def _is_foreign(word: str) -> bool:
-    """Whether a word is plainly one of another script: it has letters that look like no others."""
+    """Whether a word clearly belongs to another script: it has letters that look like no others."""
     scripts = {_script(char) for char in word if char not in _ALIKE and char.isalpha()}
     return bool(scripts & {"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}) and "LATIN" not in scripts
 
@@ -81,7 +81,7 @@ def _script(char: str) -> str:
 
 
 def _is_styled(char: str) -> bool:
-    """Whether it is a letter or digit of a to z and 0 to 9 in another dress."""
+    """Whether it is a letter or digit of a to z and 0 to 9 in another style."""
     if char.isascii() or not unicodedata.decomposition(char).startswith(_STYLED):
         return False
     plain = unicodedata.normalize("NFKC", char)

@@ -26,13 +26,13 @@ from .highlight import highlighted
 from .sanitize import escape
 
 MAX_MARKDOWN = 32_000
-"""Characters of a text that are drawn as Markdown, up to a line's end; what follows is plain text."""
+"""Characters of a text that are drawn as Markdown, up to a line's end; the rest is plain text."""
 MAX_PLAIN = 100_000
-"""Characters of the plain text that follows; what is beyond is counted."""
+"""Characters of the plain text that follows; further ones are counted."""
 MAX_FORMULAS = 6_000
 """Characters of the formulas that are drawn in one piece of text."""
 MAX_STEPS = 60_000
-"""How often a rule of the parser may be tried on one piece of text; beyond, it is plain text.
+"""Number of times that the parser's rules may be tried on one piece of text; beyond, it is plain text.
 
 Documents take 20,000 to 30,000 steps for as much text as is drawn as Markdown.
 """
@@ -41,7 +41,7 @@ OPEN_LIMIT = 3_000
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""
 BURST = 800
-"""Characters in one step from which on an open block waits: it will be finished, or be another."""
+"""Characters in one step from which on an open block waits: it will be finished, or be replaced."""
 HOLD = 0.2
 """Seconds for which it waits before its text is shown as it is."""
 
@@ -56,14 +56,14 @@ def render(text: str) -> str:
 def blocks(text: str) -> list[str]:
     """The text as sanitized HTML, one string for each block at the top level."""
     text = without_controls(text)
-    cut = _cut(text)
+    cut = _markdown_end(text)
     return [*(piece.html for piece in _pieces(text[:cut], {})), *_plain(text[cut:])]
 
 
 class Stream:
     """Markdown that grows: ``blocks`` are finished, ``tail`` (HTML) and then ``raw`` are the open end.
 
-    ``raw`` goes on where ``tail`` ends, inside its last block, spaces and newlines included.
+    ``raw`` continues where ``tail`` ends, inside its last block, spaces and newlines included.
     ``pending`` takes pieces of text; ``advance`` works them in when the next message is due.
     """
 
@@ -75,17 +75,17 @@ class Stream:
         self._seen: list[str] = []
         self._open = ""
         self._rest = ""
-        """What is beyond Markdown: plain text, all of it."""
+        """The text after the Markdown, all of which is plain text."""
         self._start = 0
-        """Where the open end begins."""
+        """The start of the open end."""
         self._env: _Env = {}
         self._parsed_at = 0
         self._drawn = 0
         self._drawn_at = self._open_since = float("-inf")
         self._held = ""
-        """Text that only the next drawing shows."""
+        """Text that is shown only by the next drawing."""
         self._in_rest = False
-        """Whether ``raw`` is of the plain text that follows the Markdown."""
+        """Whether ``raw`` belongs to the plain text that follows the Markdown."""
 
     @property
     def text(self) -> str:
@@ -96,14 +96,14 @@ class Stream:
 
     @property
     def settled(self) -> bool:
-        """Whether waiting longer would not change what is drawn."""
+        """Whether waiting longer would not change the drawing."""
         if self.pending not in ([], ["\r"]):
             return False
         return self._drawn == len(self._open) if self._redrawable else self._shows or not self._open
 
     @property
     def _shows(self) -> bool:
-        """Whether anything of the open end is on the page."""
+        """Whether any part of the open end is on the page."""
         return bool(self.tail or self.raw)
 
     @property
@@ -111,10 +111,10 @@ class Stream:
         return 0 < len(self._open) <= OPEN_LIMIT
 
     def advance(self, now: float) -> str | None:
-        """Work in what is pending, at this time in seconds.
+        """Work in the pending text, at this time in seconds.
 
-        Returns the text that was appended to ``raw`` where that is all that changed; None where
-        ``blocks`` may have grown and ``tail`` and ``raw`` are other ones.
+        Returns the text that was appended to ``raw`` if nothing else changed; None if
+        ``blocks`` may have grown and ``tail`` and ``raw`` are replaced.
         """
         new = self._take()
         if self._rest:
@@ -132,7 +132,7 @@ class Stream:
         if not (calm or self._shows) and now - self._open_since < HOLD:
             return None if finished else ""
         waited = not self._shows and len(self._open) > len(new)
-        if finished or waited or self._begins_code:
+        if finished or waited or self._is_new_code:
             self._leave_undrawn()
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
@@ -146,11 +146,11 @@ class Stream:
         return new
 
     def _changes_when_drawn(self, new: str) -> bool:
-        """Whether more of what is open would not look as it is written: it waits, else it travels twice."""
+        """Whether more of the open text would look different from its source: it waits, else it is sent twice."""
         return self.tail.endswith(_NO_PROSE) or _PROSE.fullmatch(new) is None
 
     def _advance_plainly(self) -> str | None:
-        """Finish what is Markdown, and show what follows as it is written."""
+        """Finish the Markdown, and show the rest as it is written."""
         shown = self._rest[:MAX_PLAIN]
         if self._in_rest:
             new = shown[len(self.raw) :]
@@ -163,20 +163,20 @@ class Stream:
         return None
 
     @property
-    def _begins_code(self) -> bool:
+    def _is_new_code(self) -> bool:
         """Whether the open end is code whose block is not on the page yet."""
         code = _FENCE.match(self._open) is not None and "\n" in self._open
         return code and "\n" not in self._open[: self._drawn]
 
     def _leave_undrawn(self) -> None:
-        """Show the open end as it was written: code in its block, all else as plain text."""
+        """Show the open end as it was written: code in its block, everything else as plain text."""
         self.tail, self.raw, self._drawn, self._held = "", self._open, 0, ""
-        if self._begins_code:
+        if self._is_new_code:
             self._drawn = self._open.index("\n") + 1
             self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
 
     def close(self, text: str) -> bool:
-        """Finish with ``text`` as the whole; False if that needed all blocks anew."""
+        """Finish with ``text`` as the whole; False if that needed all blocks again."""
         same = text == self.text
         if same:
             self._take()
@@ -206,13 +206,13 @@ class Stream:
         return new
 
     def _add(self, new: str) -> None:
-        """More of the open end, or of the plain text that follows it."""
+        """Add text to the open end, or to the plain text that follows it."""
         if self._rest:
             self._rest += new
             return
         self._open += new
         if self._start + len(self._open) > MAX_MARKDOWN:
-            cut = _cut(self._open, self._start)
+            cut = _markdown_end(self._open, self._start)
             self._open, self._rest = self._open[:cut], self._open[cut:]
 
     def _finish_blocks(self, new: str) -> list[str]:
@@ -238,17 +238,17 @@ _BOUNDARY = re.compile(
 )
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _PROSE = re.compile(r"[^\n\\`*_~$\[\]|#&<>]*")
-"""Text in which no Markdown begins or ends."""
+"""Text in which no Markdown starts or ends."""
 _NO_PROSE = ("</pre>", "</table>")
-"""How blocks end in which text stands otherwise than it is written."""
+"""The ends of blocks whose text differs from its source."""
 _PLAIN_LINE = re.compile(r"[^\W\d_](?:[^\W_]|[ ,.;:?%/()'\"-])*\n*")
-"""A paragraph of one line in which nothing is Markdown, nor written otherwise in HTML."""
+"""A paragraph of one line without Markdown, and with the same text in HTML."""
 _BLANK = re.compile(r"\n[ \t]*(?=\n)")
 _MATH_OPEN = re.compile(r"\$\$|\\\[")
 
 
-def _cut(text: str, start: int = 0) -> int:
-    """Where Markdown ends in what begins here: after the last whole line that has room."""
+def _markdown_end(text: str, start: int = 0) -> int:
+    """The end of the Markdown that starts here: after the last whole line that has room."""
     limit = MAX_MARKDOWN - start
     if len(text) <= limit:
         return len(text)
@@ -256,12 +256,12 @@ def _cut(text: str, start: int = 0) -> int:
 
 
 def _plain(text: str) -> list[str]:
-    """What is too long to be drawn as Markdown, as it was written, and how much of it is left out."""
+    """Text that is too long to be drawn as Markdown, as it was written, and the amount that is left out."""
     if not text:
         return []
     drawn = sanitize.clean(_CODE.format(escape(text[:MAX_PLAIN])))
     more = len(text) - MAX_PLAIN
-    note = f'<p class="note">{TEXTS["more_said"].format(n=f"{more:,}")}</p>'
+    note = f'<p class="note">{TEXTS["more_text"].format(n=f"{more:,}")}</p>'
     return [drawn, note] if more > 0 else [drawn]
 
 
@@ -283,7 +283,7 @@ def _in_fence(text: str) -> bool:
 
 
 def _split(text: str, env: _Env) -> tuple[list[str], int]:
-    """The finished blocks of whole lines of text, and how many characters at its end are open."""
+    """The finished blocks of whole lines of text, and the number of open characters at its end."""
     pieces = _pieces(text, env)
     if not pieces:
         return [], len(text)
@@ -301,7 +301,7 @@ _ENDED_BY_BLANK = ("paragraph_open", "table_open")
 
 
 def _is_over(kind: str, text: str) -> bool:
-    """Whether nothing that may follow these whole lines can still change the block they are."""
+    """Whether no text after these whole lines can still change their block."""
     if kind == "fence":
         return not _in_fence(text)
     return kind == "heading_open" or (kind in _ENDED_BY_BLANK and not text.split("\n")[-2].strip())
@@ -315,7 +315,7 @@ def _unseen(text: str) -> str:
 
 
 class _Piece(NamedTuple):
-    """A block at the top level: its first line's number, what its first token is, sanitized HTML."""
+    """A block at the top level: its first line's number, its first token's type, sanitized HTML."""
 
     line: int
     kind: str
@@ -372,11 +372,11 @@ def _engine() -> MarkdownIt:
 
 
 _NO_MARKUP = re.compile(r"[^\n!$&*<\[\\\]_`~]+")
-"""Text in which no rule of ours begins: the parser's own stops at more signs, for rules that are not here."""
+"""Text in which none of nbagent's rules starts: the parser's own stops at more signs, for rules that are not here."""
 
 
 def _plain_text(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
-    """What is only text, in one piece."""
+    """Text without markup, in one piece."""
     found = _NO_MARKUP.match(state.src, state.pos, state.posMax)
     if found is None:
         return False
@@ -387,7 +387,7 @@ def _plain_text(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- ma
 
 
 class _TooMuch(Exception):
-    """The parser goes to and fro in a text."""
+    """The parser takes too many steps in a text."""
 
 
 def _charge(env: _Env, steps: int) -> None:
@@ -397,7 +397,7 @@ def _charge(env: _Env, steps: int) -> None:
 
 
 def _metered(rule: Callable[..., Any], steps: int) -> Callable[..., Any]:
-    """A rule of the parser that counts how often it is tried."""
+    """A rule of the parser that counts its tries."""
 
     def tried(state: Any, *args: Any) -> Any:
         _charge(state.env, steps)
@@ -410,7 +410,7 @@ def _metered(rule: Callable[..., Any], steps: int) -> Callable[..., Any]:
 
 
 def _measured_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
-    """A table costs as much as it has cells: every row gets as many as the first has."""
+    """Count a table by its cells: every row gets as many as the first has."""
     if start + 2 <= end and (columns := _columns(state, start + 1)):
         stop = next((n for n in range(start, end) if state.isEmpty(n)), end)
         _charge(state.env, _CELL * columns * (stop - start))
@@ -418,14 +418,14 @@ def _measured_table(state: StateBlock, start: int, end: int, silent: bool) -> bo
 
 
 def _columns(state: StateBlock, number: int) -> int:
-    """How many columns this line gives a table; 0 where it begins none."""
+    """The number of columns that this line gives a table; 0 if it does not start one."""
     line = state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
     return line.count("|") + 1 if _DELIMITERS.fullmatch(line) else 0
 
 
 _CELL = 10
 _MATCH = 4
-"""Steps that a cell of a table counts, and whatever a rule finds, as it is drawn too."""
+"""Steps that a cell of a table counts, and each match of a rule, as it is drawn too."""
 _DELIMITERS = re.compile(r"[-:| \t]+")
 
 

@@ -1,4 +1,4 @@
-"""What a waiting form asks, as facts that keep their nesting: labels, prefills, what can be chosen."""
+"""The fields of a waiting form, as facts that keep their nesting: labels, prefills, options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .reveal import reveal
 
 
 def form_facts(root: dict[str, Any]) -> list[Fact]:
-    """The fields of a form: each label with its prefill, or with what can be chosen."""
+    """The fields of a form: each label with its prefill, or with its options."""
     value = _outline(root)
     if isinstance(value, dict):
         return [_fact(label, part) for label, part in value.items() if label or part]
@@ -21,14 +21,14 @@ def form_facts(root: dict[str, Any]) -> list[Fact]:
 
 
 def _fact(label: str, value: Any) -> Fact:
-    """All of it revealed, what is nested where it is drawn: only there two names cannot become one."""
+    """A fact with hidden characters revealed; nested values only where they are drawn, as two names must not become one."""
     if isinstance(value, str):
         return Fact(label=reveal(label), value=reveal(value), code=False)
     return facts.nested(reveal(label), value)
 
 
 def _outline(node: dict[str, Any]) -> Any:
-    """A node as a text, or as names and lists of what is inside it."""
+    """A node as a text, or as the names and lists of its parts."""
     if node.get("secret"):
         return ""
     if "fields" in node:
@@ -43,7 +43,7 @@ def _outline(node: dict[str, Any]) -> Any:
 
 
 def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:
-    """By label; where two have the same, by key too."""
+    """The nodes by label; if two have the same, by key too."""
     found: dict[str, Any] = {}
     for node in nodes:
         label = str(node.get("label", ""))
@@ -52,7 +52,7 @@ def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _branch(node: dict[str, Any]) -> Any:
-    """The shape that is shown, else the names of all there are."""
+    """The shape that is shown, else the names of all shapes."""
     branches, index = node["branches"], node.get("branch")
     if isinstance(index, int):
         return _outline(branches[index]["node"])
@@ -60,7 +60,7 @@ def _branch(node: dict[str, Any]) -> Any:
 
 
 def _value(node: dict[str, Any]) -> str:
-    """What a field shows before anybody touched it, else what can be chosen in it."""
+    """The text that an untouched field shows, else its options."""
     initial = node.get("initial") or {}
     labels = [str(option.get("label", "")) for option in node.get("options", ())]
     if "bool" in initial:

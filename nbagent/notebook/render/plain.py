@@ -34,9 +34,9 @@ _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "
 
 
 def render(view: View, *, reopen: str = "") -> str:
-    """The run as it stands: prompt, text, calls with input and result, questions and answers.
+    """The run as text: prompt, text, calls with input and result, questions and answers.
 
-    ``reopen`` names the sentence that tells how a run that has not ended is taken up again from its store.
+    ``reopen`` is the key of the text about reopening a run that has not ended from its store.
     """
     head = view.head
     title = " · ".join(part for part in (head.agent, status_text(head)) if part)
@@ -70,7 +70,7 @@ def text_of(markup: str) -> str:
 
 
 def _data(text: str, *, kept: bool) -> str:
-    """Text between tags: its line breaks are spaces, unless they are kept; alone between blocks, nothing."""
+    """Text between tags: its line breaks become spaces, unless they are kept; empty if it is only space between blocks."""
     data = html.unescape(text)
     if kept or "\n" not in data:
         return data

@@ -1,4 +1,4 @@
-"""Makes characters visible that a person would not see, so that what is approved is what runs."""
+"""Makes invisible characters visible, so that the approved text is the text that runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MARK = (
 )
 _STACKED = re.compile(f"(?<={_MARK}{{3}}){_MARK}+")
 FEW = 20
-"""How many different characters are replaced one after the other."""
+"""Number of different characters that are replaced one after the other."""
 _SHAPING = re.compile("[\u200d\ufe0f]")
 _COLORS = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -36,7 +36,7 @@ _COLORS = re.compile(r"\x1b\[[0-9;:]*m")
 def reveal(text: str) -> str:
     """The text with each invisible or direction-changing character as ``⟨U+202E⟩``.
 
-    Newline and tab stay, and so do the selector and the joiner inside an emoji. Of marks that stand on
+    Newline and tab stay, and so do the selector and the joiner inside an emoji. Of the marks on
     one letter three stay, and the others are counted.
     """
     if _STACKED.search(text):
@@ -55,7 +55,7 @@ def reveal(text: str) -> str:
 
 @cache
 def _signs() -> dict[int, str]:
-    """What each hidden character is shown as."""
+    """The visible form of each hidden character."""
     planes = (
         range(0x14000),
         range(0x1B000, 0x1E000),
@@ -75,7 +75,7 @@ def _shown(match: re.Match[str]) -> str:
 
 
 def terminal(text: str) -> str:
-    """Printed text as a terminal leaves it: overwritten lines and colors gone, the rest revealed."""
+    """Printed text in its final form in a terminal: without overwritten lines and colors, and with hidden characters revealed."""
     if "\x1b" in text:
         text = _COLORS.sub("", text)
     if "\r" in text:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nbagent.core.base.controls import without_controls
-from nbagent.core.base.files import is_image, label
+from nbagent.core.base.file_parts import is_image, label
 from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Rich
@@ -34,7 +34,7 @@ _TAGS = re.compile(r"<[^>]*>")
 
 
 def render(bundle: Mapping[str, Any]) -> list[Rich]:
-    """The richest safe drawing of one displayed object, after a note where something was left out.
+    """The richest safe drawing of one displayed object, after a note if something was left out.
 
     ``bundle`` maps mime types to data, as IPython publishes it. Empty where there is nothing to show.
     """
@@ -53,7 +53,7 @@ def render(bundle: Mapping[str, Any]) -> list[Rich]:
 def files(parts: Iterable[Mapping[str, Any]], *, sized: bool) -> list[Rich]:
     """Files of a conversation: pictures, as far as there is room for them, and the others in words.
 
-    ``parts`` are parts of messages; ``sized`` says whether their sizes are told.
+    ``parts`` are parts of messages; ``sized`` is whether their sizes are shown.
     """
     drawn: list[Rich] = []
     room = MAX_PICTURES
@@ -74,7 +74,7 @@ def is_rich(bundle: Mapping[str, Any]) -> bool:
 
 
 def table(markup: str) -> str:
-    """HTML of others, sanitized; images that would be fetched are named instead."""
+    """HTML from elsewhere, sanitized; images that would be fetched are named instead."""
     bounded, blocked = foreign.tamed(markup)
     urls = [html.unescape(url[:MAX_URL]) for url in blocked[:MAX_BLOCKED]]
     note = "".join(f'<p class="note">{sanitize.escape(reveal(url))}</p>' for url in urls)
@@ -83,7 +83,7 @@ def table(markup: str) -> str:
 
 
 MAX_ALIGNED = 100_000
-"""Characters of HTML up to which its tables are looked at for columns of numbers."""
+"""Characters of HTML up to which its tables are searched for columns of numbers."""
 _TABLE = re.compile(r"<table[^>]*>(?:(?!<table).)*?</table>", re.DOTALL)
 _ROW = re.compile(r"<tr>((?:(?!</tr>).)*)</tr>", re.DOTALL)
 _CELL = re.compile(r"<(t[hd])([^>]*)>((?:(?!</t[hd]>).)*)</t[hd]>", re.DOTALL)
@@ -93,7 +93,7 @@ _NUMBER = re.compile(
 
 
 def _aligned(found: re.Match[str]) -> str:
-    """A table whose columns of numbers stand at the right; what says so itself, or has wide cells, stays."""
+    """A table whose columns of numbers are aligned right, unless it sets its own alignment or has wide cells."""
     markup = found[0]
     if "span=" in markup or "align=" in markup:
         return markup
@@ -156,7 +156,7 @@ def _html(mime: str, data: Any) -> Rich | str:
     if len(text) > MAX_MARKUP or text.count("<") > MAX_TAGS:
         return _too_large(mime, len(text))
     cleaned = table(text)
-    # what draws itself by script leaves an empty frame: the next best type says more
+    # markup that draws itself by script leaves an empty frame: the next best type shows more
     empty = "<img" not in cleaned and not _TAGS.sub("", cleaned).strip()
     return "" if empty else Rich(kind="html", data=cleaned)
 

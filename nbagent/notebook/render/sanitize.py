@@ -1,8 +1,8 @@
-"""The last step of all HTML: what is not on these lists does not reach a page.
+"""The last step of all HTML: only elements on these lists reach a page.
 
-Everything that is ever given to ``innerHTML`` or written into static HTML as markup has passed
-``clean``. Images load from ``data:`` URLs alone, links go to the web and to mail alone, and no
-attribute can carry script, style or an id.
+All markup for ``innerHTML`` and for static HTML has passed
+``clean``. Images load only from ``data:`` URLs, links lead only to the web and to mail, and no
+attribute can contain script, style or an id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nbagent.core.base.controls import without_controls
 
 
 def names(text: str) -> frozenset[str]:
-    """Names that are written with spaces between them."""
+    """Names that are separated by spaces."""
     return frozenset(text.split())
 
 
@@ -78,7 +78,7 @@ _ALIGN = {"left", "right", "center"}
 DROPPED = names(
     "button embed iframe noscript object script select style svg template textarea title"
 )
-"""Elements that go with all they hold; of others the text stays."""
+"""Elements that are removed with their content; of others the text stays."""
 
 IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]*={0,2}")
@@ -93,7 +93,7 @@ def link_is_safe(url: str) -> bool:
 
 
 def image_is_safe(url: str) -> bool:
-    """Whether an image may be drawn: pixels that came along, nothing that is fetched."""
+    """Whether an image may be drawn: its pixels must be included, not fetched."""
     return IMAGE.fullmatch(url) is not None
 
 
@@ -123,7 +123,7 @@ class _Cleaner(Protocol):
 
 
 class _TextAlone:
-    """What draws where there is no sanitizer: text, and no element at all."""
+    """A replacement without a sanitizer: text, and no elements."""
 
     def clean(self, markup: str) -> str:
         return html.escape(html.unescape(_TAG.sub("", _END.sub("\n", markup))))
@@ -131,10 +131,10 @@ class _TextAlone:
 
 _TAG = re.compile(r"<[^<>]*>")
 _END = re.compile(r"</(?:blockquote|d[dt]|div|h[1-6]|li|p|pre|t[dhr])>|<br>")
-"""What ends a line or a word."""
+"""Tags that end a line or a word."""
 
 
-def _made(tags: frozenset[str], **kept: Any) -> _Cleaner:
+def _new_cleaner(tags: frozenset[str], **kept: Any) -> _Cleaner:
     try:
         import nh3  # noqa: PLC0415 - it may not be there
     except ImportError:
@@ -148,7 +148,7 @@ def _made(tags: frozenset[str], **kept: Any) -> _Cleaner:
 
 
 def _cleaner(classes: dict[str, set[str]]) -> _Cleaner:
-    return _made(
+    return _new_cleaner(
         PROSE | MATH,
         attributes={k: set(v) for k, v in (_ATTRIBUTES | _MATH_ATTRIBUTES).items()},
         tag_attribute_values={
@@ -165,7 +165,7 @@ def _cleaner(classes: dict[str, set[str]]) -> _Cleaner:
 
 _HTML = _cleaner(_CLASSES)
 _VALUES = _cleaner({**_CLASSES, "dl": {"nba-kv"}})
-_FORMULA = _made(MATH, attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()})
+_FORMULA = _new_cleaner(MATH, attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()})
 
 
 def clean(markup: str) -> str:
@@ -174,12 +174,12 @@ def clean(markup: str) -> str:
 
 
 def clean_values(markup: str) -> str:
-    """The same for what is drawn here of escaped values, which may look like the card's own lists."""
+    """The same for HTML that nbagent makes of escaped values, which may look like the card's own lists."""
     return without_controls(_VALUES.clean(without_controls(markup)))
 
 
 def clean_formula(markup: str) -> str:
-    """MathML alone: elements of HTML inside a formula are taken out."""
+    """Only MathML: HTML elements inside a formula are removed."""
     return without_controls(_FORMULA.clean(without_controls(markup)))
 
 

@@ -1,4 +1,4 @@
-"""What a model read or refers to, as links: their words are data, and they lead to the web alone."""
+"""The sources that a model read or cites, as links: their words are data, and they lead only to the web."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_SOURCES = 100
 MAX_WORDS = 200
 """Characters of a link's words."""
 MAX_URL = 2_000
-"""Characters of an address; a longer one is no link."""
+"""Characters of an address; a longer one is not a link."""
 
 Source = Mapping[str, str]
 """``url``, ``title``, or both."""
@@ -44,7 +44,7 @@ def page(url: str) -> str:
 
 
 def _link(source: Source) -> str:
-    """A link, and behind it the host that it leads to, which its words may lie about."""
+    """A link, followed by the host that it leads to, as its words may be misleading."""
     url, title = source.get("url") or "", source.get("title") or ""
     words = sanitize.escape(reveal((title or url)[:MAX_WORDS]))
     host = host_of(url) if len(url) <= MAX_URL and sanitize.link_is_safe(url) else None

@@ -1,7 +1,7 @@
 """The card as HTML that needs no kernel: the elements and classes of the live one, and no script.
 
-It is the same for the same run, whoever renders it and whenever: no ids, no times, no token counts.
-Where a person has seen those on the live card they stay (``measured``).
+It is always the same for the same run: no ids, no times, no token counts.
+If a person has seen those on the live card they stay (``measured``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LONG_TABLE, LONG_TEXT, LONG_HTML = 12, 23, 40
 LINE = 110
 """Characters of about one line."""
 MANY_TURNS, NEWEST_TURNS = 8, 4
-"""Turns of a saved chat from which on the earlier ones are folded, and how many are not."""
+"""Turns of a saved chat from which on the earlier ones are folded, and the number that are not."""
 MAX_NESTED = 5
 """Levels of a nested answer that are drawn as such."""
 MAX_INSIDE = 100
@@ -56,13 +56,13 @@ MAX_COLUMNS = 8
 NAMED = ("waiting", "failed", "rejected", "cancelled")
 """Call states that the row names in words."""
 MAX_PAIRS = 250_000
-"""Pairs of lines that are compared; beyond, what differs is taken as a whole."""
+"""Pairs of lines that are compared; beyond, the difference is taken as a whole."""
 STRETCH = 3
-"""Calls of one tool, one after the other, from which on they are one row; the live card has the same number."""
+"""Number of calls of one tool in a row from which on they are one row; the live card has the same number."""
 ROWS = 100
-"""Calls of such a row that are rows inside; what the others say is one text, else a page stands still for it."""
+"""Calls of such a row that are rows inside; the others are one text, as a page becomes slow otherwise."""
 LANES = ("wait", "model", "tool")
-"""What the time strip draws, the last on top."""
+"""The lanes of the time strip, the last on top."""
 MAX_WORD_PAIRS = 2_500
 """The same of the words in a line."""
 MAX_WORD_LINES = 40
@@ -73,13 +73,13 @@ _BLOCK = re.compile(r"<(?:p|li|tr|br|h[1-6]|dt)\b")
 _BLANK = " \t"
 _TAG = re.compile(r"<[^>]*>")
 _WORDS = re.compile(r"([ \t]+|[!-/:-@\[-^`{-~])")
-"""Words are what stands between blanks and marks."""
+"""Words are the parts between blanks and punctuation."""
 
 Line: TypeAlias = tuple[Literal[" ", "-", "+"], str]
 
 
 class Html(str):
-    """Markup that is ready: everything else is escaped where it is put in."""
+    """Markup that is ready: everything else is escaped when it is inserted."""
 
     __slots__ = ()
 
@@ -90,13 +90,13 @@ _APART = Html(" ")
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How a run is drawn, for all its items."""
+    """The drawing options of a run, for all its items."""
 
     opened: Collection[str] | None
     measured: bool
 
     def time(self, seconds: float | None) -> str:
-        """How long something took, where that is told."""
+        """A duration, if durations are shown."""
         return amounts.duration(seconds) if self.measured and seconds is not None else ""
 
 
@@ -110,15 +110,15 @@ def render(
     measured: bool = False,
     whole: bool = False,
 ) -> str:
-    """The run as it stands.
+    """The run as HTML.
 
     Args:
-        view: what is drawn.
-        opened: keys of the items that stand open; by default those with a table or a picture.
-        style: whether the style sheet comes along.
-        frame: whether header and footer are drawn; a form that stands alone has none.
-        reopen: the sentence that tells how a run that has not ended is taken up again from its store, by its name.
-        measured: whether what differs from run to run is drawn: times, tokens, cost, tracebacks.
+        view: the view to draw.
+        opened: keys of the open items; by default those with a table or a picture.
+        style: whether the style sheet is included.
+        frame: whether header and footer are drawn; a form without a run has none.
+        reopen: the key of the text about reopening a run that has not ended from its store.
+        measured: whether values that differ from run to run are drawn: times, tokens, cost, tracebacks.
         whole: whether all turns of a long chat are open, as in a document of its own.
     """
     how = _How(opened, measured)
@@ -145,7 +145,7 @@ def render(
 
 
 def _newest(items: list[Item]) -> int:
-    """Where the newest turns of a long chat begin, so that it opens at its end; 0 where it is not long."""
+    """The start of the newest turns of a long chat, so that it opens at its end; 0 if it is not long."""
     begins = [at for at, item in enumerate(items) if isinstance(item, MessageItem)]
     return begins[-NEWEST_TURNS] if len(begins) > MANY_TURNS else 0
 
@@ -172,24 +172,24 @@ def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
 
 @lru_cache(maxsize=256)
 def _opening(tag: str, *attributes: tuple[str, str | None]) -> str:
-    """Kept, as a long run has the same few hundreds of times."""
+    """The opening tag; cached, as a long run has the same few hundred many times."""
     known = [f' {name}="{escape(v)}"' for name, v in attributes if v is not None]
     return f"<{tag}{''.join(known)}>"
 
 
 def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
-    """An element whose children stand in a row, and apart where no style is kept."""
+    """An element whose children are in a row, and apart if no style is kept."""
     apart = [part for child in children if child for part in (child, _APART)]
     return _el(tag, attributes, *apart)
 
 
 def _unstyled(text: str) -> Html:
-    """What is read where no style is kept, as GitHub shows notebooks and Jupyter those that are not trusted."""
+    """Text for viewers without styles, as GitHub shows notebooks and Jupyter those that are not trusted."""
     return _el("span", {"class": "nba-sr"}, text)
 
 
 def _dotted(*children: _Child) -> list[_Child]:
-    """These, with a dot between those that say something where no style is kept."""
+    """These, with a dot between those that have text if no style is kept."""
     told = [child for child in children if child]
     says = [bool(_TAG.sub("", child)) for child in told]
     dots = (
@@ -221,12 +221,12 @@ def _header(head: Head, how: _How) -> Html:
 
 
 def status_text(head: Head) -> str:
-    """How the run stands; what no kernel goes on with is not at work."""
+    """The status of the run; one whose kernel has stopped is not running."""
     return TEXTS["status_unfinished"] if head.status == "running" else head.status_text
 
 
 def reopened(head: Head, sentence: str) -> str:
-    """How a run that has not ended is taken up again."""
+    """The text about reopening a run that has not ended."""
     goes_on = head.status in ("running", "interrupted")
     return TEXTS[sentence].format(run=head.run) if goes_on else ""
 
@@ -237,7 +237,7 @@ def _reopened(head: Head, sentence: str) -> Html | None:
 
 
 def _strip(head: Head) -> Html:
-    """When what happened; what still goes on is drawn as far as anything else has come."""
+    """The time strip; an unfinished span is drawn up to the last known event."""
     length = max([0.001, *(span.end or span.start for span in head.spans)])
     parts = (
         _el(
@@ -253,7 +253,7 @@ def _strip(head: Head) -> Html:
 
 
 def _legend(head: Head) -> Html:
-    """What the colors mean, and how long each was; seen where the pointer is on the strip."""
+    """The meaning and the duration of each color; shown while the pointer is on the strip."""
     length = max(span.end or span.start for span in head.spans)
     told = []
     for lane in ("model", "tool", "wait"):
@@ -284,14 +284,14 @@ def _is_open(item: Item, how: _How) -> bool:
 
 
 def _is_rich(item: CallItem) -> bool:
-    """Whether it has a table or a picture, which its row is opened for."""
+    """Whether it has a table or a picture, so that its row is opened."""
     return any(rich.kind in ("html", "image") for rich in item.outputs)
 
 
 def stretches(items: Iterable[Item]) -> list[list[Item]]:
-    """The items as they are drawn: calls of one tool, one after the other, are one row.
+    """The items in drawing order: calls of one tool in a row are one row.
 
-    None of what failed, was decided or shows a table or a picture, and of no turn in which a call of
+    Not calls that failed, were decided or show a table or a picture, and none of a turn in which a call of
     that tool still runs. ``frontend/items/stretch.js`` finds the same.
     """
     items = list(items)
@@ -317,7 +317,7 @@ def stretches(items: Iterable[Item]) -> list[list[Item]]:
 
 
 def _tool_of(item: CallItem) -> tuple[str, str]:
-    """The turn it stands in, which its key tells, and its tool."""
+    """The turn that it belongs to, by its key, and its tool."""
     return item.key.rpartition(".")[0], item.name
 
 
@@ -345,7 +345,7 @@ def _drawn(items: list[Item], how: _How) -> Html:
     )
     is_row = [n < ROWS or bool(c.outputs) or _is_open(c, how) for n, c in enumerate(calls)]
     rows = [c for n, c in enumerate(calls) if is_row[n]]
-    rest = [_told(c, how) for n, c in enumerate(calls) if not is_row[n]]
+    rest = [_call_text(c, how) for n, c in enumerate(calls) if not is_row[n]]
     body = _el(
         "div",
         {"class": "nba-body"},
@@ -356,7 +356,7 @@ def _drawn(items: list[Item], how: _How) -> Html:
     return _details("nba-call nba-stretch", summary, body, is_open=is_open, state="done")
 
 
-def _told(call: CallItem, how: _How) -> str:
+def _call_text(call: CallItem, how: _How) -> str:
     """A call that displays nothing, as text."""
     input_ = ", ".join(f"{fact.label}: {fact.value}" for fact in call.input)
     first = " · ".join(part for part in (input_, how.time(call.elapsed)) if part)
@@ -406,7 +406,7 @@ def _message(item: MessageItem) -> Html:
 
 
 def _file(output: Rich) -> Html:
-    """A picture with its name below it; of another file the name."""
+    """A picture with its name below it; for another file its name."""
     is_picture = output.kind == "image" and sanitize.picture_is_safe(output.data)
     words = output.alt if output.kind == "image" else output.data
     picture = _rich(output) if is_picture else None
@@ -425,7 +425,7 @@ def _text(item: TextItem) -> Html:
 
 
 def state_word(item: CallItem) -> str:
-    """What the row says of how the call stands, where its dot and its decision do not."""
+    """The row's word for the state of the call, if its dot and its decision do not show it."""
     told = item.decisions and item.decisions[-1].tone != "good"
     return TEXTS[f"state_{item.state}"] if item.state in NAMED and not told else ""
 
@@ -509,7 +509,7 @@ def _result(item: CallItem, how: _How) -> Html | None:
 
 
 def _folded(drawn: Html, output: Rich, key: str, how: _How) -> list[Html]:
-    """A result; where it is long with what shows all of it: the style sheet alone hides it, so that it is whole without."""
+    """A result; if it is long, with the button that shows all of it: only the style sheet hides it, so it is whole without."""
     label = _long(output)
     if not label:
         return [drawn]
@@ -519,7 +519,7 @@ def _folded(drawn: Html, output: Rich, key: str, how: _How) -> list[Html]:
 
 
 def _long(output: Rich) -> str:
-    """What the button says that shows all of a result; nothing where that is short."""
+    """The label of the button that shows all of a result; empty if that is short."""
     data = output.data
     if output.kind == "image":
         return ""
@@ -565,13 +565,13 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
 
 
 def _lines(text: str) -> list[str | Html]:
-    """A text whose lines stay where no style is kept."""
+    """A text whose line breaks stay if no style is kept."""
     first, *others = text.split("\n")
     return [first, *(part for line in others for part in (Html("<br>"), line))]
 
 
 def nested(value: Any, level: int = 0) -> Html:
-    """A value as it is nested: names as a list of terms, alike rows as a table; JSON where it is large."""
+    """A value with its nesting: names as a list of terms, similar rows as a table; JSON if it is large."""
     if level > MAX_NESTED or (isinstance(value, dict | list) and len(value) > MAX_INSIDE):
         return _el("div", {"class": "nba-mono"}, facts.result(value))
     if isinstance(value, dict) and value:
@@ -592,7 +592,7 @@ def _rows(items: list[Any], level: int) -> Html:
 
 
 def _columns(items: list[Any]) -> list[str]:
-    """The names of rows that make a table: few, and with nothing nested under them."""
+    """The names of rows that make a table: few, and without nested values."""
     if not all(isinstance(item, dict) and item for item in items):
         return []
     columns = list(dict.fromkeys(str(name) for item in items for name in item))
@@ -623,7 +623,7 @@ def _table(columns: list[str], items: list[Any]) -> Html:
 
 
 def _is_numeric(items: list[Any], name: str) -> bool:
-    """Whether a column holds numbers, and nothing else that is there."""
+    """Whether a column has only numbers, or no value."""
     values = [item[name] for item in items if item.get(name) is not None]
     return bool(values) and all(type(value) in (int, float) for value in values)
 
@@ -633,7 +633,7 @@ def _cell(value: Any, align: str | None) -> Html:
 
 
 def _difference(before: str, after: str) -> list[str | Html]:
-    """Old and new in one, as the live card draws it.
+    """The old and the new text in one, as the live card draws it.
 
     Of several lines each is a block, and lines that are alike and near no change are left out. In a line
     that changed, so are the words.
@@ -661,7 +661,7 @@ def _side(tag: str, parts: list[Line]) -> Html:
 
 
 def _near_changes(lines: list[Line]) -> list[bool]:
-    """Whether each line changed, or stands near one that did."""
+    """Whether each line changed, or is near one that did."""
     return [
         any(mark != " " for mark, _ in lines[max(0, at - AROUND) : at + AROUND + 1])
         for at in range(len(lines))
@@ -703,9 +703,9 @@ def _record(item: RecordItem, how: _How) -> Html:
 
 
 def _form(item: FormItem) -> Html:
-    """A question that nobody has answered: what it asks, without anything to press.
+    """An unanswered question: its content, without buttons.
 
-    One without buttons waits for no person, and its title says for what.
+    One without buttons does not wait for a person; its title names what it waits for.
     """
     waits = _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]) if item.actions else None
     outside = {} if item.actions else {"data-outside": ""}
@@ -733,7 +733,7 @@ def line_diff(before: str, after: str) -> list[Line]:
 
 
 def word_diff(before: str, after: str) -> tuple[list[Line], list[Line]]:
-    """An old and a new line as parts that are in both or in this one alone; whole where little is alike."""
+    """An old and a new line as parts that are in both or in only one; whole if little is the same."""
     old, new = ([word for word in _WORDS.split(line) if word] for line in (before, after))
     if len(old) * len(new) <= MAX_WORD_PAIRS:
         words = _diff(old, new)
@@ -744,7 +744,7 @@ def word_diff(before: str, after: str) -> tuple[list[Line], list[Line]]:
 
 
 def _joined(words: list[Line], side: str) -> list[Line]:
-    """One side of a line: neighbours that differ are one part."""
+    """One side of a line: neighbors that differ are one part."""
     mine = [word for word in words if word[0] in (" ", side)]
     return [
         (mark, "".join(text for _, text in parts)) for mark, parts in groupby(mine, lambda w: w[0])
@@ -767,7 +767,7 @@ def _diff(old: list[str], new: list[str]) -> list[Line]:
 
 
 def _alike(one: list[str], other: list[str]) -> int:
-    """How many lines at the start are the same."""
+    """The number of lines at the start that are the same."""
     differing = (i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     return next(differing, min(len(one), len(other)))
 
@@ -793,7 +793,7 @@ def _middle(old: list[str], new: list[str]) -> list[Line]:
 
 
 def _common(old: list[str], new: list[str]) -> list[list[int]]:
-    """How many lines the rests from each pair of places have in common."""
+    """The number of lines that the rests from each pair of places have in common."""
     table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i in range(len(old) - 1, -1, -1):
         for j in range(len(new) - 1, -1, -1):

@@ -1,7 +1,7 @@
 """The part of the style sheet that a static card needs: a saved notebook holds one for every card.
 
 A page may hold many cards, drawn by several versions, in any order. So no card's rules meet another's: those of a static
-card are for a class that is the hash of their own text, and the live sheet is for what is not static.
+card are for a class that is the hash of their own text, and the live sheet is for cards that are not static.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHEET = Path(__file__).parents[2] / "static" / "card.css"
 _CLASSES = re.compile(r'class="([^"]*)"')
 _TAG = re.compile(r"<(\w+)")
 _NAME = re.compile(r"\.?[a-zA-Z][\w-]*")
-"""A class or an element in a selector, once what is in parentheses and in brackets is gone."""
+"""A class or an element in a selector, after the content of parentheses and brackets is removed."""
 _NO_NAME = re.compile(r"\[[^]]*]|::?[\w-]+")
 _GROUP = re.compile(r"(:[\w-]+)\(([^()]*)\)")
 _VARIABLE = re.compile(r"(--nba-[\w-]+):([^;}]*);?")
@@ -28,13 +28,13 @@ _NOWHERE = ".nba-nowhere"
 _KEYFRAMES = "@keyframes "
 _STYLES = re.compile("(<style>.*?</style>)", re.DOTALL)
 _ROOT = ".nbagent.nbagent"
-"""What every selector of the sheet begins with, or has behind what it asks of the host."""
+"""The start of every selector of the sheet, or the part after its conditions on the host."""
 _ABOVE = "#nba"
-"""No card has this id: that it is not there weighs more than any rule of a version that did not scope its own."""
+"""An id that no card has: its absence weighs more than any rule of a version that did not scope its own."""
 LIVE = f".nbagent:not(.nba-static,{_ABOVE})"
-"""The root of what is live; ``frontend/loader.js`` has the same."""
+"""The root of everything live; ``frontend/loader.js`` has the same."""
 LEAST = 20
-"""Characters from which on what a page has already is told by its place."""
+"""Characters from which on a text that a page has already is replaced by its place."""
 
 
 def scoped(html: str) -> tuple[str, str]:
@@ -46,14 +46,14 @@ def scoped(html: str) -> tuple[str, str]:
 
 @cache
 def on_page() -> str:
-    """The whole sheet as a page has it, ``&`` for the root: for what is live, and for what is kept of a card."""
+    """The whole sheet as a page has it, ``&`` for the root: for live cards, and for saved ones."""
     sheet = _SHEET.read_text(encoding="utf-8")
     assert "&" not in sheet  # it means the root alone
     return _own_animations(sheet.replace(_ROOT, "&"), "nba-live")
 
 
 def in_pieces(html: str) -> list[Piece]:
-    """The HTML of cards for a page that has the sheet, with no rule in it that stands there."""
+    """The HTML of cards for a page that has the sheet, without the rules that are in it."""
     parts = _STYLES.split(html)
     return [
         piece for at, part in enumerate(parts) for piece in (_found(part) if at % 2 else [part])
@@ -61,14 +61,14 @@ def in_pieces(html: str) -> list[Piece]:
 
 
 def _alike(a: str, b: str) -> int:
-    """How many characters at the beginning are the same."""
+    """The number of characters at the start that are the same."""
     most = min(len(a), len(b))
     return next((n for n in range(most) if a[n] != b[n]), most)
 
 
 @lru_cache(maxsize=64)
 def _found(rules: str) -> list[Piece]:
-    """The rules as they stand in the sheet, from the last place on where there are several."""
+    """The rules at their places in the sheet, the last place if there are several."""
     sheet, pieces, at, end, done = on_page(), list[Piece](), 0, 0, 0
     while at < len(rules):
         wanted = rules[at : at + LEAST]
@@ -85,7 +85,7 @@ def _found(rules: str) -> list[Piece]:
 
 
 def _nested(rules: str, root: str) -> str:
-    """The rules for this root alone, which is named once."""
+    """The rules for this root only, which is named once."""
     parts = list(_rules(rules))
     turns = [f"{at}{{{body}}}" for at, body in parts if at.startswith(_KEYFRAMES)]
     inner = [f"{at}{{{body}}}" for at, body in parts if not at.startswith(_KEYFRAMES)]
@@ -93,7 +93,7 @@ def _nested(rules: str, root: str) -> str:
 
 
 def _own_animations(text: str, name: str) -> str:
-    """Animations, whose names all of a page share, are called after the card."""
+    """Animations with the card's name, as all cards of a page share the names of animations."""
     for each in re.findall(rf"{_KEYFRAMES}([\w-]+)", text):
         text = re.sub(rf"\b{each}\b", f"{each}-{name}", text)
     return text
@@ -105,11 +105,11 @@ def used_by(html: str) -> str:
     tags = set(_TAG.findall(html))
     if any(re.fullmatch("h[1-6]", tag) for tag in tags):
         tags.add("a")  # Jupyter gives each heading a link
-    return _kept(frozenset((classes | tags) & _names()))
+    return _css_for(frozenset((classes | tags) & _names()))
 
 
 @lru_cache(maxsize=64)
-def _kept(names: frozenset[str]) -> str:
+def _css_for(names: frozenset[str]) -> str:
     text = "".join(_filtered(_sheet(), names))
     text = "".join(
         f"{prelude}{{{body}}}"
@@ -142,7 +142,7 @@ def _filtered(sheet: str, names: frozenset[str]) -> Iterator[str]:
 
 
 def _can_match(selector: str, names: frozenset[str]) -> bool:
-    """Whether every class and element that it needs is there, below the card's root."""
+    """Whether every class and element that it needs exists, below the card's root."""
     selector = selector.rpartition(_ROOT)[2]
     while (
         outer := _GROUP.sub(lambda group: _needed(group[1], group[2], names), selector)
@@ -152,7 +152,7 @@ def _can_match(selector: str, names: frozenset[str]) -> bool:
 
 
 def _needed(kind: str, inside: str, names: frozenset[str]) -> str:
-    """What stands for a group in parentheses: one of ``:is`` must be there, what others hold need not."""
+    """The replacement of a group in parentheses: one of ``:is`` must exist, the content of others need not."""
     matches = kind not in (":is", ":where") or any(
         all(name in names for name in _named(each)) for each in inside.split(",")
     )
@@ -170,7 +170,7 @@ def _uses(text: str) -> frozenset[str]:
 
 
 def _rules(sheet: str) -> Iterator[tuple[str, str]]:
-    """Each rule as what stands before its braces and what stands in them."""
+    """Each rule as the text before its braces and the text in them."""
     depth = start = opened = 0
     for at, sign in enumerate(sheet):
         if sign == "{":
@@ -185,7 +185,7 @@ def _rules(sheet: str) -> Iterator[tuple[str, str]]:
 
 
 def _selectors(prelude: str) -> Iterator[str]:
-    """A rule's selectors: its parts between the commas that stand in no parentheses."""
+    """A rule's selectors: the parts between its commas that are not in parentheses."""
     depth = start = 0
     for at, sign in enumerate(prelude):
         depth += (sign == "(") - (sign == ")")
@@ -204,5 +204,5 @@ def _names() -> frozenset[str]:
 
 @cache
 def _sheet() -> str:
-    """The whole sheet, as it may stand in a ``style`` element."""
+    """The whole sheet, in a form that is valid in a ``style`` element."""
     return _SHEET.read_text(encoding="utf-8").replace("</", "<\\/")

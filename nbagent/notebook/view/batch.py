@@ -1,4 +1,4 @@
-"""What is drawn of a batch: how far it is, the rows of a window, and the questions that a rule chooses."""
+"""The view of a batch: its progress, the rows of a window, and the questions that a rule chooses."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ ROWS = 60
 """Rows that a page gets at once."""
 COLUMNS = ("number", "key", "status", "said", "cost")
 ORDER = ("interrupted", "stuck", "failed", "running", "cancelled", "completed", "left")
-"""Statuses, as they are sorted: what needs somebody comes first."""
+"""Statuses in sorting order: rows that need a person come first."""
 SHOWN = ("completed", "running", "interrupted", "stuck", "failed", "cancelled", "left")
-"""Statuses, as they stand beside each other."""
+"""Statuses in display order."""
 KEPT = 500
-"""Outputs that are kept, those that were drawn last."""
+"""Outputs that are stored, the last ones drawn."""
 WITHIN = 30.0
 """Seconds over which the rate is measured."""
 MAX_ERROR = 2_000
-"""Characters of why a batch ended."""
+"""Characters of the reason why a batch ended."""
 MAX_CHOICES = 100
-"""Choices that many questions are answered from."""
+"""Choices for answering many questions."""
 OPERATORS = ("is", "contains", "below", "above")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which questions are answered at once."""
+    """A rule that chooses the questions to answer at once."""
 
     tool: str = ""
     field: str = ""
@@ -48,7 +48,7 @@ class Rule:
     value: str = ""
 
     def fits(self, one: Asked) -> bool:
-        """Whether a question is one of these."""
+        """Whether a question matches."""
         asked = one.interrupt
         if self.tool and asked.tool_name != self.tool:
             return False
@@ -77,8 +77,8 @@ class Rule:
             return None
         return limit if limit == limit else None  # noqa: PLR0124 - NaN alone is not itself
 
-    def said(self) -> str:
-        """It in words, as an answer's record has it."""
+    def in_words(self) -> str:
+        """The rule in words, as an answer's record has it."""
         parts = [f"tool={self.tool!r}"] if self.tool else []
         if self.field and self.value:
             word = {"is": "=", "contains": " contains ", "below": " below ", "above": " above "}
@@ -87,7 +87,7 @@ class Rule:
 
 
 class BatchView:
-    """The view of a batch; it is looked at in a thread, one look at a time."""
+    """The view of a batch; it reads in a thread, one read at a time."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -101,19 +101,19 @@ class BatchView:
         self.by, self.backwards = "number", False
         self.first, self.count = 0, ROWS // 2
         self.opened = ""
-        """The key of the row whose card stands below."""
+        """The key of the row whose card is below."""
         self.rule = Rule()
         self.told = ""
-        """What became of the last answer to many."""
+        """The outcome of the last answer to many."""
         self.trouble = ""
         self.state: dict[str, Any] = {}
-        """As the page draws it: progress, buttons, and the questions; see ``look``."""
+        """The state as the page draws it: progress, buttons, and the questions; see ``look``."""
         self.window: dict[str, Any] = {}
         """The rows of the window that the page shows."""
         self.asked: dict[str, list[Asked]] = {}
-        """By run id, what waits."""
+        """The open questions, by run id."""
         self.previews: OrderedDict[int, tuple[Rule, list[Asked]]] = OrderedDict()
-        """A rule, and the questions that pages were shown as those that it fits, by a number."""
+        """Rules, and their matching questions as pages were shown them, by a number."""
         self._outputs: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._ended: deque[tuple[float, int]] = deque(maxlen=120)
         self._sent: View | None = None
@@ -124,7 +124,7 @@ class BatchView:
         return _status_of(row, work_of(self.batch).stuck)
 
     def look(self) -> None:
-        """Draw the batch as it stands; not for an event loop, as it may read."""
+        """Draw the current batch; not for an event loop, as it may read."""
         work, batch = work_of(self.batch), self.batch
         counts = dict(batch.counts)
         self._look_at_questions(counts["interrupted"])
@@ -147,7 +147,7 @@ class BatchView:
                 if counts.get(name, 0) or name == "completed"
             ],
             "total": work.total if work.total is not None else len(work.rows),
-            "said": self._said(counts, status),
+            "said": self._rate_text(counts, status),
             "used": self._used(),
             "status": status,
             "retry": counts["failed"] + counts["cancelled"],
@@ -196,13 +196,13 @@ class BatchView:
             row.number,
             self._status(row),
             BATCH_TEXTS[f"batch_{self._status(row)}"],
-            reveal(facts.bounded(self._tells(row), facts.MAX_BRIEF)),
+            reveal(facts.bounded(self._row_text(row), facts.MAX_BRIEF)),
             "" if not cost else f"${cost:,.4f}",
             reveal(facts.bounded(row.key, facts.MAX_BRIEF)),
         ]
 
-    def _tells(self, row: Row) -> str:
-        """What a row came to, asks, or failed with."""
+    def _row_text(self, row: Row) -> str:
+        """The text of a row: its result, its question, or its error."""
         stuck = work_of(self.batch).stuck.get(row.key)
         if stuck or row.error:
             return stuck or row.error
@@ -229,8 +229,8 @@ class BatchView:
 
     # --- how far it is
 
-    def _said(self, counts: Mapping[str, int], status: str) -> str:
-        """The rate, and how long what is left takes at that."""
+    def _rate_text(self, counts: Mapping[str, int], status: str) -> str:
+        """The rate, and the remaining time at that rate."""
         ended = counts["completed"] + counts["failed"] + counts["cancelled"]
         now = time.monotonic()
         while self._ended and now - self._ended[0][0] > WITHIN:
@@ -288,7 +288,7 @@ class BatchView:
             "preview": next(reversed(self.previews)),
             "said": BATCH_TEXTS["batch_no_number"]
             if limit
-            else BATCH_TEXTS["batch_fit"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
+            else BATCH_TEXTS["batch_matches"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
             "example": reveal(facts.bounded(_question(fit[0]), facts.MAX_BRIEF)) if fit else "",
             "approvable": approvable,
             "choices": [[str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(fit))],
@@ -302,7 +302,7 @@ class BatchView:
     # --- the frame
 
     def snapshot(self) -> View:
-        """The card above the table: which batch it is, how it stands, and what is wrong."""
+        """The card above the table: the batch, its status, and its errors."""
         batch = self.batch
         error = batch.error
         items = []
@@ -355,7 +355,7 @@ class BatchView:
 
 
 def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
-    """The values, and their labels, that each of these questions is answered with one of; empty where they differ."""
+    """The values, and their labels, that are valid answers to each of these questions; empty if they differ."""
     if not questions:
         return []
     first, *others = (
@@ -384,7 +384,7 @@ def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
 
 
 def is_written(questions: Sequence[Asked]) -> bool:
-    """Whether each of these questions is answered with a text."""
+    """Whether the answer to each of these questions is a text."""
     schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
     texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]
     return bool(questions) and len(texts) == len(questions) and all(texts)

@@ -13,21 +13,21 @@ from .tree import Agent, Call, Turn, walk
 Scope: TypeAlias = tuple[str, ...]
 
 MAX_OPS = 200
-"""Operations of one flush; what is beyond goes with the next, so that no burst holds the loop."""
+"""Operations of one flush; further ones are sent with the next, so that no burst holds the loop."""
 
 
 class Board:
-    """The tree of agents, turns, calls and lines, with what changed since the last flush."""
+    """The tree of agents, turns, calls and lines, with the changes since the last flush."""
 
     def __init__(self) -> None:
         self.root = Agent("", ())
         self.agents: dict[Scope, Agent] = {(): self.root}
         self.dirty: dict[Node, None] = {}
-        """What must be sent, in the order in which it changed."""
+        """The changed items, in the order of their changes."""
         self.head_dirty = True
         self._removed: list[str] = []
         self._fixed = self._fixed_nodes = 0
-        """How many of the outermost entries, and items in them, are where they will stay."""
+        """Number of the outermost entries, and of items in them, whose places are final."""
 
     @property
     def changed(self) -> bool:
@@ -35,7 +35,7 @@ class Board:
         return bool(self.dirty or self._removed or self.head_dirty)
 
     def agent(self, scope: Scope) -> Agent:
-        """The agent of this scope, made where it is new."""
+        """The agent of this scope, made if it is new."""
         known = self.agents.get(scope)
         if known is None:
             outer = self.agent(scope[:-1])
@@ -49,7 +49,7 @@ class Board:
         return known
 
     def call(self, scope: Scope, call_id: str) -> Call | None:
-        """The open call of this id; None where it has its result, or was never made."""
+        """The open call of this id; None if it has its result, or was never made."""
         agent = self.agents.get(scope)
         return None if agent is None else agent.open_calls.get(call_id)
 
@@ -60,18 +60,18 @@ class Board:
         return call
 
     def hosted(self, agent: Agent, turn: Turn, number: int) -> HostedNode:
-        """The row of what the provider runs in this turn, by its number."""
+        """The row of a provider's call in this turn, by its number."""
         return turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
 
     def body_call(self, agent: Agent, around: Call) -> Call:
-        """A call that the body of the call ``around`` starts, below what came before it there."""
+        """A call that the body of the call ``around`` starts, below its earlier ones there."""
         call = Call(f"{agent.key}b.c{agent.started}", agent.path)
         agent.started += 1
         self.add(around.below, call)
         return call
 
     def step(self, call: Call, name: str) -> StepNode:
-        """The step of this name in a call, made where it is new."""
+        """The step of this name in a call, made if it is new."""
         known = call.steps.get(name)
         if known is None:
             path = (
@@ -83,13 +83,13 @@ class Board:
         return known
 
     def put_last(self, call: Call, step: StepNode) -> None:
-        """A step stands where it ended, whenever it began: so it does where a journal is replayed."""
+        """Move a step to the place where it ended, whenever it started: a replayed journal has it there."""
         if call.below[-1] is not step:
             self.drop(call.below, step)
             self.add(call.below, step)
 
     def drop_steps(self, call: Call) -> None:
-        """Take out the steps that came to nothing, as their body is over."""
+        """Remove the steps without a result, as their body has ended."""
         for name, step in list(call.steps.items()):
             if step.runs:
                 del call.steps[name]
@@ -114,23 +114,23 @@ class Board:
         self.forget(node)
 
     def touch(self, node: Node) -> None:
-        """The item changed; maybe something else stands in its place now."""
+        """Note that the item changed; another one may be in its place now."""
         if node.hidden:
             self.forget(node)
         else:
             self.dirty[node] = None
 
     def forget(self, node: Node) -> None:
-        """The item is gone."""
+        """Note that the item is removed."""
         self.dirty.pop(node, None)
         if node.sent:
             self._removed.append(node.key)
             node.sent = False
 
     def ops(self, now: float) -> list[Op]:
-        """What brings a page up to date, but for the head: all of it, or as much as goes at once.
+        """The operations that bring a page up to date, without the head: all of them, or as many as go at once.
 
-        What has waited longest comes first, and what is new in its order.
+        The oldest changes come first, and new items in their order.
         """
         ops: list[Op] = [Remove(key=key) for key in self._removed]
         self._removed.clear()
@@ -151,9 +151,9 @@ class Board:
         return ops
 
     def _order(self) -> dict[Node, int]:
-        """Where the items stand that are not fixed yet.
+        """The places of the items that are not fixed yet.
 
-        A turn before the last one gets no more items; so a long run costs no more per flush.
+        A turn before the last one gets no further items, so a flush of a long run does not cost more.
         """
         entries, last = self.root.entries, self.root.last_turn
         while self._fixed < len(entries) and entries[self._fixed] is not last:

@@ -1,4 +1,4 @@
-"""What streams: deltas of the model and of running tools, until a stored event holds the whole."""
+"""Streaming: deltas of the model and of running tools, until a stored event has the whole."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Deltas:
         if turn is not None:
             number = turn.hosted_ids.setdefault(delta.id, len(turn.hosted_ids))
             node = self._board.hosted(self._board.root, turn, number)
-            node.told(delta, over=False)
+            node.show_call(delta, over=False)
             self._board.touch(node)
 
     def _cited(self, delta: Citation) -> None:
@@ -109,19 +109,19 @@ class Deltas:
             self._board.forget(node)
         text = TEXTS["discarded"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
         item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
-        turn.notice = self._told(turn.notice, item)
+        turn.notice = self._put_notice(turn.notice, item)
 
     def _waiting(self, delta: Waiting) -> None:
         turn = self._live()
         if turn is None:
             return
-        text = TEXTS["waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
+        text = TEXTS["model_waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
         until = time.time() + delta.seconds if delta.seconds else None
         item = NoticeItem(key=f"{turn.key}.w", text=text, until=until)
-        turn.waiting = self._told(turn.waiting, item)
+        turn.waiting = self._put_notice(turn.waiting, item)
 
-    def _told(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:
-        """The notice, in the place of the one before it."""
+    def _put_notice(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:
+        """Put the notice in the place of the one before it."""
         if node is None:
             node = FixedNode(item)
         else:
@@ -135,11 +135,11 @@ class Deltas:
             self._board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
 
     def _finished(self, _delta: Finished) -> None:
-        """The stored response says the same, and more."""
+        """Do nothing, as the stored response has the same, and more."""
         self._answering()
 
     def _answering(self) -> Turn | None:
-        """The turn that deltas belong to, which waits no more."""
+        """The turn that deltas belong to, which no longer waits."""
         turn = self._live()
         if turn is not None and turn.waiting is not None:
             self._board.forget(turn.waiting)
@@ -147,7 +147,7 @@ class Deltas:
         return turn
 
     def _live(self) -> Turn | None:
-        """The turn that deltas belong to; None while no model is answering the outermost agent."""
+        """The turn that deltas belong to; None if no model is answering the outermost agent."""
         root = self._board.root
         if root.live_turn is None and root.thinking:
             root.live_turn = root.new_turn()

@@ -1,7 +1,7 @@
-"""What is stored: each event of the journal, folded into the run's state and drawn on the board.
+"""Stored events: each event of the journal, folded into the run's state and drawn on the board.
 
-What the engine knows of the run (status, turns, limits, usage, what is queued) is read off its state;
-here is only what is seen: items, their places, and how long things took.
+The engine's state has the status, turns, limits, usage and queue of the run;
+here are only the visible parts: items, their places, and durations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.files import files_of
+from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import text_of, user
 from nbagent.core.base.process import describe_process
@@ -47,7 +47,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
-from .frame import Frame, last_said
+from .frame import Frame, last_user_message
 from .groups import grouped
 from .items import AnswerNode, FixedNode, Node, ReasoningNode, TextNode
 from .question_kinds import Types
@@ -62,7 +62,7 @@ TracebackOf: TypeAlias = Callable[[str], str]
 
 
 class Fold:
-    """Draws stored events on the board; what it shows in the end depends on them alone."""
+    """Draws stored events on the board; the final drawing depends only on them."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Fold:
         self._strip = self.frame.strip
 
     def apply(self, event: StoredEvent) -> None:
-        """Fold one event into the state, and draw what it changed."""
+        """Fold one event into the state, and draw its changes."""
         self.state = apply(self.state, event)
         if isinstance(event, ModelPartial):  # what streams is drawn as it comes
             return
@@ -108,9 +108,9 @@ class Fold:
     def _draw(self, event: StoredEvent) -> None:  # noqa: C901, PLR0912 - a line for each kind
         match event:
             case RunQueued() | RunStarted():
-                self._begun(event)
+                self._draw_start(event)
             case ModelResponded() | OutputRefused():
-                self._model_said(event)
+                self._draw_response(event)
             case MessageQueued():
                 self._message_queued(event)
             case ToolStarted():
@@ -128,7 +128,7 @@ class Fold:
             case RunRetried():
                 self._retried(event)
             case RunTaken():
-                self._taken(event)
+                self._draw_takeover(event)
             case RunImported():
                 self._imported()
             case RunCompleted() | RunFailed() | RunCancelled():
@@ -139,7 +139,7 @@ class Fold:
                 assert_never(never)
 
     def _state_of(self, scope: Scope) -> RunState | None:
-        """The state of the run of this scope; None once its call is over."""
+        """The state of the run of this scope; None once its call has ended."""
         state: RunState | None = self.state
         for call_id in scope:
             call = None if state is None else state.calls.get(call_id)
@@ -147,12 +147,12 @@ class Fold:
         return state
 
     def _known(self, event: ToolStarted | Resolved) -> CallState | None:
-        """What the engine knows of this call; None once its turn is over."""
+        """The engine's state of this call; None once its turn has ended."""
         state = self._state_of(event.scope)
         return None if state is None else state.calls.get(event.call_id)
 
     def _follow(self, scope: Scope, at: float) -> None:
-        """Note whether the model is to answer, and whether it has what the person wrote."""
+        """Note whether the model is to answer, and whether it has the person's messages."""
         agent, state = self._board.agent(scope), self._state_of(scope)
         agent.thinking = state is not None and isinstance(next_step(state), CallModel)
         if agent.thinking:
@@ -165,14 +165,14 @@ class Fold:
 
     # --- the run
 
-    def _begun(self, event: RunQueued | RunStarted) -> None:
+    def _draw_start(self, event: RunQueued | RunStarted) -> None:
         if isinstance(event, RunQueued):
             self._run_queued(event)
         else:
             self._run_started(event)
 
     def _run_queued(self, event: RunQueued) -> None:
-        agent, said = self._board.root, user(event.said)
+        agent, said = self._board.root, user(event.prompt)
         agent.name = reveal(event.agent)
         self.frame.started(event.at, [said])
         self._draw_prompt(agent, said)
@@ -187,14 +187,14 @@ class Fold:
         if not event.scope:
             self.frame.started(event.at, event.messages)
             if self._said is None:  # else it was drawn when the run was queued
-                self._draw_prompt(agent, last_said(event.messages))
+                self._draw_prompt(agent, last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
 
     def join_thread(self) -> None:
-        """The prompt becomes a message among others, above all that came of it."""
+        """Make the prompt a message among others, above everything that followed it."""
         self._in_thread = True
         before, self._prompted = self._prompted, None
         if before is not None:
@@ -206,7 +206,7 @@ class Fold:
         self._board.head_dirty = True
 
     def _draw_prompt(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
-        """Draw what the person gave with the prompt, below its text; in a thread the text too."""
+        """Draw the parts of the prompt beside its text; in a thread the text too."""
         self._said = said
         item = self._prompt_item()
         if item is not None:
@@ -224,7 +224,7 @@ class Fold:
         return MessageItem(key=key, text=text, files=files, editable=is_said)
 
     def _started_by_body(self, event: RunStarted) -> None:
-        """A run that a body started has no other start."""
+        """Draw a run that a body started, which has no other start."""
         call = self._board.call(event.scope[:-1], event.scope[-1])
         if call is not None:
             call.started(event.at)
@@ -232,7 +232,7 @@ class Fold:
             self._touch(call)
 
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
-        """Draw the last turn of the history that a run starts from: its calls and where each stands."""
+        """Draw the last turn of the history that a run starts from: its calls and the state of each."""
         if state.calls:
             self._draw(ModelResponded(at=at, scope=scope, text=state.text))
         for call in state.calls.values():
@@ -277,13 +277,13 @@ class Fold:
         last = _last_item(self._shown_end(event), self.state.text, self._name_of, answer)
         if isinstance(event, RunFailed) and root.refused is not None:
             line, errors = root.refused
-            if errors in event.message:  # it is told once
+            if errors in event.message:  # it is shown once
                 self._board.drop(root.entries, line)
         if last is not None:
             self._board.add(root.entries, last)
 
     def _answer(self, agent: Agent, event: RunCompleted) -> None:
-        """The last text becomes the answer that was read in it; that of a final tool stands for itself."""
+        """Make the last text the answer that was parsed from it; a final tool's answer is in its own row."""
         turn = agent.last_turn
         text = None if turn is None else turn.text
         if isinstance(text, AnswerNode) and not self._is_by_tool(event.scope):
@@ -291,14 +291,14 @@ class Fold:
             self._board.touch(text)
 
     def _is_by_tool(self, scope: Scope) -> bool:
-        """Whether a final tool has the last word in this run."""
+        """Whether this run ends with a final tool."""
         state = self._state_of(scope)
         return state is not None and state.final is not None
 
     def _shown_end(self, event: RunEnd) -> RunEnd:
-        """The end, with what a flow returned in the place of its text: as code, or in its row where that is rich.
+        """The end, with a flow's return value in the place of its text: as code, or in its row if that is rich.
 
-        A typed answer that the model said stands in its turn.
+        A typed answer of the model is in its turn.
         """
         typed = self._board.root.answer != "text"
         if typed and isinstance(event, RunCompleted) and not self._is_by_tool(()):
@@ -321,21 +321,21 @@ class Fold:
             self._board.drop_steps(call)
             self._touch(call)
 
-    def _taken(self, event: RunTaken) -> None:
-        """Who drives the run from here on, where somebody did before; what it asks anew follows."""
+    def _draw_takeover(self, event: RunTaken) -> None:
+        """Note who runs it from here on, if another process did before; its new questions follow."""
         if event.by in ("vacancy", "release"):
             return
         other = event.user if is_somebody_else(event.user) else ""
         who = describe_process(event.owner) + (f" ({other})" if other else "")
         gone = describe_process(event.gone) if event.gone else ""
-        text = TEXTS["taken_from_gone" if gone else "taken_by"].format(
+        text = TEXTS["taken_over_from_ended" if gone else "taken_over_by"].format(
             who=reveal(who), gone=reveal(gone), moment=_moment(event.at)
         )
         item = NoticeItem(key=f"taken{self.state.position}", text=text[:1].upper() + text[1:])
         self._board.add(self._board.root.entries, FixedNode(item))
 
     def _retried(self, event: RunRetried) -> None:
-        """Take the end back: what the run waited for is asked again."""
+        """Remove the end: the questions that the run waited for are asked again."""
         if event.scope:
             return
         entries = self._board.root.entries
@@ -352,7 +352,7 @@ class Fold:
             self._ask_again(self.questions[asked.id], asked)
 
     def _imported(self) -> None:
-        """No answer to what is open counts here, and what waits has no end; what is asked anew follows."""
+        """Note that no answer to open questions counts here, and that waiting calls have no end; new questions follow."""
         for call in self._open_calls():
             call.asked_anew()
         for asked in self.state.pending:
@@ -361,7 +361,7 @@ class Fold:
                 node.replace(node.item.model_copy(update={"expires_at": asked.expires_at}))
 
     def _ask_again(self, drawn: DrawnQuestion, event: Interrupted) -> None:
-        """Put the form back in its record's place; a question whose time ran out has more of it."""
+        """Put the form back in its record's place; a question that had expired has more time."""
         if drawn.record is not None and drawn.row is not None:
             drawn.row.undecided()
         elif drawn.record is not None:
@@ -385,7 +385,7 @@ class Fold:
 
     # --- the model and the person's messages
 
-    def _model_said(self, event: ModelResponded | OutputRefused) -> None:
+    def _draw_response(self, event: ModelResponded | OutputRefused) -> None:
         agent = self._board.agent(event.scope)
         if isinstance(event, OutputRefused):
             self._output_refused(agent, event)
@@ -427,7 +427,7 @@ class Fold:
     def _settle_hosted(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
         for number, ran in enumerate(event.hosted):
             node = self._board.hosted(agent, turn, number)
-            node.told(ran, over=True)
+            node.show_call(ran, over=True)
             self._board.touch(node)
         if event.citations:
             self._board.touch(turn.cites(sources.cited(event.citations)))
@@ -450,7 +450,7 @@ class Fold:
             self._board.touch(call)
 
     def _output_refused(self, agent: Agent, event: OutputRefused) -> None:
-        """Below the answer, why it is none; whether the model is asked again is seen by what follows."""
+        """Show below the answer why it was not accepted; the next events show whether the model is asked again."""
         text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
         node = FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
         agent.refused = node, event.errors
@@ -463,7 +463,7 @@ class Fold:
                 agent.new_turn()
             )  # the answer that is on its way comes before the message
         note = TEXTS["message_waits"]
-        said = user(event.said)
+        said = user(event.prompt)
         node = FixedNode(
             MessageItem(
                 key=agent.message_key(),
@@ -483,7 +483,7 @@ class Fold:
     # --- calls
 
     def _body_called(self, event: BodyCalled) -> None:
-        """What a body starts is a row below its call's, among its steps and questions."""
+        """Draw a run or call that a body starts as a row below its call's, among its steps and questions."""
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = "" if state is None else reveal(state.agent)
         around = self._board.call(event.scope[:-1], event.scope[-1])
@@ -517,10 +517,10 @@ class Fold:
             if event.error:
                 call.raised(partial(self._traceback_of, event.call_id))
             self._close_call(event)
-            self._tell_interim(call, event)
+            self._show_interim(call, event)
 
-    def _tell_interim(self, call: Call, event: ToolFinished) -> None:
-        """Where the final result comes later, its line says what is known until then."""
+    def _show_interim(self, call: Call, event: ToolFinished) -> None:
+        """Show the interim text in the call's line, if the final result comes later."""
         for drawn in self.questions.values():
             item = drawn.node.item
             if drawn.call is call and drawn.event.kind == "later" and isinstance(item, FormItem):
@@ -529,7 +529,7 @@ class Fold:
                 self._board.touch(drawn.node)
 
     def _close_call(self, event: ToolFinished | Resolved) -> None:
-        """The call has its result."""
+        """End the call, which has its result."""
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
         self._board.drop_steps(call)
         self._touch(call)
@@ -537,7 +537,7 @@ class Fold:
         self._end_inside((*event.scope, event.call_id), event.at)
 
     def _end_inside(self, inside: Scope, at: float) -> None:
-        """A call is over, and so is what was open inside it: its runs were stopped, its questions are void."""
+        """End a call and everything open inside it: its runs were stopped, its questions are void."""
         depth = len(inside)
         for scope, agent in self._board.agents.items():
             if scope[:depth] != inside:
@@ -571,7 +571,7 @@ class Fold:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)
             self._strip.stop(call.key, event.at)
-            if event.ask is None:  # else the body goes on, with other steps maybe
+            if event.ask is None:  # else the body continues, with other steps maybe
                 self._board.drop_steps(call)
         drawn = DrawnQuestion(question, event, agent, call, FixedNode(grouped(item, question)))
         self.questions[event.id] = drawn
@@ -579,7 +579,7 @@ class Fold:
         self._asks(drawn)
 
     def _asks(self, drawn: DrawnQuestion) -> None:
-        """Show the form, below its call's row or in the place of it."""
+        """Show the form, below its call's row or in its place."""
         self._board.add(drawn.siblings, drawn.node)
         if drawn.row is not None:
             drawn.row.question = drawn.node
@@ -602,7 +602,7 @@ class Fold:
                 self._touch(call)
             return
         known = self._known(event)
-        if known is not None and known.status != "done":  # a body goes on with the answer
+        if known is not None and known.status != "done":  # a body continues with the answer
             call.state = "waiting" if known.status == "waiting" else "preparing"
             self._touch(call)
             return
@@ -622,7 +622,7 @@ class Fold:
         self._record(drawn, unanswered)
 
     def _record(self, drawn: DrawnQuestion, item: RecordItem) -> None:
-        """Put the record into the call's row, or where the form stands."""
+        """Put the record into the call's row, or in the place of the form."""
         siblings, row = drawn.siblings, drawn.row
         drawn.record = FixedNode(item)
         at = siblings.index(drawn.node)
@@ -642,7 +642,7 @@ def _last_item(
     name_of: Callable[[str], str],
     answer: TextNode,
 ) -> Node | None:
-    """What stands below all else; None where the last response, ``said``, is the ``answer`` already."""
+    """The item below all others; None if the last response, ``said``, is the ``answer`` already."""
     match event:
         case RunFailed(error=error, message=message):
             text = TEXTS["failed"].format(
@@ -661,7 +661,7 @@ def _last_item(
 
 
 def _moment(at: float) -> str:
-    """A Unix time as the clock here has it."""
+    """A Unix time in the time zone of this machine."""
     return dt.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 

@@ -1,4 +1,4 @@
-"""What the card's frame tells: whose run it is, what it has cost so far, and when what happened."""
+"""The content of the card's frame: the run's owner, its cost so far, and the times of its parts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nbagent.notebook.wire import Head, Span
 
 Lane = Literal["model", "tool", "wait"]
 MAX_SPANS = 40
-"""Spans that are left when neighbors of one lane are joined, at twice as many: a strip is only so wide."""
+"""Spans that are left when neighbors of one lane are joined, at twice as many: a strip has limited width."""
 
 
 class TimeStrip:
-    """Spans by what they belong to, in Unix seconds."""
+    """Spans by the item that they belong to, in Unix seconds."""
 
     def __init__(self) -> None:
         self._done: list[tuple[Lane, float, float]] = []
@@ -28,11 +28,11 @@ class TimeStrip:
         """The wire's form of the first of ``_done``."""
 
     def start(self, key: str, lane: Lane, at: float) -> None:
-        """Something begins."""
+        """Start a span."""
         self._open.setdefault(key, (lane, at))
 
     def stop(self, key: str, at: float) -> None:
-        """It is over; nothing happens if it never began."""
+        """End a span; does nothing if it was never started."""
         begun = self._open.pop(key, None)
         if begun is not None:
             self._done.append((begun[0], begun[1], max(at, begun[1])))
@@ -41,7 +41,7 @@ class TimeStrip:
                 self._built = []
 
     def stop_all(self, at: float) -> None:
-        """The run is over."""
+        """End all spans, as the run has ended."""
         for key in list(self._open):
             self.stop(key, at)
 
@@ -56,7 +56,7 @@ class TimeStrip:
 
 
 def _joined(spans: list[tuple[Lane, float, float]]) -> list[tuple[Lane, float, float]]:
-    """Fewer spans that look the same: those that nearly touch are one."""
+    """Fewer spans that look the same: those that nearly touch are joined."""
     ordered = sorted(spans, key=lambda s: (s[0], s[1]))
     length = max(end for *_, end in spans) - min(start for _, start, _ in spans)
     gap = length / (2 * MAX_SPANS)
@@ -86,20 +86,20 @@ class Frame:
         self.stopping = False
         """Whether Stop was pressed and the run has not ended yet."""
         self.turns = 0
-        """How often the model of the outermost agent has answered."""
+        """Number of responses of the outermost agent's model."""
         self._prompt = ""
         self._started_at = 0.0
 
     def started(self, at: float, messages: list[Any]) -> None:
-        """The run began with this history."""
+        """Note the start of the run with this history."""
         self._started_at, self._prompt = at, _prompt(messages)
 
     def flow_started(self, input_: Mapping[str, Any]) -> None:
-        """It is a flow, with this input."""
+        """Note that it is a flow, with this input."""
         self._prompt = facts.brief(input_)
 
     def head(self, state: RunState, agent: str, *, answering: bool) -> Head:
-        """All of it: what the engine's state says of the run, and what is only seen.
+        """The whole head: the engine's state of the run, and the view's own values.
 
         A turn counts from when its model is ``answering``.
         """
@@ -135,12 +135,12 @@ class Frame:
 
 
 def _prompt(messages: list[Any]) -> str:
-    """The text of the last thing the person said."""
-    said = last_said(messages)
+    """The text of the person's last message."""
+    said = last_user_message(messages)
     return "" if said is None else without_controls(facts.bounded(text_of(said)))
 
 
-def last_said(messages: list[Any]) -> Mapping[str, Any] | None:
+def last_user_message(messages: list[Any]) -> Mapping[str, Any] | None:
     """The last message of the person, if there is one."""
     for message in reversed(messages):
         if isinstance(message, Mapping) and is_prompt(message):

@@ -1,4 +1,4 @@
-"""Which questions are alike, so that the page can draw several of them as one table."""
+"""Groups of similar questions, so that the page can draw several of them as one table."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .questions import Question
 _PREFILL = frozenset(
     ("initial", "initial_json", "prefilled", "provided", "multiline", "rows", "entries", "branch")
 )
-"""What a document's values put into the nodes of a form's spec."""
+"""The keys that a document's values fill in the nodes of a form's spec."""
 
 
 def grouped(item: FormItem, question: Question) -> FormItem:
-    """The item, marked as one of its group and with the exact input as facts, where it can be.
+    """The item, marked as one of its group and with the exact input as facts, if possible.
 
     Questions of one turn are alike if they come from one tool and ask the same in the same form with
     the same buttons: only the values differ. A question about the run itself, one about a lost call, one
     that an outside system answers, one with ipywidgets beside the card and one too large for a row
-    stand alone.
+    are shown by themselves.
     """
     spec = None if question.form is None else question.form.spec()
     small = facts.is_whole(question.input, facts.MAX_TEXT)
@@ -53,7 +53,7 @@ def grouped(item: FormItem, question: Question) -> FormItem:
 
 
 def _unfilled(node: Any) -> Any:
-    """A node and all below it, without what a document's values put there."""
+    """A node and all below it, without the values that a document filled in."""
     if isinstance(node, Mapping):
         return {name: _unfilled(each) for name, each in node.items() if name not in _PREFILL}
     return [_unfilled(each) for each in node] if isinstance(node, list) else node

@@ -1,4 +1,4 @@
-"""What is drawn of an inbox: a fold from what waits in a store to forms, and to records once it is settled."""
+"""The view of an inbox: a fold from the open questions of a store to forms, and to records once they are settled."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from .question_kinds import Types
 from .questions import Question
 
 PAGE = 50
-"""Questions that are drawn to begin with, and that are added on demand."""
+"""Number of questions that are drawn at first, and added on demand."""
 MAX_RECORDS = 100
 """Answered questions that stay in view."""
 NAMED = 5
-"""Runs that nobody goes on with which are told by their ids."""
+"""Runs without a process that are named by their ids."""
 STRANDED = "stranded"
-"""The key of the notice of runs that nobody goes on with."""
+"""The key of the notice of runs that no process is running."""
 MORE = "more"
 """The key of the notice below the last question."""
 
 
 class Source(Protocol):
-    """Who knows what waits; see ``core.stored.inbox.Waiting``."""
+    """The source of the open questions; see ``core.stored.inbox.Waiting``."""
 
     all: list[Asked]
 
@@ -61,8 +61,8 @@ class Source(Protocol):
     def is_missing(self) -> bool:
         """Whether there is no file of them yet."""
 
-    def goes_on(self, asked: Asked) -> GoesOn:
-        """Where its run goes on once it is answered."""
+    def continuation(self, asked: Asked) -> GoesOn:
+        """The place where its run continues once it is answered."""
 
     def tool_of(
         self, asked: Asked, tools: Mapping[str, Any] | None = None
@@ -70,27 +70,27 @@ class Source(Protocol):
         """The tool that asks it, among these, or those of an agent of this process."""
 
     def is_earlier(self, asked: Asked) -> bool:
-        """Whether its cell has begun another run since, in a later kernel."""
+        """Whether its cell has started another run since, in a later kernel."""
 
     def settled(self, asked: Asked) -> Resolved | None:
-        """How it was answered."""
+        """The event that settled it."""
 
     def stranded(self) -> list[Stranded]:
-        """The runs that nobody goes on with."""
+        """The runs that no process is running."""
 
 
 @dataclass
 class _Drawn:
-    """One question that is drawn, or what became of it."""
+    """One drawn question, or its record."""
 
     asked: Asked
     goes_on: GoesOn
     question: Question
     item: FormItem | RecordItem
     tool: Tool[..., Any] | None = None
-    """The tool that asks, where its run goes on in this process."""
+    """The tool that asks, if its run continues in this process."""
     earlier: bool = False
-    """Whether it stands apart, as its cell has begun another run since, in a later kernel."""
+    """Whether it is shown apart, as its cell has started another run since, in a later kernel."""
 
     @property
     def waits(self) -> bool:
@@ -101,7 +101,7 @@ class InboxView:
     """The view of an inbox; safe to use from several threads.
 
     Args:
-        of: what it is the inbox of, as the header says it.
+        of: the inbox's store and filters, as in the header.
     """
 
     def __init__(self, of: str) -> None:
@@ -109,24 +109,24 @@ class InboxView:
         self._lock = threading.RLock()
         self._room = PAGE
         self._drawn: dict[str, _Drawn] = {}
-        """By key: ``run/interrupt``."""
+        """The drawn questions, by key: ``run/interrupt``."""
         self._waiting = self._by_person = self._fresh = 0
-        """How many wait, how many of them a person is asked, and how many are new."""
+        """Numbers of open questions, of those that a person is asked, and of new ones."""
         self._known: set[tuple[str, str]] | None = None
-        """What has been waiting before; None before the first look."""
+        """The keys that were waiting before; None before the first look."""
         self._trouble = self._refused = ""
         self._is_missing = False
         self.stranded: list[Stranded] = []
-        """The runs that nobody goes on with, as they are told."""
+        """The runs that no process is running, as they are shown."""
         self._sent: View | None = None
 
     def look(self, chosen: Sequence[Asked], source: Source, *, busy: bool = False) -> None:
-        """Take what waits now; not for an event loop, as many forms may be made.
+        """Take the open questions; not for an event loop, as many forms may be made.
 
         Args:
-            chosen: what is looked for, oldest first.
-            source: of all that waits.
-            busy: whether somebody is at work in a form, so that none is drawn anew for what only tells more.
+            chosen: the matching questions, oldest first.
+            source: the source of all open questions.
+            busy: whether somebody is at work in a form, so that none is drawn again only for additional facts.
         """
         wanted = {_key(one): one for one in chosen}
         waits = {_key(one) for one in source.all}
@@ -143,7 +143,7 @@ class InboxView:
         room = self._room - sum(1 for drawn in made.values() if drawn.waits)
         stranded, is_new = source.stranded(), source.is_missing
         fresh = [key for key in wanted if key not in made][: max(0, room)]
-        made |= {key: _made(wanted[key], source) for key in fresh}
+        made |= {key: _new_drawn(wanted[key], source) for key in fresh}
         with self._lock:
             typed = {key: drawn.item for key, drawn in self._drawn.items()}
             for key, drawn in made.items():
@@ -154,12 +154,12 @@ class InboxView:
             self._count(chosen, source)
 
     def trouble(self, said: str) -> None:
-        """Say why the store cannot be read; empty where it can."""
+        """Show why the store cannot be read; empty if it can."""
         with self._lock:
             self._trouble = said
 
     def refused(self, said: str) -> None:
-        """Say why runs that were to go on here do not; empty where they do."""
+        """Show why runs could not be continued here; empty if they could."""
         with self._lock:
             self._refused = said
 
@@ -169,7 +169,7 @@ class InboxView:
             self._room += PAGE
 
     def seen(self) -> None:
-        """Somebody has looked at what is new."""
+        """Note that somebody has looked at the new ones."""
         with self._lock:
             self._fresh = 0
 
@@ -195,7 +195,7 @@ class InboxView:
             items: list[Item] = [one.item for one in drawn if not one.earlier]
             apart: list[Item] = [one.item for one in drawn if one.earlier]
             if any(one.earlier and one.waits for one in drawn):
-                told = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_told"])
+                told = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_help"])
                 apart.insert(0, told)
             return View(head=self._head(), items=[*items, *apart, *self._notices()])
 
@@ -206,18 +206,18 @@ class InboxView:
             return drawn.question if drawn is not None and drawn.waits else None
 
     def open_questions(self) -> list[tuple[Question, Tool[..., Any] | None]]:
-        """The questions that are drawn, each with its tool where the run goes on in this process."""
+        """The drawn questions, each with its tool if its run continues in this process."""
         with self._lock:
             return [(one.question, one.tool) for one in self._drawn.values() if one.waits]
 
     def asked(self, key: str) -> Asked | None:
-        """What waits, or has waited, under this key."""
+        """The question that waits, or has waited, under this key."""
         with self._lock:
             drawn = self._drawn.get(key)
             return None if drawn is None else drawn.asked
 
     def set_drafts(self, key: str, drafts: Any, *, instead: bool) -> None:
-        """Keep what is typed for pages that are drawn later; those that are open know it."""
+        """Store unsent input for pages that are drawn later; open ones know it."""
         with self._lock:
             update: dict[str, Any] = {"drafts": drafts}
             item = self._form(key)
@@ -231,13 +231,13 @@ class InboxView:
     def set_preview(
         self, key: str, preview: list[Rich], *, error: str | None, note: str | None
     ) -> None:
-        """Show what approving would do, or why that cannot be shown."""
+        """Show the effect of approving, or why it cannot be shown."""
         with self._lock:
             update = {"preview": preview, "preview_error": error, "preview_note": note}
             self._update_form(key, update)
 
     def set_changed(self, key: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        """Show whether a value outside the page's own fields differs from the proposed one."""
         with self._lock:
             question = self.question(key)
             if question is not None:
@@ -268,7 +268,7 @@ class InboxView:
 
     def _head(self) -> Head:
         if self._known is None:
-            said = TEXTS["inbox_reads"]
+            said = TEXTS["inbox_loading"]
         elif not self._waiting:
             said = TEXTS["inbox_empty"]
         else:
@@ -304,7 +304,7 @@ class InboxView:
 
 
 def _left(stranded: Sequence[Stranded]) -> NoticeItem:
-    """Which runs nobody goes on with, and how they go on."""
+    """The notice of the runs that no process is running, and of ways to continue them."""
     ids = [reveal(one.run.id) for one in stranded]
     told = ", ".join(_run_in_words(one) for one in stranded[:NAMED])
     told += f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else ""
@@ -312,12 +312,12 @@ def _left(stranded: Sequence[Stranded]) -> NoticeItem:
     here = sum(1 for one in stranded if one.here)
     if not here:
         text = f"{text}\n{TEXTS['inbox_open'].format(run=ids[0])}"
-    actions = [NoticeAction(name="go_on", label=TEXTS["inbox_go_on_here"].format(n=here))]
+    actions = [NoticeAction(name="go_on", label=TEXTS["inbox_continue_here"].format(n=here))]
     return NoticeItem(key=STRANDED, tone="warn", text=text, actions=actions[: here > 0])
 
 
 def _run_in_words(stranded: Stranded) -> str:
-    """A run by the id that a person gave it; by its agent and how its id begins, where that was made."""
+    """A run by the id that a person gave it; if its id was generated, by its agent and the start of its id."""
     run = stranded.run
     short = _brief_id(run.id)
     return reveal(run.id if short == run.id else f"{run.agent} ({short})")
@@ -328,7 +328,7 @@ def _key(asked: Asked) -> str:
 
 
 def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
-    """With what was typed while the view was made."""
+    """The question with the input that was typed while the view was made."""
     if not isinstance(drawn.item, FormItem) or not isinstance(known, FormItem):
         return drawn
     update: dict[str, Any] = {
@@ -346,17 +346,17 @@ def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
 
 
 def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Drawn:
-    """The same question as it is asked now; it is drawn anew only where that says something else."""
+    """The same question in its current form; it is drawn again only if its text changes."""
     if asked.interrupt == drawn.asked.interrupt:
-        goes_on = drawn.goes_on if busy else source.goes_on(asked)
+        goes_on = drawn.goes_on if busy else source.continuation(asked)
         earlier = drawn.earlier if busy else _is_earlier(asked, source)
         if _where(goes_on) == _where(drawn.goes_on) and earlier == drawn.earlier:
             return replace(drawn, asked=asked)
-    return _made(asked, source)
+    return _new_drawn(asked, source)
 
 
-def _made(asked: Asked, source: Source) -> _Drawn:
-    goes_on = source.goes_on(asked)
+def _new_drawn(asked: Asked, source: Source) -> _Drawn:
+    goes_on = source.continuation(asked)
     tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
     key, names = _key(asked), asked.interrupt.path[:-1]
     question = replace(_question(asked, goes_on, tool), id=key)
@@ -374,14 +374,14 @@ def _made(asked: Asked, source: Source) -> _Drawn:
 
 
 def _is_earlier(asked: Asked, source: Source) -> bool:
-    """Whether its cell has begun another run since, in a later kernel: one of the store, or of this process."""
+    """Whether its cell has started another run since, in a later kernel: one of the store, or of this process."""
     run = asked.run
     begun_here = run.cell in kernel.begun_in and run.begun_by != this_process()
     return begun_here or source.is_earlier(asked)
 
 
 def _question(asked: Asked, goes_on: GoesOn, tool: Tool[..., Any] | None) -> Question:
-    """The question with the form of its own card; away from its agent with what its record says."""
+    """The question with the form of its own card; in another process than its agent's, with its record's texts."""
     waiting = asked.interrupt
     if tool is not None:
         known = Types(
@@ -407,58 +407,58 @@ def _is_secret(question: Question) -> bool:
 
 
 def _without_secrets(question: Question, asked: Asked) -> Question:
-    """A secret that is typed here would reach no other process: it is not asked for."""
+    """Remove secret fields: a secret that is typed here would not reach another process."""
     if question.instead is not None and holds_secret(question.instead.fields):
         left = tuple(action for action in question.actions if action.name != "answer")
         question = replace(question, instead=None, actions=left)
     if not _is_secret(question):
         return question
-    note = " ".join(filter(None, (question.note, _said("inbox_secret", asked))))
+    note = " ".join(filter(None, (question.note, _with_run_id("inbox_secret", asked))))
     left = tuple(action for action in question.actions if action.name != "submit")
     return replace(question, form=None, named="", actions=left, note=note)
 
 
-def _said(key: str, asked: Asked) -> str:
+def _with_run_id(key: str, asked: Asked) -> str:
     return TEXTS[key].format(run=reveal(asked.run.id))
 
 
 def _is_own(asked: Asked) -> bool:
-    """Whether a flow itself asks: its name stands for the tool's, and is said once."""
+    """Whether a flow itself asks: its name is in the place of the tool's, and is shown once."""
     return asked.interrupt.path[:-1] == () and asked.interrupt.tool_name == asked.run.agent
 
 
 def _brief_id(run_id: str) -> str:
-    """The beginning of an id that was made, which tells it from others; whole where a person gave it."""
+    """The start of a generated id, which distinguishes it from others; the whole id if a person gave it."""
     return run_id[:8] if re.fullmatch("[0-9a-f]{32}", run_id) else run_id
 
 
 def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
-    """Whose question it is, since when it waits, and what becomes of an answer."""
+    """The facts about a question: its run, its age, and the effect of an answer."""
     prompt = facts.bounded(" ".join(asked.run.prompt.split()), facts.MAX_BRIEF)
     told = [
         Fact(label=TEXTS["inbox_run"], value=reveal(prompt or _brief_id(asked.run.id)), code=False),
         Fact(label=TEXTS["inbox_asked"], value=_moment(asked.at), code=False),
     ]
     if asked.by_person:
-        told.append(Fact(label=TEXTS["inbox_then"], value=_where(goes_on), code=False))
+        told.append(Fact(label=TEXTS["inbox_continues"], value=_where(goes_on), code=False))
     return told
 
 
 def _where(goes_on: GoesOn) -> str:
-    """What becomes of an answer, in words."""
+    """The effect of an answer, in words."""
     process = describe_process(goes_on.process) if goes_on.process else ""
     key = "inbox_there_or_here" if goes_on.or_here else f"inbox_{goes_on.place}"
     return TEXTS[key].format(process=reveal(process))
 
 
 def _moment(at: float) -> str:
-    """A Unix time as the kernel's clock has it; of today without the day."""
+    """A Unix time by the kernel's clock; without the day if it is today."""
     then, now = (dt.datetime.fromtimestamp(each).astimezone() for each in (at, time.time()))
     return then.strftime("%H:%M" if then.date() == now.date() else "%Y-%m-%d %H:%M")
 
 
 def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
-    """What became of a question that waits no more; its title tells it among those of other runs."""
+    """The record of a question that no longer waits; its title distinguishes it from those of other runs."""
     question = drawn.question
     what = facts.brief(question.public_input) or question.title
     agent = () if _is_own(drawn.asked) else (reveal(drawn.asked.run.agent), "▸")
@@ -471,7 +471,7 @@ def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
     if drawn.goes_on.place == "kept":
         said.append(TEXTS["inbox_is_kept"])
         code = f'await nb.open_run("{drawn.asked.run.id}", agent=agent, store=store)'
-        details.append(Fact(label=TEXTS["inbox_go_on"], value=reveal(code)))
+        details.append(Fact(label=TEXTS["inbox_to_continue"], value=reveal(code)))
     return record.model_copy(
         update={"title": title, "decision": " · ".join(said), "details": details}
     )

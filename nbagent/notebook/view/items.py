@@ -1,4 +1,4 @@
-"""The drawn items while they change: cheap mutable state, wire models only when asked for."""
+"""The drawn items while they change: cheap mutable state, with wire models made only on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from nbagent.core.base.controls import without_controls
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
-from nbagent.core.base.files import KEPT, label, stand_in
+from nbagent.core.base.file_parts import KEPT, bracketed_label, label
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
@@ -46,11 +46,11 @@ PARTIAL_EVERY = 0.25
 MAX_PARTIAL = 100_000
 """Characters of an answer that are drawn before it is whole."""
 HEAVY = 15_000
-"""Characters of drawn output from which on mere progress is redrawn once a second."""
+"""Characters of drawn output from which on progress alone is redrawn once a second."""
 
 
 class Node:
-    """One item: ``sent`` tells whether the page has it, ``stale`` whether it must be sent whole."""
+    """One item: ``sent`` is whether the page has it, ``stale`` whether it must be sent whole."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -58,11 +58,11 @@ class Node:
         self.stale = True
 
     def wire(self) -> Item:
-        """The item with all that is known of it."""
+        """The item in its current form."""
         raise NotImplementedError
 
     def ops(self, now: float, index: int) -> list[Op]:
-        """What brings the page up to date; ``index`` is where the item stands."""
+        """The operations that bring the page up to date; ``index`` is the place of the item."""
         if not self.stale or not self.due(now):
             return []
         self.sent, self.stale = True, False
@@ -79,7 +79,7 @@ class Node:
 
     @property
     def hidden(self) -> bool:
-        """Whether something else stands in its place."""
+        """Whether another item is in its place."""
         return False
 
 
@@ -96,7 +96,7 @@ class TextNode(Node):
         self._close_sent = False
 
     def close(self, text: str) -> None:
-        """The text is whole: what was streamed stays if it was the same."""
+        """Set the whole text: the streamed one stays if it was the same."""
         if not self.stream.close(text):
             self.stale = True
         self._closed, self._close_sent = True, False
@@ -108,14 +108,14 @@ class TextNode(Node):
         return done and not self.stale
 
     def wire(self) -> TextItem:
-        """The item with all that is known of it."""
+        """The item in its current form."""
         stream = self.stream
         pending = "".join(stream.pending).removesuffix("\r")  # its newline may still come
         raw = stream.raw + without_controls(pending)[:MAX_PLAIN]
         return TextItem(key=self.key, blocks=list(stream.blocks), tail=stream.tail, raw=raw)
 
     def ops(self, now: float, index: int) -> list[Op]:
-        """What brings the page up to date."""
+        """The operations that bring the page up to date."""
         if self.settled:
             return []
         stream = self.stream
@@ -130,9 +130,9 @@ class TextNode(Node):
         return [Raw(key=self.key, text=grown)] if grown else []
 
     def _block(self, finished: list[str], was_open: str) -> Block:
-        """What is new, in the shorthand in which it travels."""
+        """The new part, in the shorthand of the wire."""
         drawn = "".join([*finished, self.stream.tail])
-        start, end = shorthand.kept(was_open, drawn)
+        start, end = shorthand.common_ends(was_open, drawn)
         return Block(
             key=self.key,
             start=shorthand.units(was_open[:start]),
@@ -144,9 +144,9 @@ class TextNode(Node):
 
 
 class AnswerNode(TextNode):
-    """Text of a model that is to end with JSON: drawn as the value that it is, as far as it has come.
+    """Text of a model that is to end with JSON: drawn as its value, as far as it has arrived.
 
-    What turns out to be no JSON is drawn as any text.
+    Text that is not JSON is drawn as any text.
     """
 
     def __init__(self, key: str, form: AnswerForm) -> None:
@@ -154,12 +154,12 @@ class AnswerNode(TextNode):
         self._form = form
         self._text = ""
         self._html: str | None = None
-        """The value as it is drawn; None where the text is drawn as text."""
+        """The drawn value; None if the text is drawn as text."""
         self._value: Any = None
         self._due = float("-inf")
 
     def close(self, text: str) -> None:
-        """The text is whole."""
+        """Set the whole text."""
         try:
             value = value_of(text, self._form)
         except Misfit:
@@ -170,7 +170,7 @@ class AnswerNode(TextNode):
             self.answer(value)
 
     def answer(self, value: Any) -> None:
-        """The value is known, whatever the text was."""
+        """Set the value, whatever the text was."""
         self.stream.pending.clear()
         if not self._closed or self._html is None or not facts.same(value, self._value):
             self._value, self._html = value, answer.drawn(value, whole=True)
@@ -185,7 +185,7 @@ class AnswerNode(TextNode):
         return not (self.stale or self.stream.pending)
 
     def wire(self) -> TextItem:
-        """The item with all that is known of it."""
+        """The item in its current form."""
         if self._html is None:
             return super().wire()
         if self._closed:
@@ -193,8 +193,8 @@ class AnswerNode(TextNode):
         return TextItem(key=self.key, tail=self._html)
 
     def ops(self, now: float, index: int) -> list[Op]:
-        """What brings the page up to date."""
-        if self._html is None and not self._closed and self._begins():
+        """The operations that bring the page up to date."""
+        if self._html is None and not self._closed and self._may_hold_value():
             self._html = ""
         if self._html is None:
             return super().ops(now, index)
@@ -202,8 +202,8 @@ class AnswerNode(TextNode):
             self._grow(now)
         return Node.ops(self, now, index)
 
-    def _begins(self) -> bool:
-        """Whether what has come so far begins a value, or a block of code that may hold one."""
+    def _may_hold_value(self) -> bool:
+        """Whether the text so far starts a value, or a block of code that may have one."""
         return self.stream.text.lstrip()[:1] in ("{", "[", "`")
 
     def _grow(self, now: float) -> None:
@@ -220,7 +220,7 @@ class AnswerNode(TextNode):
 
 
 _HEADING = re.compile(r"^\*\*([^*\n]+)\*\*[ \t]*$", re.MULTILINE)
-"""A line that is bold as a whole, as summaries begin their paragraphs."""
+"""A line that is all bold, as summaries start their paragraphs."""
 
 
 class ReasoningNode(Node):
@@ -232,14 +232,14 @@ class ReasoningNode(Node):
         self._text = ""
 
     def close(self, text: str) -> None:
-        """The reasoning is whole."""
+        """Set the whole reasoning."""
         self._work_in()
         text = _HEADING.sub(r"\1", facts.bounded(text, MAX_PLAIN))
         if (whole := without_controls(text)) != self._text:
             self._text, self.stale = whole, True
 
     def _work_in(self) -> None:
-        """Take what is pending, as far as there is room until the end."""
+        """Take the pending text, as far as there is room until the end."""
         new = self._new()
         self.pending.clear()
         self._text += new
@@ -256,11 +256,11 @@ class ReasoningNode(Node):
         return not (self.stale or self.pending or self._unsent)
 
     def wire(self) -> ReasoningItem:
-        """The item with all that is known of it."""
+        """The item in its current form."""
         return ReasoningItem(key=self.key, text=self._text + self._new())
 
     def ops(self, now: float, index: int) -> list[Op]:
-        """What brings the page up to date."""
+        """The operations that bring the page up to date."""
         self._work_in()
         new, self._unsent = self._unsent, ""
         if self.stale:
@@ -276,16 +276,16 @@ class FixedNode(Node):
         self.item = item
 
     def replace(self, item: FixedItem) -> None:
-        """Another item in the same place."""
+        """Put another item in the same place."""
         self.item, self.stale = item, True
 
     def wire(self) -> Item:
-        """The item with all that is known of it."""
+        """The item in its current form."""
         return self.item
 
 
 class Printout:
-    """Printed text: appended to where that is all that happens, drawn anew where lines change."""
+    """Printed text: appended to if possible, drawn again if lines change."""
 
     def __init__(self, text: str = "") -> None:
         self._source = [text] if text else []
@@ -301,14 +301,14 @@ class Printout:
 
     @property
     def whole(self) -> str:
-        """All of it, what is pending included, and how much is left out."""
+        """The whole text, including pending text, and the amount that is left out."""
         text = terminal("".join([*self._source, *self._pending])) if self._pending else self.shown
         if not self._left_out:
             return text
         return f"{text}\n{TEXTS['more_printed'].format(n=f'{self._left_out:,}')}\n"
 
     def add(self, text: str) -> bool:
-        """Take more text; False where it is only counted, as there is enough of it until the end."""
+        """Take more text; False if it is only counted, as there is enough until the end."""
         room = max(0, MAX_PRINTED - self._size)
         self._size += len(text)
         self._left_out += max(0, len(text) - room)
@@ -317,7 +317,7 @@ class Printout:
         return not self._left_out
 
     def work_in(self) -> str | None:
-        """The text to append to what is shown, or None where ``shown`` is drawn anew."""
+        """The text to append to the shown text, or None if ``shown`` is drawn again."""
         new = "".join(self._pending)
         self._pending.clear()
         if not new:
@@ -336,7 +336,7 @@ def _one_line(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line of an error that says something, short enough for a row."""
+    """The first meaningful line of an error, short enough for a row."""
     return _one_line(next((line for line in text.split("\n") if line.strip()), ""))
 
 
@@ -353,10 +353,10 @@ class CallNode(Node):
         self.name = ""
         self.state: CallState = "preparing"
         self.ended_as: CallState | None = None
-        """What became of it because the run ended first."""
+        """The state that it got because the run ended first."""
         self.arguments = ""
         self.input: dict[str, Any] = {}
-        """What the model proposed."""
+        """The input that the model proposed."""
         self._shown = self.input
         self.elapsed: float | None = None
         self.started_at: float | None = None
@@ -375,11 +375,11 @@ class CallNode(Node):
         self._put_at = float("-inf")
 
     def touch(self) -> None:
-        """The item must be sent whole."""
+        """Note that the item must be sent whole."""
         self.stale, self._only_progress = True, False
 
     def prepare(self, name: str | None, arguments: str) -> None:
-        """More of the call, as the model writes it."""
+        """Add to the call while the model writes it."""
         if name:
             self.name = _one_line(name)
             self.touch()
@@ -389,7 +389,7 @@ class CallNode(Node):
             self.touch()
 
     def requested(self, name: str, input_: dict[str, Any], raw: str | None) -> None:
-        """The call is whole."""
+        """Set the whole call."""
         self.name, self.input, self.arguments = _one_line(name), input_, ""
         self._shown = input_
         if raw is None:
@@ -400,7 +400,7 @@ class CallNode(Node):
         self.touch()
 
     def gets(self, input_: dict[str, Any]) -> None:
-        """A body gets this input: the model's, or what a person or middleware put in its place."""
+        """Set the input for a body: the model's, or one that a person or middleware put in its place."""
         if input_ is self._shown:
             return
         self._shown = input_
@@ -409,26 +409,26 @@ class CallNode(Node):
         self.touch()
 
     def started(self, at: float) -> None:
-        """A body runs."""
+        """Note that a body runs."""
         self.state, self.started_at, self._progress = "running", at, None
         self.touch()
 
     def stopped(self, at: float, state: CallState) -> None:
-        """No body runs any more."""
+        """Note that no body runs any longer."""
         if self.started_at is not None:
             self.elapsed = (self.elapsed or 0.0) + max(0.0, at - self.started_at)
         self.started_at, self.state, self._progress = None, state, None
         self.touch()
 
     def answered(self, output: Any, error: str | None = None) -> None:
-        """An answer is the result, or says why there is none."""
+        """Show an answer as the result, or as the reason why there is none."""
         told = output if error is None else error
         self.state = "done" if error is None else "failed"
         self._result = None if told is None else facts.result(told)
         self.touch()
 
     def decided(self, record: RecordItem) -> None:
-        """A question of its own is settled. What was changed in its input is marked there."""
+        """Record the settled question. Changes in its input are marked there."""
         told = [fact for fact in record.details if fact.changed_from is None]
         changed = {fact.label: fact for fact in record.details if fact.changed_from is not None}
         if not self._decisions:
@@ -438,72 +438,74 @@ class CallNode(Node):
         self.touch()
 
     def undecided(self) -> None:
-        """The last question is asked again."""
+        """Remove the last record, as its question is asked again."""
         self._decisions.pop()
         self.touch()
 
     def asked_anew(self) -> None:
-        """No question that was settled counts as such any more."""
+        """Stop counting settled questions as such."""
         if self._decisions:
             self._facts = self._given
             self._decisions.clear()
             self.touch()
 
     def raised(self, traceback: Callable[[], str]) -> None:
-        """What tells where its tool raised: known a moment after the call has failed."""
+        """Set the traceback function of a failed call; the traceback is known a moment after the failure."""
         self._traceback = traceback
         self.touch()
 
     def finished(self, event: ToolFinished) -> None:
-        """The call has its result."""
+        """Set the call's result."""
         self.stopped(event.at, "failed" if event.error else "done")
         self.shows(event.printed, event.displays)
         drawn = event.display is not None and rich.is_rich(event.display)
         self._result_rich = rich.render(event.display or {}) if drawn else []
         silent = bool(self._result_rich) or (event.output is None and not event.error)
-        silent = silent or event.output in [stand_in(file, sized=False) for file in event.files]
+        silent = silent or event.output in [
+            bracketed_label(file, sized=False) for file in event.files
+        ]
         self._result_rich += rich.files(event.files, sized=False)
         self._result = None if silent else facts.result(event.output)
         if not silent and event.display and isinstance(event.output, str):
             self._show_whole(event.output, *event.display.values())
 
     def _show_whole(self, told: str, whole: Any, *more: Any) -> None:
-        """Show what the tool returned where the model was told less: what is kept of it beside that."""
+        """Show the tool's whole return value if the model received less, as far as it is stored."""
         size = len(whole if isinstance(whole, str) else facts.shown(whole))
         if not more and size > len(told):
-            note = TEXTS["told_part"].format(n=f"{len(told):,}", of=f"{size:,}")
+            note = TEXTS["result_shortened"].format(n=f"{len(told):,}", of=f"{size:,}")
             self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"
 
     @property
-    def says_more(self) -> bool:
-        """Whether there is more to see of it than its input."""
+    def has_more(self) -> bool:
+        """Whether it has more to show than its input."""
         return bool(self._printed.whole or self._outputs or self._result or self._decisions)
 
     @property
     def is_rich(self) -> bool:
-        """Whether its result shows as a table or a picture."""
+        """Whether its result is a table or a picture."""
         return bool(self._result_rich)
 
     def shows(self, printed: str, displays: list[dict[str, Any]]) -> None:
-        """All that was printed and displayed so far, as it was stored."""
+        """Show everything that was printed and displayed so far, as it was stored."""
         self._printed = Printout(printed)
         self._outputs = {i: rich.render(bundle) for i, bundle in enumerate(displays)}
         self.touch()
 
     def printed(self, text: str) -> None:
-        """More is printed."""
+        """Add printed text."""
         if not self._printed.add(text):  # only how much is left out is another
             self._only_progress = self._only_progress or not self.stale
             self.stale = True
 
     def displayed(self, bundle: dict[str, Any], display_id: str | None) -> None:
-        """Something is displayed, or replaces what has the same ``display_id``."""
+        """Add a display, or replace the one with the same ``display_id``."""
         key = len(self._outputs) if display_id is None else display_id
         self._outputs[key] = rich.render(bundle)
         self.touch()
 
     def progressed(self, fraction: float | None, text: str) -> None:
-        """The tool told how far it is."""
+        """Show the tool's progress."""
         self._progress = Progress(fraction=fraction, text=_one_line(text))
         self._only_progress = self._only_progress or not self.stale
         self.stale = True
@@ -514,19 +516,19 @@ class CallNode(Node):
         return not self.stale and self._printed.settled
 
     def due(self, now: float) -> bool:
-        """Progress alone is sent at most ten times a second, and once where the row is heavy."""
+        """Progress alone is sent at most ten times a second, and once a second if the row is heavy."""
         if not self._only_progress:
             return True
         weight = sum(len(r.data) for pieces in self._outputs.values() for r in pieces)
         return now - self._put_at >= (1.0 if weight + len(self._printed.shown) > HEAVY else 0.1)
 
     def wire(self) -> CallItem:
-        """The item with all that is known of it."""
+        """The item in its current form."""
         return CallItem(
             key=self.key,
             name=self.name,
             path=self.path,
-            brief=self._told(),
+            brief=self._brief_line(),
             state=self.ended_as or self.state,
             input=self._facts,
             started_at=self.started_at,
@@ -534,27 +536,27 @@ class CallNode(Node):
             progress=self._progress,
             printed=self._printed.whole,
             outputs=[*(r for drawn in self._outputs.values() for r in drawn), *self._result_rich],
-            result=None if self._is_told else self._result,
+            result=None if self._is_result_in_decision else self._result,
             traceback=reveal(self._traceback()),
             decisions=list(self._decisions),
         )
 
-    def _told(self) -> str:
-        """The one line of the row: why it failed, what was asked, or the input."""
+    def _brief_line(self) -> str:
+        """The text of the row: why it failed, its question, or its input."""
         last = self._decisions[-1] if self._decisions else None
         if (
             self.state == "failed" and self._result
-        ):  # the model is told which tool, the row names it
+        ):  # the model's text names the tool, as the row does
             return first_line(self._result).removeprefix(f"The tool {self.name} failed: ")
         return self._brief if last is None or last.title == self.name else last.title
 
     @property
-    def _is_told(self) -> bool:
+    def _is_result_in_decision(self) -> bool:
         """Whether the decision's details are the result."""
         return self.state == "done" and any(record.details for record in self._decisions[-1:])
 
     def ops(self, now: float, index: int) -> list[Op]:
-        """What brings the page up to date."""
+        """The operations that bring the page up to date."""
         new = self._printed.work_in()
         if new is None:
             self.touch()
@@ -573,8 +575,8 @@ class HostedNode(Node):
         self._path = path
         self._item = CallItem(key=key, name="", path=path, state="preparing")
 
-    def told(self, call: HostedCall | HostedRan, *, over: bool) -> None:
-        """What is known of it; once its response is ``over``, what still ran never ended."""
+    def show_call(self, call: HostedCall | HostedRan, *, over: bool) -> None:
+        """Show the call; once its response is ``over``, unfinished calls never ended."""
         running: CallState = "cancelled" if over else "running"
         item = CallItem(
             key=self.key,
@@ -583,18 +585,18 @@ class HostedNode(Node):
             brief=facts.brief(call.input),
             state=running if call.status == "running" else call.status,
             input=_facts(call.input),
-            outputs=[*_read(call.sources), *(r for f in call.files for r in _file(f))],
+            outputs=[*_links(call.sources), *(r for f in call.files for r in _file(f))],
             result=None if call.output is None else facts.result(call.output),
         )
         if item != self._item:
             self._item, self.stale = item, True
 
     def wire(self) -> CallItem:
-        """The item with all that is known of it."""
+        """The item in its current form."""
         return self._item
 
 
-def _read(found: Sequence[Mapping[str, str]]) -> list[Rich]:
+def _links(found: Sequence[Mapping[str, str]]) -> list[Rich]:
     return [Rich(kind="links", data=sources.listed(found))] if found else []
 
 
@@ -603,12 +605,12 @@ def _file(part: Mapping[str, Any]) -> list[Rich]:
 
 
 class StepNode(Node):
-    """A step of a body, as a row that stands among what the body asks."""
+    """A step of a body, as a row among the body's questions."""
 
     def __init__(self, key: str, path: str, name: str) -> None:
         super().__init__(key)
         self.runs = False
-        """Whether it was begun, and has not come to anything."""
+        """Whether it was started, and has no result yet."""
         self._path = path
         self._name = _one_line(name)
         self._state: CallState = "running"
@@ -618,13 +620,13 @@ class StepNode(Node):
         self._brief = ""
 
     def began(self, at: float) -> None:
-        """It is being done, maybe again."""
+        """Note that it runs, maybe again."""
         self.runs, self.stale = True, True
         self._state, self._started_at, self._elapsed = "running", at, None
         self._result, self._brief = None, ""
 
     def ended(self, event: StepFinished) -> None:
-        """It has its value, or has failed."""
+        """Note that it has its value, or has failed."""
         self.runs, self.stale = False, True
         self._state = "done" if event.error is None else "failed"
         self._started_at, self._elapsed = None, event.seconds
@@ -636,7 +638,7 @@ class StepNode(Node):
         self._brief = "" if told is None else facts.brief_of(told)
 
     def wire(self) -> CallItem:
-        """The item with all that is known of it."""
+        """The item in its current form."""
         return CallItem(
             key=self.key,
             name=self._name,

@@ -1,4 +1,4 @@
-"""An interrupt's metadata read by shape: whatever a tool put there has a title, facts, maybe choices."""
+"""An interrupt's metadata interpreted by shape: any value of a tool has a title, facts, maybe choices."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TITLE = 300
 
 
 class Metadata:
-    """An interrupt's metadata, read by shape."""
+    """An interrupt's metadata, interpreted by shape."""
 
     def __init__(self, waiting: Waiting) -> None:
         value = waiting.metadata
         self._input = waiting.input
         self.asking = waiting.asking or {}
-        """The inputs that ask, where the body paused without metadata: a model wrote them."""
+        """The inputs that ask, if the body paused without metadata: a model wrote them."""
         if value is None and waiting.kind == "question":
             value = waiting.input
         elif waiting.asking:
@@ -34,7 +34,7 @@ class Metadata:
         self.whole = value
         without_body = waiting.kind == "question" and facts.same(value, waiting.input)
         self.by_model = without_body or bool(waiting.asking)
-        """Whether the model wrote it, as the input of a tool without a body, or with one that paused bare."""
+        """Whether the model wrote it: as the input of a tool without a body, or of one that paused without metadata."""
         self.choices = _choices(self.values.get("choices"))
         self.danger = self.values.get("danger") is True
         """Whether approving cannot be undone."""
@@ -45,7 +45,7 @@ class Metadata:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Inputs that are seen as the question and what it offers; a choice that stands for another value is not."""
+        """Inputs that are shown as the question and its options; not a choice that is in the place of another value."""
         renamed = any(label != facts.shown(value) for value, label, _ in self.choices or ())
         asking = [n for n in self.asking if not (renamed and n == "choices")]
         if self.approves:
@@ -57,7 +57,7 @@ class Metadata:
 
     @property
     def title(self) -> str | None:
-        """What is asked, in the metadata's own words."""
+        """The question, in the metadata's own words."""
         for name in ("message", "question"):
             text = self.values.get(name)
             if isinstance(text, str) and text.strip():
@@ -65,7 +65,7 @@ class Metadata:
         return self.whole if isinstance(self.whole, str) and self.whole.strip() else None
 
     def facts(self, *used: str) -> list[Fact]:
-        """What is not shown otherwise, as facts; empty ones are left out."""
+        """The values that are not shown otherwise, as facts; empty ones are left out."""
         if not self.values:
             return [] if isinstance(self.whole, str) else facts.facts_of(self.whole)
         title = self.title
@@ -83,7 +83,7 @@ def link_fact(link: str) -> Fact:
 
 
 def _is_among(value: Any, seen: Sequence[Any]) -> bool:
-    """Whether this value is seen as it is; one that looks like another is shown by its name as well."""
+    """Whether this value is shown as it is; one that looks like another is shown by its name as well."""
     return any(facts.same(value, each) for each in seen) and not facts.remarks(value)
 
 
@@ -116,7 +116,7 @@ def titled(metadata: Metadata, sentence: str) -> tuple[str, list[Fact]]:
 
 
 def shape(document: Any) -> dict[str, Any]:
-    """A JSON Schema that this document's values suggest, where the tool's own is not known."""
+    """A JSON Schema that this document's values suggest, if the tool's own is not known."""
     names: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
     if not isinstance(document, Mapping):
         return {}

@@ -1,4 +1,4 @@
-"""What an interrupt asks, decided from its kind and its metadata: title, facts, form and buttons.
+"""The parts of an interrupt's question, decided from its kind and its metadata: title, facts, form and buttons.
 
 Each function gives the keyword arguments of ``Question`` that are its own.
 """
@@ -28,7 +28,7 @@ from .metadata import Metadata, Waiting, shape, titled
 
 
 def answering_buttons() -> tuple[Action, ...]:
-    """The buttons of a question that an answer is sent to."""
+    """The buttons of a question that is answered."""
     return (
         Action(name="submit", label=TEXTS["send"], primary=True),
         Action(name="reject", label=TEXTS["decline"], reason=True),
@@ -36,9 +36,9 @@ def answering_buttons() -> tuple[Action, ...]:
 
 
 def budget_buttons() -> tuple[Action, ...]:
-    """The buttons where a run has used up its turns."""
+    """The buttons for a run that has used up its turns."""
     return (
-        Action(name="submit", label=TEXTS["go_on"], primary=True),
+        Action(name="submit", label=TEXTS["continue_run"], primary=True),
         Action(name="reject", label=TEXTS["stop_here"]),
     )
 
@@ -46,7 +46,7 @@ def budget_buttons() -> tuple[Action, ...]:
 def approving_buttons(
     *, danger: bool, changes: bool, waiting: Waiting | None = None
 ) -> tuple[Action, ...]:
-    """The buttons of a call that waits to be approved; of a pause also the one that answers instead."""
+    """The buttons of a call that waits for approval; of a pause also the one that answers instead."""
     instead = () if waiting is None else (_instead(waiting),)
     changed = TEXTS["approve_changed"] if changes else None
     return (
@@ -63,13 +63,13 @@ def approving_buttons(
 
 
 def _instead(waiting: Waiting) -> Action:
-    """The button that gives a call's result; where running led to the same question, it is not in the menu."""
+    """The button that gives a call's result; if running led to the same question, it is not in the menu."""
     at_once = waiting.note == ASKED_AGAIN
     help_ = TEXTS["answer_instead_help"].format(tool=reveal(waiting.tool_name))
     return Action(name="answer", label=TEXTS["answer_instead"], menu=not at_once, help=help_)
 
 
-def going_on(waiting: Waiting) -> tuple[Action, ...]:
+def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
     """The button that runs a body which asks for an answer in its place."""
     if waiting.kind != "tool":
         return ()
@@ -86,17 +86,17 @@ def instead(waiting: Waiting, known: Types) -> Form:
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """What this process knows of the interrupted tool: pydantic types or JSON Schemas, or None."""
+    """The interrupted tool's types in this process: pydantic types or JSON Schemas, or None."""
 
     input: Any = None
     output: Any = None
     secrets: SecretPlaces | None = None
-    """Where the input is secret."""
+    """The places of secrets in the input."""
     always_asked: bool = False
-    """Whether an approval is remembered in its run alone."""
+    """Whether an approval is remembered only in its run."""
 
     def lost(self, waiting: Waiting) -> list[str]:
-        """The inputs whose secrets this process does not have, so that the person gives them again."""
+        """The inputs whose secrets this process does not have, so that the person enters them again."""
         paths = [] if self.secrets is None else self.secrets.lost(waiting.input)
         return list(dict.fromkeys(str(path[0]) for path in paths if path))
 
@@ -122,13 +122,13 @@ def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
         "form": form,
         "facts": long + _with_input(waiting, metadata, known, *_OFFER),
         "warning": _unseen(waiting),
-        "actions": (*answering_buttons(), *going_on(waiting)),
+        "actions": (*answering_buttons(), *run_anyway_button(waiting)),
         "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
     }
 
 
 def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
-    """A value of the type that is waited for."""
+    """A value of the expected type."""
     title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     reply = _reply_type(waiting, known)
     form = _built(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
@@ -141,7 +141,7 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
         "facts": long + _with_input(waiting, metadata, known, *_OFFER[1:]),
         "actions": budget_buttons()
         if waiting.expects == "budget"
-        else (*answering_buttons(), *going_on(waiting)),
+        else (*answering_buttons(), *run_anyway_button(waiting)),
     }
 
 
@@ -149,7 +149,7 @@ _OFFER = ("choices", "multiple", "allow_other", "allowOther", "selected")
 
 
 def _with_input(waiting: Waiting, metadata: Metadata, known: Types, *used: str) -> list[Fact]:
-    """What the metadata says beside its question, and of a body that may go on the exact input that runs."""
+    """The other facts of the metadata, and for a body that may continue the exact input that runs."""
     if waiting.kind != "tool":
         return metadata.facts(*used)
     rest = {name: each for name, each in waiting.input.items() if name not in metadata.shown}
@@ -160,19 +160,19 @@ def _with_input(waiting: Waiting, metadata: Metadata, known: Types, *used: str) 
 
 
 def _apart(said: list[Fact], exact: list[Fact]) -> list[Fact]:
-    """What is said and does not stand in the input, word for word."""
+    """The facts that are not in the input word for word."""
     shown_below = {(fact.label, fact.value) for fact in exact}
     return [fact for fact in said if (fact.label, fact.value) not in shown_below]
 
 
 def _unseen(waiting: Waiting) -> str:
-    """What to know of an input that can run, and is not shown whole."""
+    """A warning about an input that can run and is not shown whole."""
     runs = waiting.kind in ("tool", "approval")
     return TEXTS["not_whole"] if runs and not facts.is_whole(waiting.input) else ""
 
 
 def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
-    """Whether a call runs, with its exact input and the defaults that it leaves to the tool."""
+    """Approval of a call, with its exact input and the defaults of the tool."""
     title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     exact = facts.facts_of(waiting.input, approved=True)
     said = _apart(metadata.facts("danger"), exact)
@@ -187,7 +187,7 @@ def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, An
 
 
 def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
-    """Whether a call runs, with a form of its input."""
+    """Approval of a call, with a form of its input."""
     title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     lost = known.lost(waiting)
     names = () if isinstance(waiting.editable, bool) else waiting.editable
@@ -209,7 +209,7 @@ def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
 
 
 def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
-    """Whether a body goes on, asked in its middle: no value is chosen, so there is no form."""
+    """Confirmation for a running body: no value is chosen, so there is no form."""
     title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     return {
         "title": title,
@@ -219,40 +219,40 @@ def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
 
 
 def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
-    """What becomes of a call whose process is gone: it runs again, its result is given, or it fails."""
+    """The outcome of a call whose process has ended: run it again, give its result, or mark it as failed."""
     return {
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
         "form": instead(waiting, known),
         "named": TEXTS["its_result"],
-        "warning": " ".join(filter(None, (metadata.title, TEXTS["took_effect_how"]))),
+        "warning": " ".join(filter(None, (metadata.title, TEXTS["took_effect_help"]))),
         "facts": metadata.facts() + facts.facts_of(waiting.input),
         "actions": (
             Action(name="submit", label=TEXTS["give_result"]),
             Action(name="approve", label=TEXTS["run_again"], danger=True),
-            Action(name="reject", label=TEXTS["let_fail"], reason=True),
+            Action(name="reject", label=TEXTS["mark_failed"], reason=True),
         ),
     }
 
 
 def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
-    """What an outside system answers: told, with nothing to press; its call's row has the input."""
+    """A question for another system, without buttons; its call's row has the input."""
     text = TEXTS["later" if waiting.kind == "later" else "external"]
     title, long = titled(metadata, text.format(tool=reveal(waiting.tool_name)))
     return {"title": title, "facts": long + metadata.facts("danger")}
 
 
 def _odd(waiting: Waiting) -> str:
-    """What in an input that a form shows looks like something else: no field can mark it."""
+    """A warning about lookalikes in an input that a form shows, as no field can mark them."""
     said = ((name, facts.remarks(value)) for name, value in waiting.input.items())
     return " ".join(
-        TEXTS["odd_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=what)
+        TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=what)
         for name, what in said
         if what
     )
 
 
 def _defaults(input_: Mapping[str, Any], known: Types) -> list[Fact]:
-    """What the tool takes for what the model left out."""
+    """The tool's values for inputs that the model left out."""
     left_out = {
         name: field["default"]
         for name, field in _properties(known.input).items()
@@ -267,7 +267,7 @@ def _defaults(input_: Mapping[str, Any], known: Types) -> list[Fact]:
 
 
 def _properties(type_: Any) -> Mapping[str, Any]:
-    """The named values that a tool takes; none where its type has no schema."""
+    """The named values that a tool takes; empty if its type has no schema."""
     with suppress(Exception):  # a type without a JSON Schema has no defaults that could be shown
         adapter = type_ if isinstance(type_, TypeAdapter) else None
         if adapter is None and not isinstance(type_, Mapping):
@@ -279,7 +279,7 @@ def _properties(type_: Any) -> Mapping[str, Any]:
 
 
 def _built(build: Callable[[Any], Form], type_: Any) -> Form:
-    """A form of this type, or of anything where the type has no form: a question is always asked."""
+    """A form of this type, or of any value if the type has no form: a question is always asked."""
     try:
         return build(type_)
     except Exception:  # a schema of others may hold anything, and the engine validates after
@@ -287,7 +287,7 @@ def _built(build: Callable[[Any], Form], type_: Any) -> Form:
 
 
 def _reply_type(waiting: Waiting, known: Types) -> Any:
-    """The type of the answer, or None where anything goes."""
+    """The type of the answer, or None if any value is valid."""
     schema = waiting.reply_schema
     if waiting.expects == "budget":
         return schema or {"type": "integer", "minimum": 1, "title": TEXTS["more_turns"]}
@@ -306,10 +306,10 @@ def _is_anything(type_: Any) -> bool:
 
 
 def _prefill(waiting: Waiting) -> dict[str, Any]:
-    """What code put into the answer's form to begin with, as an argument of the form."""
+    """The values that code put into the answer's form, as an argument of the form."""
     given = waiting.prefill if isinstance(waiting, Interrupted) else None
     return {} if given is None else {"value": given}
 
 
 _FREE_TEXT = {"type": "string", "title": ""}
-"""Where anything goes, a person writes a text and not JSON."""
+"""The schema for any value: a person writes a text and not JSON."""

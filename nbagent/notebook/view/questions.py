@@ -1,8 +1,8 @@
 """From an interrupt to the question a person sees, and from the person's press to its resolution.
 
-``Question.of`` decides, from the interrupt alone, what is shown and which buttons there are;
-``resolve`` turns a button, the drafts and a reason into exactly one resolution, or into errors. What
-it does not expect is an error: a press can approve only what this question offers to approve.
+``Question.of`` decides the shown facts and the buttons from the interrupt alone;
+``resolve`` turns a button, the drafts and a reason into exactly one resolution, or into errors.
+Unexpected input is an error: a press can approve only what this question offers to approve.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .question_kinds import Types
 
 MAX_REASON = 4_000
 MAX_DRAFTS = 1_000_000
-"""Characters of the drafts that are kept for other pages; more can still be submitted."""
+"""Characters of the drafts that are stored for other pages; more can still be submitted."""
 MAX_DRAFT_PARTS = 50_000
 """Keys and values of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One interrupt as it is asked."""
+    """One interrupt as a question."""
 
     id: str
     tool: str
@@ -46,11 +46,11 @@ class Question:
     input: dict[str, Any]
     """The exact input that approving runs."""
     digest: str = ""
-    """Of what is shown: an approval counts for this and nothing else."""
+    """Digest of the shown question: an approval counts only for this."""
     facts: list[Fact] = field(default_factory=list)
     form: Form | None = None
     named: str = ""
-    """What the form's fields are, where the title does not say it."""
+    """A description of the form's fields, if the title has none."""
     instead: Form | None = None
     """The form of the call's result, for an approval that is answered in its place."""
     asking: tuple[str, ...] = ()
@@ -59,32 +59,32 @@ class Question:
     editable: bool | tuple[str, ...] = False
     note: str | None = None
     warning: str = ""
-    """What to know before answering, below the note."""
+    """A warning to show before answering, below the note."""
     expires_at: float | None = None
     memorable: bool = False
-    """Whether approving may be remembered: for what a rule asked, as it is shown."""
+    """Whether approving may be remembered: for a rule's question, as it is shown."""
     in_run_alone: bool = False
-    """Whether it is remembered for no other run."""
+    """Whether it is remembered only in this run."""
     labels: tuple[tuple[Any, str], ...] = ()
     """Choices as value and label, for the record."""
 
     @property
     def approval(self) -> bool:
-        """Whether the main press lets something run."""
+        """Whether the main button lets a call run."""
         return self.expects in ("approval", "edit", "confirmation", "outcome")
 
     @property
     def confirms(self) -> bool:
-        """Whether approving answers True to a body that asks in its middle."""
+        """Whether approving returns True to a body that asks while it runs."""
         return self.expects == "confirmation"
 
     def is_previewed(self, tool: Tool[..., Any]) -> bool:
-        """Whether its tool shows what approving would do; of a lost call is asked what it has done."""
+        """Whether its tool shows the effect of approving; not for a lost call, whose past effect is asked."""
         return tool.options.preview is not None and self.approval and self.expects != "outcome"
 
     @classmethod
     def of(cls, waiting: Waiting, types: Types | None = None) -> Question:
-        """The question that an interrupt asks; never raises, whatever its metadata looks like."""
+        """The question of an interrupt; never raises, whatever its metadata looks like."""
         known = types or Types()
         metadata = Metadata(waiting)
         common: dict[str, Any] = {
@@ -125,9 +125,9 @@ class Question:
     def resolve(
         self, action: Any, drafts: Any = None, reason: Any = None, remember: Any = None
     ) -> Respond | Restart | Reject | list[FieldError]:
-        """What pressing a button with these drafts means, or what is wrong with it.
+        """The resolution for pressing a button with these drafts, or its errors.
 
-        Never raises and never approves what it does not understand: ``action`` must be the name of
+        Never raises and never approves unknown input: ``action`` must be the name of
         one of this question's buttons, ``drafts`` must fit its form.
         """
         refused = self.refusal(action, reason)
@@ -137,7 +137,7 @@ class Question:
             return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
         if action in ("submit", "answer"):
             return self._answer_from(drafts, instead=action == "answer")
-        if not self.approval:  # it goes on as it was asked about
+        if not self.approval:  # it continues with the input of the question
             return Restart() if drafts is None and remember is None else _refused("not_editable")
         if self.expects == "outcome":  # what was typed is for the other button
             return Restart() if remember is None else _refused("not_memorable")
@@ -147,7 +147,7 @@ class Question:
         return approved if remember is None else self._with_rule(approved, remember)
 
     def refusal(self, action: Any, reason: Any = None) -> list[FieldError]:
-        """Why this is not a press of one of these buttons; empty where it is."""
+        """The errors if this is not a press of one of these buttons; empty otherwise."""
         if not isinstance(action, str) or action not in {a.name for a in self.actions}:
             return _refused("unknown_action")
         if reason is not None and not isinstance(reason, str):
@@ -155,11 +155,11 @@ class Question:
         return []
 
     def fills(self, action: str) -> bool:
-        """Whether a press of this button sends what stands in the question's own form."""
+        """Whether a press of this button sends the question's own form."""
         return action == "submit" or (action == "approve" and self.approval)
 
     def keepable(self, drafts: Any, *, instead: bool = False) -> Any:
-        """The drafts as they may be kept for other pages: without secrets; None where they are too large."""
+        """The drafts to store for other pages: without secrets; None if they are too large."""
         form = self.instead if instead else self.form
         if form is None:
             return None
@@ -170,7 +170,7 @@ class Question:
         return form.keepable(drafts)
 
     def submitted(self, drafts: Any, *, instead: bool = False) -> Submission | list[FieldError]:
-        """The drafts read and validated by this question's form, or what is wrong with them."""
+        """The drafts parsed and validated by this question's form, or their errors."""
         form = self.instead if instead else self.form
         if form is None:
             return _refused("no_form")
@@ -182,7 +182,7 @@ class Question:
     def _with_rule(
         self, approved: Restart | list[FieldError], remember: Any
     ) -> Restart | list[FieldError]:
-        """An approval that adds a rule: never for changed input, never for what no rule asked."""
+        """An approval that adds a rule: never for changed input, and only for a rule's question."""
         if isinstance(approved, list):
             return approved
         known = any(remember == memory.id for memory in self._memories())
@@ -211,7 +211,7 @@ class Question:
         )
 
     def offered(self, *, changed: bool) -> dict[str, Any]:
-        """The buttons, and the rules that approving may add: none for what a person changed."""
+        """The buttons, and the rules that approving may add: none for changed input."""
         actions = [
             action.model_copy(update={"label": action.changed_label or action.label})
             if changed
@@ -235,7 +235,7 @@ class Question:
         ]
 
     def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:
-        """The question once it is settled: what was decided, by whom, after how long."""
+        """The record of the settled question: the decision, who made it, after how long."""
         by_you = event.by in ("form", "") and not is_somebody_else(event.user)
         decision, tone, details = self._decision(event.resolution, by_you=by_you)
         if not by_you:
@@ -253,13 +253,13 @@ class Question:
         )
 
     def public(self, answer: Any) -> Any:
-        """An answer as it may be shown: without what was typed into secret fields."""
+        """An answer to show: without the values of secret fields."""
         form = self.instead or self.form
         return answer if form is None else form.showable(answer, TEXTS["provided"])
 
     @property
     def public_input(self) -> dict[str, Any]:
-        """The input as it may be shown: what its form knows to be secret is not."""
+        """The input to show: without values that its form knows to be secret."""
         if self.expects != "edit" or self.form is None:
             return self.input
         shown: dict[str, Any] = self.form.showable(self.input, TEXTS["provided"])
@@ -285,7 +285,7 @@ class Question:
         return Restart(input=document)
 
     def _may_become(self, document: dict[str, Any]) -> bool:
-        """Whether only what may be changed is changed."""
+        """Whether only fields that may be changed are changed."""
         if self.editable is True:
             return True
         names, shown = set(self.editable or ()), revealed(self.input)
@@ -302,7 +302,11 @@ class Question:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
         if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
-            return _said("ran_again" if self.approval else "let_run", by_you), "good", []
+            return (
+                _decision_text("ran_again" if self.approval else "ran_anyway", by_you),
+                "good",
+                [],
+            )
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []
@@ -325,14 +329,14 @@ class Question:
     def _answer_text(self, value: Any, *, by_you: bool) -> tuple[str, Literal["good"], list[Fact]]:
         if self.labels:
             what = facts.bounded(self._label(value), MAX_REASON)
-            return _said("chose", by_you).format(what=what), "good", []
+            return _decision_text("chose", by_you).format(what=what), "good", []
         value = self.public(value)
         text = facts.shown(value)
         if isinstance(value, dict):
-            return _said("answered_form", by_you), "good", facts.answer_facts(value)
+            return _decision_text("answered_form", by_you), "good", facts.answer_facts(value)
         if len(text) > 120 or "\n" in text:
-            return _said("answered_form", by_you), "good", [facts.nested("answer", value)]
-        return _said("answered", by_you).format(what=text), "good", []
+            return _decision_text("answered_form", by_you), "good", [facts.nested("answer", value)]
+        return _decision_text("answered", by_you).format(what=text), "good", []
 
     def _label(self, value: Any) -> str:
         for known, label in self.labels:
@@ -344,7 +348,7 @@ class Question:
 
 
 def _without_widgets(spec: dict[str, Any]) -> dict[str, Any]:
-    """A form's spec without the fields that an ipywidget beside the card stands for; code has its colors."""
+    """A form's spec without the fields that have an ipywidget beside the card; code has its colors."""
     return {**spec, "root": _drawn(spec["root"])}
 
 
@@ -363,12 +367,12 @@ def _is_widget(node: dict[str, Any]) -> bool:
 
 
 def _who(event: Resolved) -> str:
-    """Who answered where it was not the person at the card: somebody by name, or the way it came."""
+    """The person or the way that answered, if it was not the person at the card."""
     return event.user if event.by in ("form", "") else named(event.by, event.user)
 
 
-def _said(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode
-    """How a decision is told: "you" is the person at the card, and nobody else."""
+def _decision_text(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode
+    """A decision in words: "you" is only the person at the card."""
     return TEXTS.get(text if by_you else f"{text}_by_other", TEXTS[text])
 
 
@@ -385,5 +389,5 @@ def _errors(submission: Submission) -> list[FieldError]:
 
 
 def _with_why(message: str, why: str | None) -> str:
-    """An error with what the shapes that were not picked say."""
-    return f"{message} {TEXTS['otherwise'].format(why=reveal(why))}" if why else message
+    """An error with the messages of the shapes that were not picked."""
+    return f"{message} {TEXTS['other_kinds'].format(why=reveal(why))}" if why else message

@@ -1,4 +1,4 @@
-"""What is drawn of the list of a store's runs: the rows of those that are looked for, the first of them shown."""
+"""The view of a store's list of runs: the rows that match, the first of them shown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
 
 PAGE = 50
-"""Runs that are shown to begin with, and that are added on demand."""
+"""Number of runs that are shown at first, and added on demand."""
 
 
 class RunsView:
     """The view of a list of runs; safe to use from several threads.
 
     Args:
-        of: whose runs they are, as the header says it.
+        of: the store of the runs, as in the header.
     """
 
     def __init__(self, of: str) -> None:
@@ -32,14 +32,14 @@ class RunsView:
         self.wanted = Wanted()
         self._room = PAGE
         self.opened = ""
-        """The run whose card stands below."""
+        """The run whose card is below."""
         self.choices: dict[str, Any] = {}
-        """By name what may be chosen, as value and label; see ``_choices``."""
-        self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_reads"])
+        """The choices by name, as value and label; see ``_choices``."""
+        self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_loading"])
         self._is_missing = False
         """Whether there is no file of them yet."""
         self._count: int | None = None
-        """How many runs there are; None before the first look."""
+        """The number of runs; None before the first look."""
         self._waiting = 0
         self._notices: dict[str, NoticeItem] = {}
         self._sent: View | None = None
@@ -47,13 +47,13 @@ class RunsView:
     # --- what a person does
 
     def want(self, text: str, agent: str, status: str) -> None:
-        """Look for something else."""
+        """Set the filters."""
         with self._lock:
             self.wanted = replace(self.wanted, text=text, agent=agent, status=status)
             self._room = PAGE
 
     def sort(self, column: str) -> None:
-        """Sort by a column, the other way where it is by that one, and then as they moved again."""
+        """Sort by a column; the other way if it is sorted by it already, and then by time of change again."""
         with self._lock:
             if column not in COLUMNS:
                 return
@@ -74,7 +74,7 @@ class RunsView:
     # --- what is drawn
 
     def look(self, listing: Listing) -> None:
-        """Draw the runs as they were read last; not for an event loop, as there may be many."""
+        """Draw the runs that were read last; not for an event loop, as there may be many."""
         every, count, left = listing.all, listing.count, listing.left
         choices, is_new = _choices(listing), is_missing(listing.catalog.store)
         waiting = sum(run.status == "interrupted" for run in every)
@@ -82,7 +82,7 @@ class RunsView:
             with self._lock:
                 wanted, room = self.wanted, self._room
             chosen = listing.chosen(wanted)
-            said = _said(len(chosen), len(every), count, left)
+            said = _count_text(len(chosen), len(every), count, left)
             table = _drawn(wanted, chosen, room, said) if count else _drawn_empty()
             with self._lock:
                 if (wanted, room) == (
@@ -93,8 +93,8 @@ class RunsView:
                     self.choices, self._is_missing = choices, is_new
                     return
 
-    def tell(self, about: str, text: str) -> None:
-        """Say what is wrong with the store, or with opening a run; empty takes it away."""
+    def set_notice(self, about: str, text: str) -> None:
+        """Show an error of the store, or of opening a run; empty removes it."""
         with self._lock:
             self._notices.pop(about, None)
             if text:
@@ -102,19 +102,19 @@ class RunsView:
 
     @property
     def table(self) -> dict[str, Any]:
-        """The rows, and what stands around them, as the page draws it.
+        """The rows, and the texts around them, as the page draws it.
 
-        ``columns``: for each its name, its label, how it is sorted (``ascending``, ``descending`` or empty), and
-        whether any run has something there.
-        ``rows``: for each run its id, the texts of its cells, and its status. ``said``: how many there are.
+        ``columns``: for each its name, its label, its sorting (``ascending``, ``descending`` or empty), and
+        whether any run has a value there.
+        ``rows``: for each run its id, the texts of its cells, and its status. ``said``: their number.
         ``more``: the label of the button that shows more, empty for none. ``opened``: the run that is open.
-        ``none``: what stands there without rows; ``open``, ``close``, ``gone``: what the page says by itself.
+        ``none``: the text for an empty list; ``open``, ``close``, ``gone``: the page's own texts.
         """
         with self._lock:
             return {**self._table, "opened": self.opened}
 
     def snapshot(self) -> View:
-        """The card above the list: whose runs they are, and what is wrong."""
+        """The card above the list: its store, and its errors."""
         with self._lock:
             return View(head=self._head(), items=[*self._notices.values()])
 
@@ -134,7 +134,7 @@ class RunsView:
 
     def _head(self) -> Head:
         if self._count is None:
-            said = TEXTS["inbox_reads"]
+            said = TEXTS["inbox_loading"]
         else:
             said = _counted("runs", self._count)
             if self._waiting:
@@ -152,7 +152,7 @@ class RunsView:
 
 
 def _drawn_empty() -> dict[str, Any]:
-    """What stands there where the store has no run: no table."""
+    """The table of a store without runs: no rows."""
     return _drawn(Wanted(), [], 0, "") | {"columns": [], "none": TEXTS["runs_empty"]}
 
 
@@ -185,7 +185,7 @@ def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) ->
 
 
 def _choices(listing: Listing) -> dict[str, Any]:
-    """What there is to choose from, beside what code has chosen: as value and label; nothing of one run."""
+    """The available choices, beside the ones made in code, as value and label; empty for one run."""
     if listing.count < 2:
         return {}
     agents = sorted({run.agent for run in listing.all if run.agent})
@@ -209,8 +209,8 @@ def _counted(name: str, count: int) -> str:
     return TEXTS[f"{name}_one" if count == 1 else f"{name}_count"].format(n=f"{count:,}")
 
 
-def _said(chosen: int, read: int, count: int, left: int) -> str:
-    """How many runs are shown of how many, and whether all are read."""
+def _count_text(chosen: int, read: int, count: int, left: int) -> str:
+    """The number of shown runs and of all, and whether all are read."""
     said = (
         _counted("runs", count)
         if chosen == read

@@ -1,4 +1,4 @@
-"""How the HTML of streamed text travels: only what differs from what is open, with signs for tags.
+"""The form of streamed text's HTML on the wire: only the difference from the open part, with signs for tags.
 
 The page does the same backwards (``frontend/shorthand.js``); ``tests/fixtures/wire.json`` has examples
 that both ends check.
@@ -42,12 +42,12 @@ TAGS = (
     '<pre class="code"><code>',
     "</code></pre>",
 )
-"""What one sign stands for: U+0081 for the first, and so on. After U+0080 a sign stands for itself."""
+"""The tags of the signs: U+0081 for the first, and so on. After U+0080 a sign is itself."""
 _QUOTE = "\x80"
 _SIGNS = {tag: chr(ord(_QUOTE) + number) for number, tag in enumerate(TAGS, 1)}
 _SHORT = re.compile("|".join([*map(re.escape, sorted(TAGS, key=len, reverse=True)), "[\x80-\x9f]"]))
 _SPACES = " \n"
-"""What stands between tags."""
+"""Characters between tags."""
 _ENDS = frozenset(
     [
         "p",
@@ -75,14 +75,14 @@ def short(text: str) -> str:
 
 
 def open_end(tail: str, raw: str) -> str:
-    """What is open as one piece of HTML: the raw text where the tail's last block goes on."""
+    """The open part as one piece of HTML: the raw text where the tail's last block continues."""
     tail = tail or "<p></p>"
     end = _end_of_text(tail)
     return tail[:end] + html.escape(raw, quote=False) + tail[end:]
 
 
 def _end_of_text(text: str) -> int:
-    """Where the text of the last block ends, before the tags that close it and what is around it."""
+    """The end of the last block's text, before the tags that close it and its surroundings."""
     size = len(text)
     while True:
         before = text[:size].rstrip(_SPACES)
@@ -94,8 +94,8 @@ def _end_of_text(text: str) -> int:
         size = start
 
 
-def kept(before: str, after: str) -> tuple[int, int]:
-    """How many characters at the start and at the end of ``before`` are those of ``after`` too."""
+def common_ends(before: str, after: str) -> tuple[int, int]:
+    """The numbers of characters at the start and at the end of ``before`` that ``after`` has too."""
     room = min(len(before), len(after))
     start = _alike(before[:room], after[:room])
     room -= start
@@ -104,7 +104,7 @@ def kept(before: str, after: str) -> tuple[int, int]:
 
 
 def _alike(one: str, other: str) -> int:
-    """How many characters two equally long texts begin with alike."""
+    """The number of characters that two equally long texts have in common at the start."""
     low, high = 0, len(one)
     while low < high:
         middle = (low + high + 1) // 2

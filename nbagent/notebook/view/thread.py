@@ -1,7 +1,7 @@
-"""What is drawn of a thread: the views of its runs one below the other, as one.
+"""The view of a thread: the views of its runs one below the other, as one.
 
 Keys of items get the number of their run in front, so that they stay when other runs come or go. A run by itself is
-a thread too, drawn as the run is; a second one makes it a chat, in which what was drawn stays.
+a thread too, drawn as the run is; a second one makes it a chat, and the drawn items stay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Part:
         self.prefix = prefix
         self.view = view
         self.keys: set[str] = set()
-        """Those that pages know, without the prefix."""
+        """The keys that pages know, without the prefix."""
         self.head: Head = view.head
 
     def items(self) -> list[Item]:
@@ -55,7 +55,7 @@ class Part:
         return item.model_copy(update=update)
 
     def ops(self, now: float, before: int) -> list[Op]:
-        """What changed since the last time; ``before`` items stand above."""
+        """The changes since the last time; ``before`` items are above."""
         ops: list[Op] = []
         for op in self.view.flush(now) or ():
             match op:
@@ -73,44 +73,44 @@ class Part:
 
 
 class ThreadView:
-    """The view of a thread; who uses it from several threads holds a lock.
+    """The view of a thread; code that uses it from several threads holds a lock.
 
     Args:
-        agent: whose thread it is.
-        chat: whether it is a chat from the beginning; else once there are two runs.
+        agent: the thread's agent.
+        chat: whether it is a chat from the start; else once there are two runs.
     """
 
     def __init__(self, agent: str, *, chat: bool = True) -> None:
         self._agent = agent
         self.chat = chat
         self.can_ask = False
-        """Whether a page offers to ask on once a run by itself has ended."""
+        """Whether a page offers a follow-up once a single run has ended."""
         self._parts: list[Part] = []
         self._numbers = itertools.count(1)
         self._gone: list[Op] = []
         self._sent: Head | None = None
 
-    def begin(self, view: RunView) -> None:
-        """A run at the end."""
+    def add_run(self, view: RunView) -> None:
+        """Add a run at the end."""
         if self._parts and not self.chat:
             self.chat = True
             self._parts[0].view.join_thread()
         number = next(self._numbers)
         self._parts.append(Part(f"t{number}:" if self.chat else "", view))
 
-    def cut(self, count: int) -> None:
-        """Only the first ``count`` runs stay."""
+    def keep_first(self, count: int) -> None:
+        """Remove all runs but the first ``count``."""
         for part in self._parts[count:]:
             self._gone += [Remove(key=part.prefix + key) for key in sorted(part.keys)]
         del self._parts[count:]
 
     def place(self, key: str) -> int | None:
-        """Which run an item is of, counted from 0."""
+        """The number of the run that an item is of, counted from 0."""
         places = [n for n, part in enumerate(self._parts) if key.startswith(part.prefix)]
         return places[-1] if places else None  # the first may have no number
 
     def asker(self, interrupt: str) -> int | None:
-        """Which run asks this, counted from 0."""
+        """The number of the run that asks this, counted from 0."""
         asks = (n for n, p in enumerate(self._parts) if p.view.question(interrupt) is not None)
         return next(asks, None)
 
@@ -146,19 +146,19 @@ class ThreadView:
         return self._ask(interrupt, lambda view: view.question(interrupt))
 
     def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool = False) -> None:
-        """Keep what is typed for pages that are drawn later."""
+        """Store unsent input for pages that are drawn later."""
         self._ask(interrupt, lambda view: view.set_drafts(interrupt, drafts, instead=instead))
 
     def set_preview(
         self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
     ) -> None:
-        """Show what approving would do, or why that cannot be shown."""
+        """Show the effect of approving, or why it cannot be shown."""
         self._ask(
             interrupt, lambda view: view.set_preview(interrupt, preview, error=error, note=note)
         )
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        """Show whether a value outside the page's own fields differs from the proposed one."""
         self._ask(interrupt, lambda view: view.set_changed(interrupt, changed))
 
     def set_stopping(self) -> None:
@@ -167,7 +167,7 @@ class ThreadView:
             part.view.set_stopping()
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
-        """Show a line of the notebook layer's own at the end, replace it, or (None) take it away."""
+        """Show a line of the notebook layer's own at the end, replace it, or (None) remove it."""
         there = [part for part in self._parts if part.view.has_notice(key)]
         for part in there or self._parts[-1:]:
             part.view.notice(key, item)

@@ -1,4 +1,4 @@
-"""Where items stand: agents hold turns, turns hold calls, calls hold questions and inner agents."""
+"""The places of items: agents have turns, turns have calls, calls have questions and inner agents."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from .questions import Question
 
 
 class Turn:
-    """What one model response shows."""
+    """The items of one model response."""
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.reasoning: ReasoningNode | None = None
         self.text: TextNode | None = None
         self.notice: FixedNode | None = None
-        """Why the response is not there yet."""
+        """The reason why the response is not there yet."""
         self.waiting: FixedNode | None = None
-        """What its request waits for."""
+        """The reason why its request waits."""
         self.notes: dict[str, FixedNode] = {}
-        """What the response says of itself, and is kept with it, by its text."""
+        """The response's own notes, which are stored with it, by their text."""
         self.hosted: dict[int, HostedNode] = {}
-        """What the provider runs for it, by number."""
+        """The provider's calls for it, by number."""
         self.hosted_ids: dict[str, int] = {}
         """Their numbers, by the provider's ids, while they stream."""
         self.citations: list[dict[str, str]] = []
-        """What its text refers to, while it streams."""
+        """The sources of its text, while it streams."""
         self.sources: FixedNode | None = None
-        """What its text refers to."""
+        """The sources of its text."""
         self.calls: list[Call] = []
         self.streaming_calls: dict[int, Call] = {}
         """Calls while they stream, by the model's own number."""
 
     def note(self, text: str, tone: Literal["warn", "plain"] = "plain") -> FixedNode:
-        """The note with this text, which is there once."""
+        """The note with this text, made once."""
         key = f"{self.key}.n{len(self.notes)}"
         return self.notes.setdefault(text, FixedNode(NoticeItem(key=key, tone=tone, text=text)))
 
     def cites(self, markup: str) -> FixedNode:
-        """The line below its text that names what that refers to."""
+        """The line below its text that names the cited sources."""
         item = TextItem(key=f"{self.key}.s", blocks=[markup])
         if self.sources is None:
             self.sources = FixedNode(item)
@@ -62,7 +62,7 @@ class Turn:
         return self.sources
 
     def clear(self) -> Iterator[Node]:
-        """Take away what was streamed, and give it back to be forgotten."""
+        """Remove the streamed items, and return them."""
         notes = self.notes.values()
         gone: list[Node | None] = [self.waiting, self.reasoning, self.text, self.sources]
         gone += [*self.calls, *notes, *self.hosted.values()]
@@ -84,44 +84,44 @@ class Turn:
 
 
 class Call(CallNode):
-    """A call with what stands below it."""
+    """A call with the items below it."""
 
     def __init__(self, key: str, path: str) -> None:
         super().__init__(key, path)
         self.below: list[Turn | Node] = []
-        """Its steps, what its body called, its questions and their records, in the order in which they came."""
+        """Its steps, the calls of its body, its questions and their records, in the order in which they came."""
         self.steps: dict[str, StepNode] = {}
         """Its steps, by name."""
         self.inner: Agent | None = None
         self.question: FixedNode | None = None
-        """The form of its own question, while that waits."""
+        """The form of its own question, while that is open."""
         self.is_last = False
-        """Whether it stands below all that is its own: a flow's result is what it ends with."""
+        """Whether it is below all of its own items: a flow ends with its result."""
 
     def wire(self) -> CallItem:
-        """The item with all that is known of it; a flow's input stands in the header."""
+        """The item in its current form; a flow's input is in the header."""
         item = super().wire()
         return item.model_copy(update={"brief": ""}) if self.is_last else item
 
     def finished(self, event: ToolFinished) -> None:
-        """The call has its result; a flow's as text stands below it, and is not told twice."""
+        """Set the call's result; a flow's text is below it, and is not shown twice."""
         super().finished(event)
         if self.is_last and not event.error:
             self._result = None
 
     @property
     def hidden(self) -> bool:
-        """Whether its question stands in its place: where that tells all that its row would.
+        """Whether its question is in its place, because that shows everything that its row would.
 
-        What an outside system answers shows no input.
+        A question for an outside system shows no input.
         """
         form = None if self.question is None else self.question.item
-        if not isinstance(form, FormItem) or not form.actions or self.says_more:
+        if not isinstance(form, FormItem) or not form.actions or self.has_more:
             return False
         return self.inner is None and self.below == [self.question]
 
     def walk(self) -> Iterator[Node]:
-        """The call and what stands below it."""
+        """The call and the items below it."""
         if not self.is_last and not self.hidden:
             yield self
         yield from walk(self.below)
@@ -136,29 +136,29 @@ class Agent:
 
     def __init__(self, key: str, outer: tuple[str, ...]) -> None:
         self.key = key
-        """What its items' keys begin with."""
+        """The prefix of its items' keys."""
         self.model_key = f"{key}m"
-        """What the model's stretches on the time strip belong to."""
+        """The key of the model's spans on the time strip."""
         self.outer = outer
         """Names of the agents around it, outermost first."""
         self.name = ""
         self.answer: AnswerForm = "text"
-        """What its model is to end with."""
+        """The form in which its model ends."""
         self.refused: tuple[FixedNode, str] | None = None
-        """Where its last answer does not fit: the line that says so, and why."""
+        """The line about its last invalid answer, and the error."""
         self.queued: list[FixedNode] = []
-        """What the person wrote that the model does not have yet."""
+        """The person's messages that the model does not have yet."""
         self.entries: list[Turn | Node] = []
         self.open_calls: dict[str, Call] = {}
         """The calls of the last response that have no result yet, by id."""
         self.live_turn: Turn | None = None
-        """The response that streams."""
+        """The response that is streaming."""
         self.thinking = False
         """Whether the model is answering."""
         self.last_turn: Turn | None = None
         self._turns = self._messages = self._refusals = 0
         self.started = 0
-        """How many calls a body has started, where it is no agent but what a body calls in."""
+        """The number of calls that a body has started, if it is not an agent but the calls of a body."""
 
     @property
     def path(self) -> str:
@@ -174,7 +174,7 @@ class Agent:
         return turn
 
     def text_node(self, key: str) -> TextNode:
-        """A text of its model, to be drawn as what it is to end with."""
+        """A text of its model, drawn in the form in which it is to end."""
         return TextNode(key) if self.answer == "text" else AnswerNode(key, self.answer)
 
     def message_key(self) -> str:
@@ -183,7 +183,7 @@ class Agent:
         return f"{self.key}m{self._messages}"
 
     def refusal_key(self) -> str:
-        """A key for one more answer that does not fit."""
+        """A key for one more invalid answer."""
         self._refusals += 1
         return f"{self.key}x{self._refusals}"
 
@@ -194,7 +194,7 @@ class Agent:
 
 @dataclass(slots=True)
 class DrawnQuestion:
-    """A question, and where its form or its record is drawn."""
+    """A question, and the place of its form or its record."""
 
     question: Question
     event: Interrupted
@@ -205,17 +205,17 @@ class DrawnQuestion:
 
     @property
     def row(self) -> Call | None:
-        """The call whose row its decision stands in; what a body asks in its middle has a line of its own."""
+        """The call whose row has its decision; a question of a running body has a line of its own."""
         return self.call if self.event.ask is None else None
 
     @property
     def siblings(self) -> list[Turn | Node]:
-        """The list its form and its record stand in."""
+        """The list that its form and its record are in."""
         return self.agent.entries if self.call is None else self.call.below
 
 
 def walk(entries: list[Turn | Node]) -> Iterator[Node]:
-    """The items of turns and of what stands between them."""
+    """The items of turns and of the entries between them."""
     for entry in entries:
         if isinstance(entry, Turn | Call):
             yield from entry.walk()

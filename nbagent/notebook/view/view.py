@@ -1,8 +1,8 @@
-"""What is drawn of a run: a fold over its events and deltas to the wire's view model.
+"""The view of a run: a fold over its events and deltas to the wire's view model.
 
-``RunView.apply`` takes every event and delta as the engine tells it and costs next to nothing;
-``flush`` makes the operations that bring a page up to date; ``snapshot`` is the whole. Where no
-deltas came (a journal is replayed) the end is the same: stored events hold the whole of everything.
+``RunView.apply`` takes every event and delta from the engine, at almost no cost;
+``flush`` makes the operations that bring a page up to date; ``snapshot`` is the whole. Without
+deltas (when a journal is replayed) the end is the same, as stored events have everything.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RunView:
         return self._board.changed
 
     def snapshot(self) -> View:
-        """The whole view. Right after ``flush`` it is exactly what a page has that got all patches."""
+        """The whole view. Right after ``flush`` it equals the view of a page that got all patches."""
         with self._lock:
             items = [node.wire() for node in self._board.root.walk()]
             return View(head=self._fold.head(), items=items)
@@ -100,7 +100,7 @@ class RunView:
             return None if drawn is None or drawn.record is not None else drawn.question
 
     def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool = False) -> None:
-        """Keep what is typed for pages that are drawn later; those that are open know it."""
+        """Store unsent input for pages that are drawn later; open ones know it."""
         with self._lock:
             update: dict[str, Any] = {"drafts": drafts}
             if instead:
@@ -112,13 +112,13 @@ class RunView:
     def set_preview(
         self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
     ) -> None:
-        """Show what approving would do, or why that cannot be shown: it failed, or waits for something."""
+        """Show the effect of approving, or why it cannot be shown: it failed, or waits for something."""
         with self._lock:
             update = {"preview": preview, "preview_error": error, "preview_note": note}
             self._update_form(interrupt, update, send=True)
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        """Show whether a value outside the page's own fields differs from the proposed one."""
         with self._lock:
             question = self.question(interrupt)
             if question is not None:
@@ -131,7 +131,7 @@ class RunView:
                 self._fold.frame.stopping = self._board.head_dirty = True
 
     def notice(self, key: str, item: NoticeItem | None, *, first: bool = False) -> None:
-        """Show a line of the notebook layer's own at the end (or ``first``), replace it, or (None) take it away."""
+        """Show a line of the notebook layer's own at the end (or ``first``), replace it, or (None) remove it."""
         with self._lock:
             entries, known = self._board.root.entries, self._noticed(key)
             if known is not None and item is not None:

@@ -37,7 +37,7 @@ async def until(holds):
     raise AssertionError(f"it never came: {sent[-3:]}")
 
 
-def told(kind):
+def messages_of_kind(kind):
     """The card's messages of this kind."""
     parsed = [json.loads(text)["data"] for _, text in sent]
     found = [data["content"] for data in parsed if data.get("method") == "custom"]
@@ -52,7 +52,7 @@ name = card["data"]["state"]["channel"]
 assert len(name) > 30, name
 page = BroadcastChannel.new(name)
 page.postMessage('{"type": "hello", "keeps": false, "again": false}')
-await until(lambda: told("snapshot"))
+await until(lambda: messages_of_kind("snapshot"))
 await until(lambda: run.interrupts)
 await until(lambda: '"expires_at":null' in sent[-1][1])  # null, and not left out
 

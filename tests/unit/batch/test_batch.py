@@ -23,7 +23,7 @@ from tests.until import until
 call = nb.ScriptedModel.call
 
 
-def asked(messages: Any) -> str:
+def prompt_of(messages: Any) -> str:
     """The prompt of a request."""
     return str(next(m for m in reversed(messages) if m["role"] == "user")["content"][0]["text"])
 
@@ -43,14 +43,14 @@ class Rows:
         self.agent = nb.Agent(nb.ScriptedModel(self._step, usage=usage), name="rows", **options)
 
     async def _step(self, messages: Any) -> Any:
-        self.asked[asked(messages)] += 1
+        self.asked[prompt_of(messages)] += 1
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         await asyncio.sleep(self.takes)
         self.at_once -= 1
         if messages[-1]["role"] == "tool":
             return "paid"
-        return self._reply(asked(messages))
+        return self._reply(prompt_of(messages))
 
 
 def paying(**options: Any) -> Rows:
@@ -71,8 +71,8 @@ def paying(**options: Any) -> Rows:
     return rows
 
 
-async def test_c450_each_row_of_a_table_is_a_run_and_the_table_comes_back_with_what_came_of_it():
-    """Index and order are the input's, outputs are columns, and the store knows each row by its key."""
+async def test_c450_each_row_of_a_table_is_a_run_and_the_table_returns_with_the_results():
+    """Index and order are the input's, outputs are columns, and the store has each row by its key."""
 
     class Label(BaseModel):
         label: str
@@ -104,7 +104,7 @@ async def test_c450_each_row_of_a_table_is_a_run_and_the_table_comes_back_with_w
     assert (await again).to_frame()["label"].to_list() == ["a", "b", "c"]
 
 
-async def test_c450_rows_are_read_as_there_is_room_and_are_of_any_kind():
+async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
     """A generator is no further than there are places; dicts, models and plain values are rows."""
 
     class Order(BaseModel):
@@ -162,7 +162,7 @@ async def test_c450_rows_are_read_as_there_is_room_and_are_of_any_kind():
         ([{"text": "a"}], {"prompt": "{text}", "on_error": "go"}, "'keep' or 'stop'"),
     ],
 )
-async def test_c451_what_cannot_be_meant_is_refused_before_anything_starts(rows, options, says):
+async def test_c451_an_invalid_argument_is_refused_before_anything_starts(rows, options, says):
     """It names what was wrong; no row was asked."""
     of = Rows()
     with pytest.raises(nb.errors.UsageError, match=says):
@@ -170,20 +170,20 @@ async def test_c451_what_cannot_be_meant_is_refused_before_anything_starts(rows,
     assert not of.asked
 
 
-async def test_c451_a_second_key_and_a_row_without_its_column_are_named():
+async def test_c451_a_duplicate_key_and_a_row_without_its_column_are_named():
     """Both places, before the second starts; what had begun comes to its end."""
     rows = Rows()
     with pytest.raises(nb.errors.UsageError, match="Rows 1 and 3 have the same key 'b'"):
         await nb.map(rows.agent, list("abcb"), prompt="{}", id="twice", key=lambda it: it)
     assert rows.asked["b"] == 1
-    with pytest.raises(nb.errors.UsageError, match=r"row 1 \('1'\): it has no column 'n'"):
+    with pytest.raises(nb.errors.UsageError, match=r"Row 1 \('1'\): it has no column 'n'"):
         await nb.map(rows.agent, ({k: 1} for k in "nm"), prompt="{n}", id="holes")
     with pytest.raises(nb.errors.UsageError, match="Row 1 has no key: nan"):
         await nb.map(rows.agent, pd.DataFrame({"k": [1.0, None]}), prompt="{k}", id="gaps", key="k")
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_c452_the_same_call_goes_on_where_it_stood_and_asks_nothing_twice(kind, tmp_path):
+async def test_c452_the_same_call_continues_the_batch_and_asks_nothing_twice(kind, tmp_path):
     """Also with its rows in another order and more of them; a changed prompt is named, and nothing begins."""
     store = nb.MemoryStore() if kind == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
     rows = Rows(store=store)
@@ -219,7 +219,7 @@ async def test_c452_the_same_call_goes_on_where_it_stood_and_asks_nothing_twice(
         await nb.open_batch("may", agent=rows.agent)
 
 
-async def test_c452_done_rows_come_from_one_listing(tmp_path, monkeypatch):
+async def test_c452_done_rows_are_read_with_one_listing(tmp_path, monkeypatch):
     """No journal of a row that has ended well is read, and no model is asked."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     rows = Rows(store=store)
@@ -239,7 +239,7 @@ async def test_c452_done_rows_come_from_one_listing(tmp_path, monkeypatch):
     assert list(batch.to_frame()["output"])[499] == "did row 499"
 
 
-async def test_c453_a_row_that_fails_is_tried_again_and_then_kept_or_ends_the_batch():
+async def test_c453_a_failed_row_is_retried_and_then_kept_or_ends_the_batch():
     """What is left of ``retry`` counts over restarts; with ``on_error="stop"`` no more rows begin."""
     failing = {"row 1": 1, "row 2": 9, "row 3": 3}
 
@@ -275,7 +275,7 @@ async def test_c453_a_row_that_fails_is_tried_again_and_then_kept_or_ends_the_ba
 
 
 @pytest.mark.parametrize("limit", ["cost", "tokens"])
-async def test_c454_a_budget_of_all_rows_holds_over_restarts(limit):
+async def test_c454_a_budget_for_all_rows_counts_across_restarts(limit):
     """Rows of one price go no cent past it: what is under way is counted as dear as the dearest."""
     rows = Rows(cost=0.5)
     budget = nb.Budget(cost=10) if limit == "cost" else nb.Budget(tokens=300)
@@ -295,8 +295,8 @@ async def test_c454_a_budget_of_all_rows_holds_over_restarts(limit):
     assert (await begin(nb.Budget(cost=1000))).cost == 50.0
 
 
-async def test_c455_rows_that_ask_hold_nothing_and_the_others_go_on():
-    """No task, no handle; ``await`` returns where a person is there, and says who waits where nobody is."""
+async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
+    """No task, no handle; ``await`` returns with a person present, and names the waiting rows without one."""
     rows = paying()
     batch = nb.map(rows.agent, range(300), prompt="pay {}", id="march", attended=True, show=False)
     await batch
@@ -352,12 +352,12 @@ async def test_c456_many_questions_are_answered_by_a_rule_with_its_preview(kind,
     late.stop()
 
 
-async def test_c456_what_comes_after_the_preview_is_left_unless_the_rule_stands():
+async def test_c456_questions_after_the_preview_are_left_open_unless_the_rule_stays():
     """The preview is what was last looked at."""
     rows, more = paying(), asyncio.Event()
 
     async def slowly(messages: Any) -> Any:
-        if "99" in asked(messages) and messages[-1]["role"] != "tool":
+        if "99" in prompt_of(messages) and messages[-1]["role"] != "tool":
             await more.wait()
         return await Rows._step(rows, messages)
 
@@ -370,7 +370,7 @@ async def test_c456_what_comes_after_the_preview_is_left_unless_the_rule_stands(
     await until(lambda: batch.counts["interrupted"] == 3)
     got = await seen.approve()
     assert (got.count, got.later) == (2, 1)
-    assert "1 that came since are left" in repr(got)
+    assert "1 newer question not answered" in repr(got)
     await batch
     assert rows.bodies == {3: 1, 6: 1}
     standing = await seen.approve(standing=True)
@@ -383,7 +383,7 @@ async def test_c456_what_comes_after_the_preview_is_left_unless_the_rule_stands(
     standing.end()
 
 
-async def test_c456_three_hundred_answers_take_less_than_two_seconds(tmp_path):
+async def test_c456_three_hundred_questions_are_each_answered_once(tmp_path):
     """Timing is told, and never fails: what is checked is that each was answered once."""
     rows = paying(store=nb.SQLiteStore(tmp_path / "runs.db"))
     batch = nb.map(
@@ -404,8 +404,8 @@ async def test_c456_three_hundred_answers_take_less_than_two_seconds(tmp_path):
     assert len(rows.bodies) == 300
 
 
-async def test_c457_a_pause_begins_no_more_rows_and_a_stop_is_gone_on_with():
-    """Rows that were under way are begun anew by ``retry()`` alone; the same call begins the others."""
+async def test_c457_a_pause_starts_no_more_rows_and_a_stopped_batch_can_continue():
+    """Running rows are started again only by ``retry()``; the same call starts the others."""
     rows = Rows()
     rows.takes = 0.01
     batch = nb.map(rows.agent, range(200), prompt="row {}", id="march", concurrency=4)
@@ -436,8 +436,8 @@ async def test_c457_a_pause_begins_no_more_rows_and_a_stop_is_gone_on_with():
     assert batch.counts["completed"] == 200
 
 
-async def test_c457_the_same_cell_run_again_goes_on_with_the_same_batch():
-    """While it is at work: no row is asked twice, and more rows are taken up."""
+async def test_c457_the_same_cell_run_again_continues_the_same_batch():
+    """While it works, no row is run twice, and new rows are added."""
     rows = Rows()
     first = nb.map(rows.agent, range(50), prompt="row {}", id="march", concurrency=2)
     await asyncio.sleep(0.01)
@@ -461,7 +461,7 @@ def test_c458_a_script_waits_for_its_batch():
     asyncio.run(here())
 
 
-async def test_c459_what_a_row_leaves_in_memory_is_bounded(tmp_path):
+async def test_c459_memory_per_row_is_bounded(tmp_path):
     """Outputs are read when they are asked for."""
     rows = Rows(lambda _: "x" * 20_000, store=nb.SQLiteStore(tmp_path / "runs.db"))
     await nb.map(rows.agent, range(10), prompt="row {}", id="warm")
@@ -475,7 +475,7 @@ async def test_c459_what_a_row_leaves_in_memory_is_bounded(tmp_path):
     assert len(batch[399].output) == 20_000
 
 
-async def test_c450_a_row_may_ask_with_files_and_is_begun_anew_with_them():
+async def test_c450_a_row_can_ask_with_files_and_starts_again_with_them():
     """What a function of the row gives is what ``agent.run`` takes."""
     seen: list[Any] = []
 
@@ -506,7 +506,7 @@ async def test_c450_a_row_may_ask_with_files_and_is_begun_anew_with_them():
     assert seen == [["text", "file"]] * 4
 
 
-async def test_c455_a_batch_in_the_background_is_answered_from_another_loop():
+async def test_c455_a_background_batch_is_answered_from_another_loop():
     """Its rows live on a loop of their own: here nothing of this loop is needed."""
     rows = paying()
     batch = nb.map(
@@ -528,7 +528,7 @@ async def test_c455_a_batch_in_the_background_is_answered_from_another_loop():
     assert set(rows.bodies.values()) == {1}
 
 
-async def test_c455_a_body_that_asks_in_its_middle_holds_nothing_either():
+async def test_c455_a_body_that_asks_in_its_middle_uses_no_task_either():
     """It ends, and runs again from its last step once it is answered."""
     steps: Counter[str] = Counter()
     agent = nb.Agent(
@@ -555,7 +555,7 @@ async def test_c455_a_body_that_asks_in_its_middle_holds_nothing_either():
     assert steps == {"hold": 20, "book": 20}
 
 
-async def test_c453_what_a_function_of_the_row_raises_ends_the_batch_and_names_the_row():
+async def test_c453_an_error_of_a_row_function_ends_the_batch_and_names_the_row():
     """Those under way come to their end; the error is the function's own."""
     rows = Rows()
     batch = nb.map(
@@ -567,7 +567,7 @@ async def test_c453_what_a_function_of_the_row_raises_ends_the_batch_and_names_t
     assert (batch.counts["completed"], batch.counts["running"]) == (7, 0)
 
 
-async def test_c456_any_inbox_answers_all_that_it_chose(tmp_path):
+async def test_c456_any_inbox_answers_the_questions_that_it_chose(tmp_path):
     """Runs that are rows of nothing go on here, each once; an inbox that was not looked at answers what waits."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     rows = paying(store=store)

@@ -56,7 +56,7 @@ class Family:
             return f"plain {n}"
 
 
-async def asked(run: nb.Run) -> None:
+async def wait_for_question(run: nb.Run) -> None:
     """Wait until something is asked, whatever else still runs."""
     async for event in run.events():
         if event.type == "interrupted":

@@ -19,7 +19,7 @@ def danger(x: int = 0) -> str:
     return f"done {x}"
 
 
-def made(**options: Any) -> nb.Agent:
+def agent_with(**options: Any) -> nb.Agent:
     """An agent with a tool ``danger``."""
     script = nb.ScriptedModel([call("danger"), "done"])
     return nb.Agent(**{"model": script, "tools": [danger]} | options)
@@ -49,17 +49,17 @@ WRONG = [
     ({"max_calls": 0}, "max_calls must be an integer"),
     ({"max_questions": "3"}, "max_questions must be an integer .* got '3'"),
     ({"store": 5}, "store must be a path, a database URL or a store"),
-    ({"store": Path("/")}, "'/' is a folder. Give the path of a file"),
+    ({"store": Path("/")}, "'/' is a folder. Pass the path of a file"),
     ({"store": nb.MemoryStore}, "a class. Pass an instance"),
     ({"model": None}, "A model must be a name or an object with a stream method"),
 ]
 
 
 @pytest.mark.parametrize(("options", "said"), WRONG, ids=[str(n) for n in range(len(WRONG))])
-def test_an_agent_takes_no_wrong_argument(options, said):
+def test_an_agent_refuses_a_wrong_argument(options, said):
     """The error names the argument, what was given and what is expected."""
     with pytest.raises(UsageError, match=said):
-        made(**options)
+        agent_with(**options)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_an_agent_takes_no_wrong_argument(options, said):
     [
         ({"store": 5}, "store must be a path, a database URL or a store"),
         ({"attended": "yes"}, "attended must be True, False or None"),
-        ({"pending": "rejct"}, "pending must be 'refuse', 'reject' or 'queue', got 'rejct'"),
+        ({"pending": "rejct"}, "pending must be 'raise', 'reject' or 'queue', got 'rejct'"),
     ],
 )
-async def test_a_run_takes_no_wrong_argument(options, said):
+async def test_a_run_refuses_a_wrong_argument(options, said):
     """Nothing has started by then."""
-    agent = made()
+    agent = agent_with()
     with pytest.raises(UsageError, match=said):
         agent.run("go", **options)
     assert agent.model.requests == []
@@ -81,15 +81,15 @@ async def test_a_run_takes_no_wrong_argument(options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"pending": "rejct"}, "pending must be 'refuse'"),
+        ({"pending": "rejct"}, "pending must be 'raise'"),
         ({"max_turns": 0}, "max_turns must be an integer"),
         ({"tools": "danger"}, "tools must be a list"),
         ({"tools": ["dangr"]}, "Did you mean 'danger'"),
     ],
 )
-async def test_generate_takes_no_wrong_argument(options, said):
+async def test_generate_refuses_a_wrong_argument(options, said):
     """Nor does a step."""
-    agent = made()
+    agent = agent_with()
     with pytest.raises(UsageError, match=said):
         await agent.generate("go", **options)
     assert agent.model.requests == []
@@ -99,7 +99,7 @@ async def test_generate_takes_no_wrong_argument(options, said):
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live):
     """A typo in a deny rule would let the call pass."""
-    agent = made(policy=[rule])
+    agent = agent_with(policy=[rule])
     with pytest.raises(UsageError, match=r"matches no tool of 'agent'. Did you mean 'danger'\?"):
         await (agent.run("go") if live else agent.generate("go"))
     assert agent.model.requests == []
@@ -109,17 +109,17 @@ async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_rule_whose_wildcard_matches_no_tool_is_refused_too(rule, live):
     """It would let the call pass as well; ``*`` is whatever there is."""
-    agent = made(policy=[rule, nb.review("*")])
+    agent = agent_with(policy=[rule, nb.review("*")])
     with pytest.raises(UsageError, match=r"matches no tool of 'agent'. Its tools: danger"):
         await (agent.run("go") if live else agent.generate("go"))
     assert agent.model.requests == []
 
 
-async def test_a_wildcard_may_be_for_what_a_body_calls():
+async def test_a_wildcard_rule_can_match_tools_that_a_body_calls():
     """Nobody knows that before it does; a tool that has no context calls none, but may run an agent, in which what is denied here is denied."""
-    denies = made(policy=[nb.deny("wip*"), nb.review("*")])
+    denies = agent_with(policy=[nb.deny("wip*"), nb.review("*")])
     assert (await denies.generate("go")).interrupts
-    agent = made(policy=[nb.review("wip*")])
+    agent = agent_with(policy=[nb.review("wip*")])
 
     @agent.tool
     async def tidy(ctx: nb.ToolContext) -> None:
@@ -128,19 +128,19 @@ async def test_a_wildcard_may_be_for_what_a_body_calls():
     assert (await agent.generate("go")).finish_reason == "stop"
 
 
-async def test_a_rule_with_a_wildcard_for_an_agent_inside_says_where_it_belongs():
+async def test_a_wildcard_rule_for_an_inner_agent_says_where_it_belongs():
     """One that denies reaches in there; one that asks or allows does not."""
     inner = nb.Agent(nb.ScriptedModel([]), name="inner", tools=[danger])
     outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=[nb.review("dan*")])
     with pytest.raises(
-        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to that"
+        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to 'inner'"
     ):
         outer.run("go")
     outer.policy[:] = [nb.deny("dan*"), nb.deny("inner/d*"), nb.deny("*/dan*")]
     assert (await outer.run("go")).text == "x"
 
 
-async def test_rules_with_wildcards_and_of_registered_tools_pass():
+async def test_wildcard_rules_and_rules_for_registered_tools_are_accepted():
     """Also where the tool was added after the agent, or is left out of this step."""
     policy = [
         nb.deny("d*e?", when=lambda _: False),
@@ -148,18 +148,18 @@ async def test_rules_with_wildcards_and_of_registered_tools_pass():
         nb.allow("danger"),
         nb.deny("*"),
     ]
-    agent = made(policy=policy)
+    agent = agent_with(policy=policy)
     agent.tool(name="later")(lambda: "x")
     assert (await agent.generate("go", tools=[danger])).finish_reason == "stop"
 
 
 @pytest.mark.parametrize("rule", [nb.review("danger"), nb.allow("danger")], ids=str)
-async def test_rules_that_ask_or_allow_do_not_reach_into_an_agent_and_its_own_are_checked(rule):
+async def test_review_and_allow_rules_do_not_reach_into_an_inner_agent(rule):
     """The error of an outer rule says where it belongs; an inner typo is found before anything runs."""
     inner = nb.Agent(nb.ScriptedModel(["x"]), name="inner", tools=[danger])
     outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=rule)
     with pytest.raises(
-        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to that"
+        UsageError, match=r"a tool of its inner agent 'inner'. Move the rule to 'inner'"
     ):
         outer.run("go")
     inner.policy.append(nb.deny("dangr"))
@@ -195,7 +195,7 @@ class Transfer(nb.Confirm):
     ],
     ids=str,
 )
-def test_the_first_fields_need_no_name(made, same):
+def test_the_first_fields_can_be_positional(made, same):
     """Those that everybody gives; a subclass with fields of its own too, and its JSON reads back."""
     assert made == same
     assert type(made).model_validate_json(made.model_dump_json()) == made
@@ -213,7 +213,7 @@ def test_the_first_fields_need_no_name(made, same):
     ],
     ids=["too many", "twice", "three"],
 )
-def test_what_needs_its_name_is_told(make, said):
+def test_a_field_that_must_be_named_says_so(make, said):
     """A bare True says nothing to who reads it."""
     with pytest.raises(TypeError, match=said):
         make()
@@ -243,11 +243,11 @@ class Empty:
         ([], "has no choices"),
         (list, "has no choices"),
         (Empty(), "has no choices"),
-        (Table(), r"whole table. Pass one column, such as df\['city'\]"),
+        (Table(), r"choices must be one column, such as df\['city'\], got a whole table"),
     ],
     ids=["list", "function", "column", "table"],
 )
-async def test_a_choice_of_nothing_fails_the_run_in_its_tool(choices, said, asks):
+async def test_an_empty_list_of_choices_fails_the_run_in_its_tool(choices, said, asks):
     """It would be a form that cannot be answered, or an approval; the model could not mend it."""
 
     async def pick(ctx: nb.ToolContext) -> str:
@@ -259,19 +259,19 @@ async def test_a_choice_of_nothing_fails_the_run_in_its_tool(choices, said, asks
         except Exception:
             return "nothing"
 
-    agent = made(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
+    agent = agent_with(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
     with pytest.raises(Misuse, match=said):
         await agent.run("go")
     assert len(agent.model.requests) == 1
 
 
-async def test_a_choice_of_nothing_but_the_persons_own_is_asked():
+async def test_an_empty_list_of_choices_with_allow_other_is_asked():
     """With ``allow_other`` the person writes the answer."""
 
     async def pick(ctx: nb.ToolContext) -> str:
         return str(await ctx.ask(nb.Choose("Which?", [], allow_other=True)))
 
-    agent = made(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
+    agent = agent_with(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
     run = agent.run("go", answers=["mine"])
     await run
     assert run.calls["pick"][0].output == "mine"
@@ -297,7 +297,7 @@ class Shop:
 
 
 @pytest.mark.parametrize("method", ["price", "kinds"])
-async def test_a_method_of_an_object_is_a_tool(method):
+async def test_a_method_of_an_object_can_be_a_tool(method):
     """Without the object among its inputs."""
     script = nb.ScriptedModel([call(method, item="tea"), "done"])
     agent = nb.Agent(script, tools=[getattr(Shop("Rue"), method)])
@@ -318,14 +318,14 @@ async def test_a_method_of_an_object_is_a_tool(method):
     ],
     ids=["unbound", "unbound tool", "lambda", "space", "question"],
 )
-def test_what_no_model_could_call_is_refused(make, said):
+def test_a_tool_that_no_model_could_call_is_refused(make, said):
     """When it is made, with what to do."""
     with pytest.raises(ToolError, match=said):
         make()
 
 
 @pytest.mark.parametrize("steps", ["hello", None, 5])
-def test_a_script_is_a_list(steps):
+def test_a_script_must_be_a_list(steps):
     """A text would be one step for each of its letters."""
     with pytest.raises(UsageError, match=r"ScriptedModel\(\["):
         nb.ScriptedModel(steps)
@@ -340,7 +340,7 @@ def broken(n: int = 0) -> int:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_where_a_tool_raised_is_kept_for_the_person(fails, caplog):
+async def test_the_traceback_of_a_tool_is_stored_for_the_person(fails, caplog):
     """In the call and the log; the model and the journal get the one line that they always did."""
     caplog.set_level("INFO", "nbagent")
     script = nb.ScriptedModel([call("broken", n=int(not fails)), "done"])
@@ -361,7 +361,7 @@ async def test_where_a_tool_raised_is_kept_for_the_person(fails, caplog):
     assert ("return 5" in told, "Traceback" in told, line in told) == (False, False, True)
 
 
-async def test_a_person_s_no_is_no_failure_with_a_traceback(caplog):
+async def test_a_rejection_is_not_a_failure_with_a_traceback(caplog):
     """It is refused, which the call says; nothing is logged."""
 
     @nb.tool
@@ -389,20 +389,20 @@ async def test_a_traceback_is_bounded():
     assert len(run.calls["deep"][0].traceback) < 4_100
 
 
-def test_an_agent_whose_name_is_for_people_is_a_tool():
+def test_an_agent_with_a_human_readable_name_can_be_a_tool():
     """Its default name as a tool is one that a model can say."""
     assert nb.Agent("demo", name="Travel planner").as_tool().name == "Travel_planner"
 
 
-async def test_c169_looking_for_a_run_makes_no_file_and_says_where_it_looked(tmp_path):
+async def test_c169_searching_a_run_creates_no_file_and_says_where_it_searched(tmp_path):
     """A mistyped path stays as it is, folders too; a file that is there only lacks the run."""
     path = tmp_path / "typo" / "rnus.db"
     for said in (r"rnus.db'\) has no run 'a': the file does not exist", r"has no run 'a'$"):
         with nb.SQLiteStore(path) as store:
             with pytest.raises(UsageError, match=said):
-                await nb.open_run("a", agent=made(), store=store)
+                await nb.open_run("a", agent=agent_with(), store=store)
             with pytest.raises(nb.errors.NotPending):
-                nb.answer_external("t", 1, agent=made(), store=store)
+                nb.answer_external("t", 1, agent=agent_with(), store=store)
             if "does not exist" in said:
                 assert (store.run_ids(), store.beats("p"), list(tmp_path.iterdir())) == ([], 0, [])
                 store.append("b", [], 0)
@@ -412,10 +412,10 @@ async def test_c169_looking_for_a_run_makes_no_file_and_says_where_it_looked(tmp
 # --- what a run says of itself
 
 
-async def test_a_run_says_what_it_asks_and_why_it_failed():
+async def test_the_repr_of_a_run_shows_its_question_and_its_failure():
     """In its ``repr``, bounded."""
     asking = nb.interrupt_tool("pay", metadata=nb.Ask(f"Send this?{' x' * 500}"))
-    agent = made(
+    agent = agent_with(
         model=nb.ScriptedModel([[call("pay"), call("pay")], ValueError("too\nbad")]), tools=[asking]
     )
     run = await agent.run("go").settled()
@@ -431,7 +431,7 @@ async def test_a_run_says_what_it_asks_and_why_it_failed():
 async def test_a_result_has_the_calls_of_its_run():
     """With the tools' own objects, as the run has them; two equal results stay equal."""
     made_here = object()
-    agent = made(model=nb.ScriptedModel([call("give"), "done"]))
+    agent = agent_with(model=nb.ScriptedModel([call("give"), "done"]))
     agent.tool(name="give")(lambda: made_here)
     run = agent.run("go")
     result = await run
@@ -439,7 +439,7 @@ async def test_a_result_has_the_calls_of_its_run():
     assert result == run.result
 
 
-async def test_an_answer_that_does_not_fit_is_quoted():
+async def test_the_error_quotes_an_answer_that_does_not_fit():
     """In the error, bounded: what came says most about why."""
     agent = nb.Agent(nb.ScriptedModel(["Sure! " + "x" * 900]), output_type=int, output_retries=0)
     with pytest.raises(nb.errors.ModelError, match=r"The answer was 'Sure! x+'…$") as raised:

@@ -39,7 +39,7 @@ def define(agent: nb.Agent, *names: str, module: str = "__main__") -> None:
         agent.add(fn)
 
 
-def test_c230_a_tool_that_was_renamed_is_gone_under_its_old_name(cells):
+def test_c230_a_renamed_tool_is_removed_under_its_old_name(cells):
     """What other cells and libraries gave stays; one cell may give several."""
     agent = nb.Agent(nb.ScriptedModel([]))
     cells.at = ("other", "1")
@@ -56,7 +56,7 @@ def test_c230_a_tool_that_was_renamed_is_gone_under_its_old_name(cells):
     assert set(agent.tools) == {"kept", "from_library", "price"}
 
 
-def test_c230_a_tool_that_another_cell_took_over_stays(cells):
+def test_c230_a_tool_that_another_cell_redefined_stays(cells):
     """The cell that defined the name last is the one whose it is."""
     agent = nb.Agent(nb.ScriptedModel([]))
     for cell, execution, name in [("a", "1", "x"), ("b", "2", "x"), ("a", "3", "y")]:
@@ -65,7 +65,7 @@ def test_c230_a_tool_that_another_cell_took_over_stays(cells):
     assert set(agent.tools) == {"x", "y"}
 
 
-def test_c230_where_no_cell_is_known_nothing_is_taken_away(cells):
+def test_c230_without_a_known_cell_no_tool_is_removed(cells):
     """A front end that tells no cell, and a script."""
     agent = nb.Agent(nb.ScriptedModel([]))
     define(agent, "lookup")

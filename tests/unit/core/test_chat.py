@@ -17,23 +17,23 @@ def agent(*steps):
     return nb.Agent(nb.ScriptedModel(list(steps)), name="guide", tools=[nb.interrupt_tool("ask")])
 
 
-def said(chat):
+def chat_texts(chat):
     """The texts of the conversation."""
     return [part["text"] for m in chat.messages for part in m["content"] if part["type"] == "text"]
 
 
-async def test_c219_each_message_goes_on_with_the_conversation_before_it():
+async def test_c219_each_message_continues_the_conversation():
     """A run for each, with ids that name their place in the thread."""
     chat = agent("One.", "Two.").chat()
     assert (repr(chat), chat.runs, chat.messages) == ("<Chat with guide: 0 messages>", (), ())
     assert (await chat.send("first")).text == "One."
     assert (await chat.send("second")).text == "Two."
-    assert said(chat) == ["first", "One.", "second", "Two."]
+    assert chat_texts(chat) == ["first", "One.", "second", "Two."]
     assert [run.id for run in chat.runs] == [f"{chat.id}.1", f"{chat.id}.2"]
     assert repr(chat) == "<Chat with guide: 2 messages, completed>"
 
 
-async def test_c220_a_message_while_a_question_waits_is_read_once_that_is_answered():
+async def test_c220_a_message_sent_while_a_question_waits_is_read_after_the_answer():
     """It goes into the run that asks; nothing is answered or refused by it."""
     chat = agent([call("ask")], "Both read.").chat()
     run = await chat.send("ask me").settled()
@@ -41,10 +41,10 @@ async def test_c220_a_message_while_a_question_waits_is_read_once_that_is_answer
     assert (run.status, len(chat.runs)) == ("interrupted", 1)
     run.respond(run.interrupts[0], "yes")
     assert (await run).text == "Both read."
-    assert said(chat) == ["ask me", "and this", "Both read."]
+    assert chat_texts(chat) == ["ask me", "and this", "Both read."]
 
 
-async def test_c221_a_message_said_anew_replaces_what_came_after_it():
+async def test_c221_an_edited_message_replaces_the_messages_after_it():
     """The thread goes on from before it; what still waits there is stopped, and its journal stays."""
     store = nb.MemoryStore()
     chat = agent("One.", "Two.", [call("ask")], "Other.").chat(store=store)
@@ -56,7 +56,7 @@ async def test_c221_a_message_said_anew_replaces_what_came_after_it():
     other = chat.edit(second, "another second")
     assert (await other).text == "Other."
     assert chat.runs == (first, other)
-    assert said(chat) == ["first", "One.", "another second", "Other."]
+    assert chat_texts(chat) == ["first", "One.", "another second", "Other."]
     with pytest.raises(nb.errors.RunError):
         await third
     assert third.status == "cancelled"
@@ -65,7 +65,7 @@ async def test_c221_a_message_said_anew_replaces_what_came_after_it():
         chat.edit(third, "x")
 
 
-async def test_c221_a_message_that_cannot_be_said_changes_nothing():
+async def test_c221_a_message_that_cannot_be_sent_changes_nothing():
     """Neither the thread nor the runs of the message that it was to replace."""
     chat = agent([call("ask")]).chat()
     run = await chat.send("ask me").settled()
@@ -94,10 +94,10 @@ async def test_c222_a_thread_is_opened_again_by_its_id(tmp_path):
         assert (await asks).text == "Answered."
         await again.send("go on")
         assert again.runs[-1].id == "notes.5"
-        assert said(again)[-4:] == ["ask me", "Answered.", "go on", "More."]
+        assert chat_texts(again)[-4:] == ["ask me", "Answered.", "go on", "More."]
 
 
-async def test_c222_what_was_asked_on_after_a_run_is_opened_with_it(tmp_path):
+async def test_c222_follow_ups_of_a_run_are_opened_with_it(tmp_path):
     """Its thread has the run's id, in a later process too; a chat that somebody named so is none of it."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         run = agent("One.", "Two.").run("first", id="march", store=store)
@@ -110,22 +110,22 @@ async def test_c222_what_was_asked_on_after_a_run_is_opened_with_it(tmp_path):
         assert again.runs[0] is run
         await again.send("third")
         assert [each.id for each in again.runs] == ["march", "march.1", "march.2"]
-        assert said(again) == ["first", "One.", "second", "Two.", "third", "Three."]
-        assert said(guide.chat(id="march", store=store)) == said(again)
+        assert chat_texts(again) == ["first", "One.", "second", "Two.", "third", "Three."]
+        assert chat_texts(guide.chat(id="march", store=store)) == chat_texts(again)
         await guide.chat(id="may", store=store).send("mine")
         run = guide.run("other", id="may", store=store)
         await run
         assert Chat(thread_after(run)).runs == (run,)
 
 
-async def test_c222_an_id_is_a_word():
+async def test_c222_a_thread_id_is_a_short_word():
     """What names a thread in a store is short and readable."""
     for wrong in ("", "a b", 7, "x" * 101):
         with pytest.raises(nb.errors.UsageError, match="a chat's id"):
             agent().chat(id=wrong)
 
 
-async def test_c223_a_thread_begins_with_a_run_that_is_there():
+async def test_c223_a_thread_can_start_from_an_existing_run():
     """``after=`` takes the conversation of any run."""
     guide = agent("One.", "Two.")
     run = guide.run("first")
@@ -133,7 +133,7 @@ async def test_c223_a_thread_begins_with_a_run_that_is_there():
     chat = guide.chat("second", after=run)
     await chat.runs[-1]
     assert chat.runs[0] is run
-    assert said(chat) == ["first", "One.", "second", "Two."]
+    assert chat_texts(chat) == ["first", "One.", "second", "Two."]
 
 
 def test_c223_synchronous_code_sends_and_waits():
@@ -143,8 +143,8 @@ def test_c223_synchronous_code_sends_and_waits():
     assert chat.send_sync("and more").text == "More."
 
 
-async def test_c224_of_two_who_go_on_with_one_thread_one_is_first():
-    """The other is told, and its thread stays as it was: it is opened again to go on."""
+async def test_c224_of_two_that_continue_one_thread_one_is_first():
+    """The other one gets an error, and its thread is unchanged: it is opened again to continue."""
     store = nb.MemoryStore()
     one, other = (agent("Mine.").chat(id="notes", store=store) for _ in range(2))
     await one.send("first")
@@ -153,11 +153,11 @@ async def test_c224_of_two_who_go_on_with_one_thread_one_is_first():
     assert other.runs == ()
     again = agent("Goes on.").chat(id="notes", store=store)
     await again.send("second")
-    assert said(again) == ["first", "Mine.", "second", "Goes on."]
+    assert chat_texts(again) == ["first", "Mine.", "second", "Goes on."]
 
 
 @pytest.mark.parametrize("given", [{}, {"thread": nb.Agent(nb.ScriptedModel([]))}, {"agent": 5}])
-def test_c391_a_chat_is_made_by_its_agent(given: dict[str, Any]) -> None:
+def test_c391_a_chat_is_created_by_its_agent(given: dict[str, Any]) -> None:
     """Who calls the class is told how, whatever they give it."""
     with pytest.raises(nb.errors.UsageError, match=r"agent\.chat\(\)"):
         nb.Chat(**given)

@@ -52,11 +52,11 @@ async def test_a_token_answers_its_interrupt_once():
     assert (await run).text == "done"
     assert run.calls["pay"][0].output == 5
     assert [e.by for e in run.journal if e.type == "resolved"] == ["external"]
-    with pytest.raises(nb.Conflict, match="is used"):
+    with pytest.raises(nb.Conflict, match="was already used"):
         nb.answer_external(token, 5)
 
 
-async def test_c144_awaiting_with_nobody_attached_waits_for_an_outside_system():
+async def test_c144_awaiting_without_a_person_waits_for_an_outside_system():
     """It is no person who is missing: the answer comes, and the run goes on."""
     tokens: list[str] = []
     run = paying(tokens).run("go")
@@ -92,7 +92,7 @@ def answered(token: str, value: Any) -> bool:
     return True
 
 
-async def test_c144_a_person_who_is_asked_as_well_is_still_missing():
+async def test_c144_awaiting_still_fails_if_a_person_is_also_asked():
     """Awaiting says so, and so it does where ``answers=`` has something wrong for the outside system."""
     tokens: list[str] = []
     script = nb.ScriptedModel([[call("pay", amount=5), call("ask")], "done"])
@@ -125,7 +125,7 @@ with nb.SQLiteStore(path) as store:
 """
 
 
-async def test_c144_who_awaits_hears_what_another_process_was_told(tmp_path):
+async def test_c144_an_answer_given_in_another_process_reaches_the_waiter(tmp_path):
     """The answer stands in the store that both have."""
     tokens: list[str] = []
     path = tmp_path / "runs.db"
@@ -141,8 +141,8 @@ async def test_c144_who_awaits_hears_what_another_process_was_told(tmp_path):
         assert run.calls["pay"][0].error == "the bank is closed"
 
 
-async def test_c144_a_failure_outside_is_told_to_the_model_alone():
-    """Just what was said, as the call's failure, once; the tool is not run again."""
+async def test_c144_an_outside_failure_is_reported_only_to_the_model():
+    """The model gets exactly the message, as the failure of the call, once; the tool is not run again."""
     tokens: list[str] = []
     run = await paying(tokens).run("go").settled()
     for wrong in ({"error": ""}, {"error": 5}, {"value": 5, "error": "both"}):
@@ -152,11 +152,11 @@ async def test_c144_a_failure_outside_is_told_to_the_model_alone():
     assert (await run).text == "done"
     (one,) = run.calls["pay"]
     assert (one.failed, one.error, len(tokens)) == (True, "the bank is closed", 1)
-    with pytest.raises(nb.Conflict, match="is used"):
+    with pytest.raises(nb.Conflict, match="was already used"):
         nb.answer_external(tokens[0], 5)
 
 
-async def test_c144_an_answer_in_code_may_be_a_failure_too(play):
+async def test_c144_an_answer_in_code_can_be_a_failure_too(play):
     """Of any call that waits."""
 
     def define(agent: nb.Agent) -> None:
@@ -168,7 +168,7 @@ async def test_c144_an_answer_in_code_may_be_a_failure_too(play):
     assert s.messages[-2]["content"][0]["error"] is True
 
 
-async def test_c144_no_error_answers_a_question_in_the_middle_of_a_body(play):
+async def test_c144_an_error_cannot_answer_a_question_in_the_middle_of_a_body(play):
     """Its line waits for an answer, which is a value or a no."""
 
     def define(agent: nb.Agent) -> None:
@@ -183,7 +183,7 @@ async def test_c144_no_error_answers_a_question_in_the_middle_of_a_body(play):
     assert (s.results, s.text) == (["b"], "done")
 
 
-def test_c144_an_answer_is_one_thing():
+def test_c144_an_answer_is_either_a_value_or_an_error():
     """A value, or an error."""
     with pytest.raises(ValueError, match="not both"):
         nb.Respond(5, error="no")
@@ -191,7 +191,7 @@ def test_c144_an_answer_is_one_thing():
         nb.Interrupt(expires_in=1, on_expire=nb.Respond(error="no"))
 
 
-async def test_answers_stand_in_for_the_outside_system():
+async def test_answers_replace_the_outside_system():
     """They give the value that it would: an approval is not what is waited for."""
     run = paying([]).run("go", answers={"pay": 5}, attended=False)
     assert (await run).text == "done"
@@ -221,7 +221,7 @@ async def test_a_token_answers_from_any_thread_and_only_once_among_many():
     assert sorted(outcomes) == ["told"] * 7 + ["took"]
 
 
-def test_a_run_that_no_process_holds_is_found_in_its_store(tmp_path):
+def test_a_run_that_no_process_has_open_is_found_in_its_store(tmp_path):
     """With ``agent=`` and ``store=``; without, the error says so."""
     tokens: list[str] = []
     path = tmp_path / "runs.db"
@@ -261,7 +261,7 @@ async def test_two_waiting_calls_have_a_token_each():
     assert sorted(c.output for c in run.calls["pay"]) == [10, 20]
 
 
-async def test_inside_an_agent_a_token_works_as_well():
+async def test_a_token_works_inside_an_agent_as_well():
     """The token's interrupt may be at any depth."""
     tokens: list[str] = []
     inner = paying(tokens, nb.ScriptedModel([call("pay", amount=1), "in"]))
@@ -273,7 +273,7 @@ async def test_inside_an_agent_a_token_works_as_well():
     assert (await run).text == "done"
 
 
-async def test_a_rejected_or_ended_wait_takes_no_token_any_more():
+async def test_a_rejected_or_ended_wait_no_longer_accepts_its_token():
     """The person may refuse in its place."""
     tokens: list[str] = []
     run = await paying(tokens).run("go").settled()

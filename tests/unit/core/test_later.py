@@ -60,8 +60,8 @@ def texts(messages: Any) -> list[Any]:
 FINAL = "The final result of the call {} of start: 7"
 
 
-async def test_c159_the_model_is_told_the_interim_result_now_and_the_final_one_when_it_comes(play):
-    """The run does not end before; then it is a new turn of it, with both in the history."""
+async def test_c159_the_model_gets_the_interim_result_now_and_the_final_one_later(play):
+    """The run does not end before; the final result starts a new turn of it, with both in the history."""
     s = await play([call("start", n=3), "It runs.", "It gave 7."], starting())
     (i,) = s.interrupts
     assert (i.kind, i.expects, i.tool_name) == ("later", "external", "start")
@@ -74,7 +74,7 @@ async def test_c159_the_model_is_told_the_interim_result_now_and_the_final_one_w
     assert (s.text, s.interrupts) == ("It gave 7.", [])
 
 
-async def test_c159_what_comes_while_a_turn_is_open_is_told_after_its_results(play):
+async def test_c159_a_final_result_during_an_open_turn_follows_its_results(play):
     """As a person's message is; and what is still asked stays open meanwhile."""
     steps = [[call("start", n=1), call("ask")], "It gave 7."]
     s = await play(steps, starting())
@@ -87,7 +87,7 @@ async def test_c159_what_comes_while_a_turn_is_open_is_told_after_its_results(pl
     assert texts(s.messages)[1:] == ["started, job 1", "b", told, "It gave 7."]
 
 
-async def test_c159_several_are_awaited_one_by_one(play):
+async def test_c159_several_final_results_are_awaited_one_by_one(play):
     """The run goes on with each, and ends when the last has come."""
     steps = [[call("start", n=1), call("start", n=2)], "Both run.", "One.", "Two."]
     s = await play(steps, starting())
@@ -97,7 +97,7 @@ async def test_c159_several_are_awaited_one_by_one(play):
     assert (s.text, s.interrupts) == ("Two.", [])
 
 
-async def test_c159_a_failure_or_a_refusal_is_told_too(play):
+async def test_c159_a_failure_or_a_rejection_is_sent_too(play):
     """Just what is said of it, and that it comes to nothing."""
     steps = [[call("start", n=1), call("start", n=2)], "Both run.", "One.", "Two."]
     s = await play(steps, starting())
@@ -111,7 +111,7 @@ async def test_c159_a_failure_or_a_refusal_is_told_too(play):
     assert why in said
 
 
-async def test_c159_the_final_result_has_a_type_of_its_own(play):
+async def test_c159_the_final_result_has_its_own_type(play):
     """``reply=``, or what the tool returns; it cannot be run again."""
     s = await play([call("start", n=1), "Runs.", "Done."], starting(reply=list[str]))
     assert s.interrupts[0].reply_schema == {"type": "array", "items": {"type": "string"}}
@@ -123,7 +123,7 @@ async def test_c159_the_final_result_has_a_type_of_its_own(play):
     assert s.text == "Done."
 
 
-async def test_c159_what_an_inner_agent_started_is_awaited_by_its_run():
+async def test_c159_a_later_result_of_an_inner_agent_is_awaited_by_its_run():
     """The outer call waits with it; through JSON and live."""
     inner = nb.Agent(nb.ScriptedModel([call("start", n=1), "Runs.", "Got 7."] * 2), name="inner")
     starting()(inner)
@@ -142,7 +142,7 @@ async def test_c159_what_an_inner_agent_started_is_awaited_by_its_run():
     assert run.calls["inner"][0].output == "Got 7."
 
 
-async def test_c159_a_token_gives_the_final_result_once():
+async def test_c159_a_token_delivers_the_final_result_once():
     """Awaiting waits for it with nobody attached; of two, one wins."""
     tokens: list[str] = []
     run = agent_of([call("start", n=1), "Runs.", "Done."], tokens).run("go")
@@ -188,7 +188,7 @@ class Slow:
             yield delta
 
 
-async def test_c159_what_comes_while_the_model_speaks_comes_after_that():
+async def test_c159_a_final_result_that_arrives_during_a_response_follows_it():
     """It breaks into nothing, and a run that is busy says so."""
     tokens: list[str] = []
     model = Slow(nb.ScriptedModel([call("start", n=1), "Runs.", "Done."]))
@@ -204,13 +204,13 @@ async def test_c159_what_comes_while_the_model_speaks_comes_after_that():
     assert texts(run.messages)[1:] == ["started, job 1", "Runs.", told, "Done."]
 
 
-async def test_c159_a_new_message_may_come_meanwhile():
+async def test_c159_a_new_message_can_arrive_meanwhile():
     """Live in the same run, and step by step; what is awaited stays."""
     tokens: list[str] = []
     agent = agent_of([call("start", n=1), "Runs.", "Hello.", "Done."], tokens)
     run = await agent.run("go").settled()
     with pytest.raises(nb.errors.UnansweredInterrupts):
-        agent.run("and?", after=run, pending="refuse")
+        agent.run("and?", after=run, pending="raise")
     assert agent.run("and?", after=run, pending="queue") is run
     await until(lambda: run.status == "interrupted" and texts(run.messages)[-1] == "Hello.")
     nb.answer_external(tokens[0], 7)
@@ -231,7 +231,7 @@ async def test_c159_a_new_message_may_come_meanwhile():
     ("on_expire", "said"),
     [("reject", "has no final result"), (nb.Respond(9), "of start: 9"), ("fail", None)],
 )
-async def test_c159_its_time_ends_as_that_of_any_outside_answer(on_expire, said):
+async def test_c159_it_expires_like_any_outside_answer(on_expire, said):
     """Once; a failure is that of the run."""
     options = {"expires_in": 0.05, "on_expire": on_expire}
     run = agent_of([call("start", n=1), "Runs.", "Done."], **options).run("go")
@@ -283,7 +283,7 @@ asyncio.run(main())
 """
 
 
-def test_c159_it_is_awaited_over_the_death_of_its_process(tmp_path: Path):
+def test_c159_it_is_awaited_after_the_death_of_its_process(tmp_path: Path):
     """Whoever opens the run waits for it, without the tool."""
     path = str(tmp_path / "runs.db")
     begun = subprocess.run(
@@ -299,7 +299,7 @@ def test_c159_it_is_awaited_over_the_death_of_its_process(tmp_path: Path):
     assert done.stdout.strip() == "Done elsewhere.", done.stderr
 
 
-async def test_c159_a_fork_awaits_it_for_itself():
+async def test_c159_a_fork_awaits_it_separately():
     """The token is the original's; what the run did with the interim result is taken over."""
     tokens: list[str] = []
     run = (
@@ -315,7 +315,7 @@ async def test_c159_a_fork_awaits_it_for_itself():
     assert (again.status, len(again.interrupts)) == ("interrupted", 1)
 
 
-async def test_c159_a_cancelled_run_awaits_nothing_more():
+async def test_c159_a_cancelled_run_no_longer_awaits_it():
     """Nor does a conversation that goes on with it."""
     tokens: list[str] = []
     agent = agent_of([call("start", n=1), "Runs.", "Hello."], tokens)
@@ -327,7 +327,7 @@ async def test_c159_a_cancelled_run_awaits_nothing_more():
 
 
 @pytest.mark.parametrize("how", ["forgets", "wraps", "final", "default"])
-async def test_c159_what_is_promised_and_not_returned_fails_the_run(how):
+async def test_c159_a_promised_result_that_is_not_returned_fails_the_run(how):
     """Nobody would ever hear of it."""
     agent = nb.Agent(nb.ScriptedModel([call("start"), "Runs."]))
 
@@ -337,7 +337,7 @@ async def test_c159_what_is_promised_and_not_returned_fails_the_run(how):
         promised = ctx.later("started", expires_in=60, on_expire=on_expire)
         return {"forgets": 0, "wraps": nb.ToolResult(promised)}.get(how, promised)  # type: ignore[return-value]
 
-    with pytest.raises(Misuse, match=r"[Tt]he tool 'start'|final=True"):
+    with pytest.raises(Misuse, match=r"[Tt]he tool 'start'|of 'start' does not match|final=True"):
         await agent.run("go")
 
 
@@ -354,7 +354,7 @@ async def test_c159_middleware_gets_the_interim_result():
     assert [i.kind for i in response.interrupts] == ["later"]
 
 
-async def test_c159_a_history_that_lies_of_it_is_refused():
+async def test_c159_a_history_with_a_forged_interim_result_is_refused():
     """Of another call, or of another kind."""
     response = await agent_of([call("start", n=1), "Runs."]).generate("go")
     agent = agent_of(["x"])
@@ -373,7 +373,7 @@ async def test_c159_a_history_that_lies_of_it_is_refused():
             await agent.generate("on", messages=messages)
 
 
-async def test_c159_a_fork_at_an_interim_result_has_what_ran_beside_it_when_the_answer_came():
+async def test_c159_a_fork_at_an_interim_result_has_the_results_of_calls_that_ran_beside_it():
     """A call that still ran then has ended since: the fork takes its result, and runs it not again."""
     steps = [[call("start", n=3), call("slow")], "Both.", "It gave 7.", "It gave 8."]
     agent, go, ran = agent_of(steps), asyncio.Event(), list[str]()
@@ -399,7 +399,7 @@ async def test_c159_a_fork_at_an_interim_result_has_what_ran_beside_it_when_the_
 
 
 @pytest.mark.parametrize("inside", [False, True])
-async def test_c159_a_fork_of_a_run_from_messages_awaits_it_for_itself(inside):
+async def test_c159_a_fork_of_a_run_from_messages_awaits_it_separately(inside):
     """The token is that of the run: its fork neither has the question nor takes the answer."""
     tokens: list[str] = []
     agent = agent_of([call("start", n=1), "Runs.", "Done.", "Done."], tokens)
@@ -416,7 +416,7 @@ async def test_c159_a_fork_of_a_run_from_messages_awaits_it_for_itself(inside):
     assert fork.status == "interrupted"
 
 
-async def test_c159_a_secret_in_the_final_result_is_kept_nowhere():
+async def test_c159_a_secret_in_the_final_result_is_stored_nowhere():
     """The model is told a mask."""
 
     class Key(BaseModel):

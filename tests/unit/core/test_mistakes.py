@@ -67,14 +67,14 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("made", "given", "said"), MISTAKES)
-def test_c155_an_unknown_keyword_is_told_ours(made, given, said):
+def test_c155_an_unknown_keyword_is_answered_with_the_right_one(made, given, said):
     """Whatever a person calls says what was meant: near words, and those of other libraries."""
     with pytest.raises(TypeError, match=said) as raised:
         made(**given)
     assert raised.value.__cause__ is raised.value.__context__ is None
 
 
-def test_c155_an_unknown_keyword_in_a_tool_is_told_too():
+def test_c155_an_unknown_keyword_in_a_tool_is_answered_too():
     """``ctx.ask`` and ``ctx.interrupt`` are called in a body."""
     for name, given, said in [
         ("ask", {"output_type": int}, "Use reply="),
@@ -86,7 +86,7 @@ def test_c155_an_unknown_keyword_in_a_tool_is_told_too():
             getattr(nb.ToolContext, name)(None, "What?", **given)
 
 
-def test_what_a_call_raises_itself_is_its_own_error():
+def test_a_type_error_raised_inside_a_call_is_unchanged():
     """A ``TypeError`` from inside, and a missing argument, are what they were."""
     with pytest.raises(TypeError, match=r"^Agent.__init__\(\) missing 1 required positional"):
         nb.Agent()  # type: ignore[call-arg]
@@ -101,7 +101,7 @@ def test_what_a_call_raises_itself_is_its_own_error():
         nb.Agent("demo", tools=Broken())  # type: ignore[arg-type]
 
 
-def test_signatures_are_seen_as_they_are():
+def test_signatures_are_visible_to_help_and_editors():
     """By ``help`` and by editors."""
     assert list(inspect.signature(nb.Agent).parameters)[:3] == ["model", "name", "instructions"]
     assert str(inspect.signature(nb.allow)).startswith("(pattern: str, *, when")
@@ -113,7 +113,7 @@ class Note(BaseModel):
     text: str = ""
 
 
-async def test_a_class_in_the_place_of_an_instance_is_told():
+async def test_a_class_in_place_of_an_instance_is_reported():
     """As a model, a tool, or the metadata of a question."""
     with pytest.raises(UsageError, match=r"Use ScriptedModel\(…\)"):
         nb.Agent(nb.ScriptedModel)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ async def test_a_class_in_the_place_of_an_instance_is_told():
         await agent.run("go")
 
 
-async def test_input_where_nobody_can_type_names_what_asks(monkeypatch):
+async def test_input_without_a_terminal_suggests_ctx_ask(monkeypatch):
     """The model is told the error, and so is who reads the row."""
 
     def who() -> str:
@@ -140,7 +140,7 @@ async def test_input_where_nobody_can_type_names_what_asks(monkeypatch):
     assert "ctx.ask_sync" in run.calls["who"][0].output
 
 
-def test_a_client_or_an_empty_text_in_a_models_place_is_told_what_to_give():
+def test_a_client_or_an_empty_string_as_the_model_is_an_error_that_says_what_to_pass():
     """Neither is found out by the first request."""
     client = types.SimpleNamespace(chat=None, base_url="https://x.example")
     with pytest.raises(nb.errors.UsageError, match=r"nb\.OpenAIModel\(name, client=…\)"):
@@ -161,20 +161,20 @@ POSITIONS: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
 
 
 @pytest.mark.parametrize(("made", "given", "said"), POSITIONS)
-def test_what_is_given_by_its_place_and_wants_a_name_is_told(made, given, said):
+def test_a_positional_argument_that_needs_a_name_is_reported(made, given, said):
     """Python's own words count arguments, and do not say which names there are."""
     with pytest.raises(TypeError, match=said):
         made(*given)
 
 
 @pytest.mark.parametrize("url", ["localhost:8000/v1", "api.example.com", "/v1"])
-def test_an_address_without_its_scheme_is_told_where_the_model_is_made(url):
+def test_an_address_without_a_scheme_is_reported_where_the_model_is_created(url):
     """And not at the first request, in the words of a library below."""
     with pytest.raises(nb.errors.ModelConfigError, match=r"base_url=.*'http://'"):
         nb.OpenAIModel("m", base_url=url)
 
 
-def test_a_dataframe_in_the_place_of_a_prompt_or_a_tool_is_told_how_it_is_read():
+def test_a_dataframe_as_a_prompt_or_a_tool_is_an_error_that_says_how_to_pass_it():
     """Among tools, and as what is said; the error does not print the table."""
     sales = pd.DataFrame({"region": ["North"] * 9})
     agent = nb.Agent(nb.ScriptedModel([]))
@@ -184,8 +184,8 @@ def test_a_dataframe_in_the_place_of_a_prompt_or_a_tool_is_told_how_it_is_read()
         assert "North" not in str(caught.value)
 
 
-async def test_a_question_or_a_call_that_is_not_there_is_told_what_is():
-    """``run.interrupts[0]`` before the run has settled and after it has ended; ``run.calls`` by a wrong name."""
+async def test_a_missing_question_or_call_is_an_error_that_lists_what_is_there():
+    """``run.interrupts[0]`` before the run has settled and after it has ended; ``run.calls`` with a wrong name."""
     agent = nb.Agent(nb.ScriptedModel([call("send", to="ada"), "Sent."]))
 
     @agent.tool(approval=True)
@@ -210,7 +210,7 @@ async def test_a_question_or_a_call_that_is_not_there_is_told_what_is():
     assert (run.interrupts, run.calls.get("sent"), len(run.calls["send"])) == ([], None, 1)
 
 
-async def test_what_is_used_in_the_wrong_place_says_what_to_write():
+async def test_an_object_in_the_wrong_place_is_an_error_that_says_what_to_write():
     """An unknown model's name, a function as the model, a chat that is awaited, a run that is added to a text."""
     for name, told in (
         ("DemoModel", r'Use nb\.Agent\("demo"\)$'),

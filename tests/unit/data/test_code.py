@@ -42,41 +42,44 @@ def agent_of(*codes, **options):
     return nb.Agent(model, name="analyst", tools=nb.notebook_tools(code=True), **options)
 
 
-async def told(code, answers=NAMED):
+async def text_to_model(code, answers=NAMED):
     """What the model is told of one piece of code that is approved."""
     run = agent_of(code).run("go", answers=answers, show=False)
     await run
     return run.calls["run_python"][-1].output
 
 
-async def test_c430_approved_code_runs_among_the_variables_and_its_last_value_is_the_result(main):
+async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_result(main):
     """Names that it made, set, changed and deleted are told; the value is the object itself, in memory."""
     main.old = 1
     code = "sales['double'] = sales.amount * 2\ntotal = int(sales.double.sum())\ndel old\ntotal"
-    made = "Made: total (int). Changed inside: sales (DataFrame, 2 by 3). Deleted: old."
-    assert await told(code) == f"16\n{made}"
+    made = "Created: total (int). Modified in place: sales (DataFrame, 2 by 3). Deleted: old."
+    assert await text_to_model(code) == f"16\n{made}"
     assert (main.total, hasattr(main, "old")) == (16, False)
-    table = await told("sales = sales[sales.amount > 3]\nsales")
+    table = await text_to_model("sales = sales[sales.amount > 3]\nsales")
     assert table.startswith("table (pandas.DataFrame) of 1 rows \u00d7 3 columns\n")
     assert table.endswith(
-        "\nmonth\tamount\tdouble\nfeb\t5\t10\nSet again: sales (DataFrame, 1 by 3)."
+        "\nmonth\tamount\tdouble\nfeb\t5\t10\nReassigned: sales (DataFrame, 1 by 3)."
     )
-    assert await told("total;") == "It ran and returned no value."
-    assert await told("import asyncio\nawait asyncio.sleep(0, total + 1)") == (
-        "17\nMade: asyncio (module)."
+    assert await text_to_model("total;") == "It ran and returned no value."
+    assert await text_to_model("import asyncio\nawait asyncio.sleep(0, total + 1)") == (
+        "17\nCreated: asyncio (module)."
     )
     run = agent_of("doubled = [total]", "doubled").run(
         "go", answers={"run_python": True}, show=False
     )
     await run
     ended = [event for event in run.journal if event.type == "tool_finished"]
-    assert [event.printed.count("Made") + event.output.count("Made") for event in ended] == [1, 0]
-    long = await told("'x' * 10**6")
+    assert [event.printed.count("Created") + event.output.count("Created") for event in ended] == [
+        1,
+        0,
+    ]
+    long = await text_to_model("'x' * 10**6")
     assert len(long) < MAX_TOLD + 200
     assert "characters left out" in long
 
 
-async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change_is_what_runs(main):
+async def test_c431_the_approval_shows_what_the_code_can_reach_and_the_edited_code_runs(main):
     """In words, of the text as it is edited; the edited code runs, and the model is told that it was changed."""
     agent = agent_of("sales.drop(columns='amount', inplace=True)")
     run = await agent.run("go", attended=True, show=False).settled()
@@ -85,7 +88,7 @@ async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change
     assert (asked.expects, asked.editable) == ("edit", ("code",))
     words = str(reach_of(parse(asked.input)))
     assert "with access to all your variables, files and connections" in words
-    assert "Uses: sales (DataFrame, 2 by 2)\nChanges inside: sales" in words
+    assert "Uses: sales (DataFrame, 2 by 2)\nModifies in place: sales" in words
     told = agent.tools["run_python"].input_schema["properties"]
     assert told == {"code": {"title": "Code", "type": "string"}}  # what any server takes
     types = Types(form_type(agent.tools["run_python"].input_type))
@@ -100,19 +103,19 @@ async def test_c431_whoever_approves_sees_what_it_may_touch_and_what_they_change
     edited = "import os\ntotal = pd.concat([sales for n in open('f')])\nnew: int = 1\ndel sales"
     assert str(reach_of(parse({"code": edited}))).splitlines()[1:] == [
         "Uses: sales (DataFrame, 2 by 2)",
-        "Sets: total (replaces int), os (new), new (new)",
+        "Assigns: total (replaces int), os (new), new (new)",
         "Deletes: sales",
         "Modules: os, pandas",
         "Calls: open()",
     ]
-    assert "This is not Python that can run: line 1" in str(reach_of(parse({"code": "a b"})))
+    assert "This is not valid Python: line 1" in str(reach_of(parse({"code": "a b"})))
     run.restart(asked.id, new_input={"code": "shown = len(sales)\nshown"})
     await run
-    assert "2\nMade: shown (int)." in run.calls["run_python"][-1].output
+    assert "2\nCreated: shown (int)." in run.calls["run_python"][-1].output
     assert list(main.sales.columns) == ["month", "amount"]
 
 
-async def test_c432_no_rule_and_no_list_lets_code_run_unasked(main):
+async def test_c432_no_rule_and_no_list_lets_code_run_without_approval(main):
     """Rules that allow it ask all the same, ``answers=`` must name it, and only its own run remembers."""
     for answers in (None, [True], lambda _asked: True):
         agent = agent_of("hit = 1", policy=[nb.allow("run_*"), nb.allow("*")])
@@ -149,7 +152,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("way", ANSWERS)
-async def test_c433_code_answers_no_question_of_any_run(main, way):
+async def test_c433_code_cannot_answer_a_question_of_any_run(main, way):
     """By any way that a person's code has; the question stays open, and the model is told."""
     ran = []
 
@@ -190,7 +193,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("what", RULES)
-async def test_c434_rules_that_code_changes_are_put_back_and_the_model_is_told(main, what):
+async def test_c434_rules_that_code_changes_are_restored_and_the_model_learns_it(main, what):
     """Of any agent, its own among them: lists in place, other objects, other tools of a name."""
 
     def wipe() -> str:
@@ -233,7 +236,7 @@ async def test_c434_rules_that_a_person_changes_while_code_waits_stay(main):
 
 ERRORS = {
     "x = 1\nsales['amont']": ['File "<run_python', "line 2, in <module>", "KeyError: 'amont'"],
-    "x = (": ["This is not Python that can run: line 1, '(' was never closed: x = ("],
+    "x = (": ["This is not valid Python: line 1, '(' was never closed: x = ("],
     "%matplotlib inline": [
         "lines that begin with % or ! only work in Jupyter cells: %matplotlib inline"
     ],
@@ -249,13 +252,13 @@ ERRORS = {
 @pytest.mark.parametrize("code", ERRORS)
 async def test_c435_an_error_reaches_the_model_as_a_person_reads_it(main, code):
     """The lines of the code, the last line of others, and what it says; not many. The run goes on."""
-    output = await told(code)
+    output = await text_to_model(code)
     assert all(part in output for part in ERRORS[code])
     assert len(output.splitlines()) <= ERROR_LINES + 1
     assert "nbagent/data/code.py" not in output
 
 
-async def test_c436_sigint_ends_the_code_alone_and_a_cancelled_run_ends_code_that_awaits(main):
+async def test_c436_sigint_ends_only_the_code_and_a_cancelled_run_ends_code_that_awaits(main):
     """Whether it computes or awaits; what hears the signal otherwise is there again after it."""
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a kernel between cells
@@ -268,7 +271,7 @@ async def test_c436_sigint_ends_the_code_alone_and_a_cancelled_run_ends_code_tha
             main.hits.clear()
             ticking = threading.Thread(target=_interrupt_once, args=(main.hits,))
             ticking.start()
-            assert "A person stopped it" in await told(loop)
+            assert "A person stopped it" in await text_to_model(loop)
             ticking.join()
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
@@ -289,7 +292,7 @@ def _interrupt_once(hits):
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_c437_what_is_no_flag_is_told(main):
+def test_c437_an_invalid_code_flag_is_reported(main):
     """Data of the name ``code`` needs another name; code alone needs no data."""
     with pytest.raises(nb.errors.UsageError, match="code must be True or False, got a DataFrame"):
         nb.notebook_tools(code=main.sales)

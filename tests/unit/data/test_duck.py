@@ -44,7 +44,7 @@ def shop(tmp_path):
         yield con
 
 
-async def told(tools, name, /, **arguments):
+async def text_to_model(tools, name, /, **arguments):
     """What the model is told by one call."""
     model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
     run = nb.Agent(model, tools=tools).run("go", show=False)
@@ -57,19 +57,21 @@ async def test_c419_a_table_of_any_library_is_listed_described_and_queried(libra
     """By one SELECT of DuckDB's dialect, joined with one of another library, as they are at the time."""
     sales, days = TABLES[library](DATA), pd.DataFrame({"month": ["jan"], "days": [31]})
     tools = nb.notebook_tools(sales, days)
-    assert "the SQL of DuckDB" in tools[-1].description
-    assert "sales\ttable\tDuckDB\t3 rows\tmonth, amount" in await told(tools, "list_data")
-    described = await told(tools, "describe_data", name="sales")
+    assert "The SQL dialect is DuckDB" in tools[-1].description
+    assert "sales\ttable\tDuckDB\t3 rows\tmonth, amount" in await text_to_model(tools, "list_data")
+    described = await text_to_model(tools, "describe_data", name="sales")
     assert "amount\t" in described
     assert described.splitlines()[2].endswith("\t2\t2\t3.5\t8.0")
-    assert "feb\t\n(the first 2 of 3 rows)" in await told(tools, "head_data", name="sales", rows=2)
+    assert "feb\t\n(the first 2 of 3 rows)" in await text_to_model(
+        tools, "head_data", name="sales", rows=2
+    )
     sql = "SELECT days, amount FROM sales JOIN days USING (month)"
-    assert await told(tools, "query_data", sql=sql) == "days\tamount\n31\t3.5"
-    found = await told(tools, "query_data", sql="FROM sales SELECT median(amount) AS m")
+    assert await text_to_model(tools, "query_data", sql=sql) == "days\tamount\n31\t3.5"
+    found = await text_to_model(tools, "query_data", sql="FROM sales SELECT median(amount) AS m")
     assert found == "m\n5.75"
 
 
-def test_c419_odd_tables_are_read_all_the_same():
+def test_c419_unusual_tables_can_be_read_too():
     """Doubled names, two levels of columns and of rows, values of several types, types that Parquet has not."""
     odd = pd.DataFrame(
         [[1, "x", pd.NaT, 2**70, {"a": 1}, 1 + 2j, pd.Period("2026-01")]] * 2,
@@ -129,7 +131,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("kind", ["frames", "connection", "file opened for reading"])
-def test_c420_a_query_of_duckdb_reaches_no_file_setting_extension_or_variable(
+def test_c420_a_duckdb_query_reaches_no_file_setting_extension_or_variable(
     kind, tables, shop, tmp_path
 ):
     """Each is refused by DuckDB itself, in a process of its own that can write no file; what is there stays as it is."""
@@ -167,7 +169,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("sql", [*ENDLESS.values(), *LARGE.values()], ids=[*ENDLESS, *LARGE])
-def test_c420_a_query_of_duckdb_is_bounded_in_time_and_memory(sql, monkeypatch):
+def test_c420_a_duckdb_query_is_bounded_in_time_and_memory(sql, monkeypatch):
     """Its process is ended with it, or says why it ended; the next query works."""
     begun = []
 
@@ -186,37 +188,42 @@ def test_c420_a_query_of_duckdb_is_bounded_in_time_and_memory(sql, monkeypatch):
     assert data.query("SELECT count(*) AS n FROM sales", "").rows == [(3,)]
 
 
-async def test_c420_a_connection_of_duckdb_is_read_through_copies_and_a_file_where_it_is(
+async def test_c420_a_duckdb_connection_is_read_through_copies_and_a_file_in_place(
     shop, tmp_path, monkeypatch
 ):
     """Tables, schemas and views of files; what is written meanwhile is seen; too much is not copied; no copy is left."""
     monkeypatch.setattr(duck.tempfile, "tempdir", str(tmp_path / "copies"))
     (tmp_path / "copies").mkdir()
     tools = nb.notebook_tools(shop)
-    assert 'shop\tdatabase\tDuckDB\t3 tables\tcosts, orders, old."odd one"' in await told(
+    assert 'shop\tdatabase\tDuckDB\t3 tables\tcosts, orders, old."odd one"' in await text_to_model(
         tools, "list_data"
     )
-    assert 'old."odd one"\ta\tINTEGER' in await told(tools, "describe_data", name="shop")
-    assert await told(tools, "query_data", sql="SELECT cost FROM costs") == "cost\n7"
-    assert await told(tools, "head_data", name='shop.old."odd one"') == "a\n1"
+    assert 'old."odd one"\ta\tINTEGER' in await text_to_model(tools, "describe_data", name="shop")
+    assert await text_to_model(tools, "query_data", sql="SELECT cost FROM costs") == "cost\n7"
+    assert await text_to_model(tools, "head_data", name='shop.old."odd one"') == "a\n1"
     shop.execute("INSERT INTO orders VALUES (-1, 'new')")
     count = 'SELECT count(*) AS n, min(item) AS i FROM orders JOIN old."odd one" ON true'
-    assert await told(tools, "query_data", sql=count) == "n\ti\n301\titem 0"
-    wrong = await told(tools, "query_data", sql="SELECT itm FROM orders")
+    assert await text_to_model(tools, "query_data", sql=count) == "n\ti\n301\titem 0"
+    wrong = await text_to_model(tools, "query_data", sql="SELECT itm FROM orders")
     assert 'Did you mean \'item\'? "orders" has "id", "item"' in wrong
-    assert "Did you mean 'orders'?" in await told(tools, "query_data", sql="SELECT * FROM order_s")
+    assert "Did you mean 'orders'?" in await text_to_model(
+        tools, "query_data", sql="SELECT * FROM order_s"
+    )
     monkeypatch.setattr(duck, "MAX_CELLS", 500)
-    assert "read_only=True" in await told(tools, "query_data", sql="SELECT id FROM orders")
-    assert "0\titem 0\n" in await told(tools, "head_data", name="shop.orders", rows=2)
-    assert "Did you mean 'orders'?" in await told(tools, "head_data", name="shop.order")
+    assert "read_only=True" in await text_to_model(tools, "query_data", sql="SELECT id FROM orders")
+    assert "0\titem 0\n" in await text_to_model(tools, "head_data", name="shop.orders", rows=2)
+    assert "Did you mean 'orders'?" in await text_to_model(tools, "head_data", name="shop.order")
     assert not [*os.scandir(tmp_path / "copies")]
     shop.close()
     with closing(duckdb.connect(tmp_path / "shop.duckdb", read_only=True)) as con:
         tools = nb.notebook_tools(con)
-        assert await told(tools, "query_data", sql="SELECT count(id) AS n FROM orders") == "n\n301"
+        assert (
+            await text_to_model(tools, "query_data", sql="SELECT count(id) AS n FROM orders")
+            == "n\n301"
+        )
 
 
-async def test_c420_an_approval_shows_what_a_query_of_duckdb_gives(tables):
+async def test_c420_an_approval_shows_the_result_of_a_duckdb_query(tables):
     """The preview is read as any query is."""
     query = nb.notebook_tools(sales=pd.DataFrame(DATA), approval=True)[-1]
     shown = query.options.preview(query.parse({"sql": "SELECT month FROM sales"}))
@@ -225,7 +232,7 @@ async def test_c420_an_approval_shows_what_a_query_of_duckdb_gives(tables):
         query.options.preview(query.parse({"sql": "DROP TABLE sales"}))
 
 
-def test_what_is_no_table_of_duckdb_says_what_to_give():
+def test_an_unsupported_duckdb_object_is_refused_with_an_alternative():
     """A relation, a plan."""
     for value, said in (
         (duckdb.sql("SELECT 1"), r"Pass the connection, or its \.df\(\)"),
@@ -235,7 +242,7 @@ def test_what_is_no_table_of_duckdb_says_what_to_give():
             nb.notebook_tools(data=value)
 
 
-def test_duckdb_is_loaded_by_a_query_alone():
+def test_only_a_query_loads_duckdb():
     """A process that makes the tools of a frame does not have it yet."""
     code = (
         "import sys, pandas as pd, nbagent as nb; t = nb.notebook_tools(a=pd.DataFrame({'a': [1]})); "

@@ -22,7 +22,7 @@ import nbagent as nb
 from nbagent.core.tools.tables import frame_of
 from nbagent.data import databases, duck, reading, worker
 from nbagent.data.frames import MAX_CELLS, database
-from nbagent.data.reading import QueryError, Source, read
+from nbagent.data.reading import QueryError, Source, run_query
 from nbagent.data.table import MAX_CELL, MAX_TEXT
 from nbagent.data.tools import Query
 from nbagent.data.worker import MAX_GIVEN, MAX_MEMORY, MAX_VALUE
@@ -58,7 +58,7 @@ def shop(tmp_path):
         yield connection
 
 
-async def told(tools, name, /, **arguments):
+async def text_to_model(tools, name, /, **arguments):
     """What the model is told by one call."""
     model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
     run = nb.Agent(model, tools=tools).run("go", show=False)
@@ -66,30 +66,34 @@ async def told(tools, name, /, **arguments):
     return run.calls[name][-1].output
 
 
-async def test_the_tools_tell_what_there_is_under_the_names_it_has(sales, shop):
+async def test_the_tools_list_the_data_under_the_names_of_the_variables(sales, shop):
     """Names are those of the calling code; all four tools, frames and databases."""
     tools = nb.notebook_tools(sales, shop, totals=sales.groupby("month").sum(numeric_only=True))
     for wrong, said in (
         ({"aproval": True}, "no option 'aproval'. Did you mean 'approval'"),
-        ({"allow": True}, "no option 'allow', and does not read bool"),
+        ({"allow": True}, "no option 'allow', and cannot read a bool"),
     ):
         with pytest.raises(nb.errors.UsageError, match=said):
             nb.notebook_tools(sales, **wrong)
     with pytest.raises(nb.errors.UsageError, match="without quotes: sales"):
         nb.notebook_tools("sales")
     [query] = [one for one in tools if one.name == "query_data"]
-    assert 'There is "sales" ("month", "amount", "day"), "totals"' in query.description
+    assert 'Available: "sales" ("month", "amount", "day"), "totals"' in query.description
     assert 'the database "shop".' in query.description
-    listed = await told(tools, "list_data")
+    listed = await text_to_model(tools, "list_data")
     assert "sales\ttable\tSQLite\t3 rows\tmonth, amount, day" in listed
     assert "totals\ttable\tSQLite\t3 rows\tmonth, amount" in listed
     assert "shop\tdatabase\tSQLite\t1 tables\torders" in listed
-    assert "amount\tfloat64\t2\t2\t3.5\t8.0" in await told(tools, "describe_data", name="sales")
-    assert "orders\titem\tTEXT" in await told(tools, "describe_data", name="shop")
-    assert "jan\t3.5\t2026-01-02 00:00:00\n(the first 1 of 3 rows)" in await told(
+    assert "amount\tfloat64\t2\t2\t3.5\t8.0" in await text_to_model(
+        tools, "describe_data", name="sales"
+    )
+    assert "orders\titem\tTEXT" in await text_to_model(tools, "describe_data", name="shop")
+    assert "jan\t3.5\t2026-01-02 00:00:00\n(the first 1 of 3 rows)" in await text_to_model(
         tools, "head_data", name="sales", rows=1
     )
-    assert "0\titem 0\n1\titem 1" in await told(tools, "head_data", name="shop.orders", rows=2)
+    assert "0\titem 0\n1\titem 1" in await text_to_model(
+        tools, "head_data", name="shop.orders", rows=2
+    )
 
 
 async def test_one_select_joins_frames_and_another_reads_a_database(sales, shop):
@@ -97,10 +101,10 @@ async def test_one_select_joins_frames_and_another_reads_a_database(sales, shop)
     names = pd.DataFrame({"month": ["jan"], "long": ["January"]})
     tools = nb.notebook_tools(sales, names, shop)
     joined = "SELECT long, amount FROM sales JOIN names USING (month)"
-    assert await told(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t3.5"
+    assert await text_to_model(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t3.5"
     sales.loc[0, "amount"] = 100.0
-    assert await told(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t100.0"
-    many = await told(tools, "query_data", sql="SELECT id FROM orders", database="shop")
+    assert await text_to_model(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t100.0"
+    many = await text_to_model(tools, "query_data", sql="SELECT id FROM orders", database="shop")
     assert many.endswith("99\n(the first 100 rows; there are more)")
 
 
@@ -125,19 +129,19 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("sql", "database_", "said"), MISTAKES)
-async def test_a_query_that_names_what_is_not_there_is_told_what_is(
-    sql, database_, said, sales, shop
-):
-    """Names as SQL writes them, of the tables it names, else of all: the model's next try can work."""
+async def test_a_query_with_an_unknown_name_gets_the_known_names(sql, database_, said, sales, shop):
+    """Names are written as in SQL, those of the mentioned tables or all: the model's next query can work."""
     orders = pd.DataFrame({"unit price": [1], "order": [2], 'say "so"': [3]})
     tools = nb.notebook_tools(sales, shop, orders=orders)
-    assert said in await told(tools, "query_data", sql=sql, database=database_)
+    assert said in await text_to_model(tools, "query_data", sql=sql, database=database_)
 
 
-async def test_what_cannot_be_seen_in_a_value_is_told():
+async def test_invisible_differences_in_values_are_shown():
     """Dirt is what is looked for: an empty text is not a missing value, and a space at an end is one."""
     dirt = pd.DataFrame({"region": ["North", "North ", "", None, " a\tb", 'say "so"']})
-    found = await told(nb.notebook_tools(dirt), "query_data", sql="SELECT region FROM dirt")
+    found = await text_to_model(
+        nb.notebook_tools(dirt), "query_data", sql="SELECT region FROM dirt"
+    )
     assert found == 'region\nNorth\n"North "\n""\n\n" a\\tb"\nsay "so"'
 
 
@@ -192,15 +196,17 @@ async def test_c238_a_query_that_does_more_than_read_is_refused(database_, sales
     shop.rollback()
 
 
-async def test_c239_a_query_without_end_is_stopped_and_a_huge_result_is_bounded(sales):
+async def test_c239_an_endless_query_is_stopped_and_a_huge_result_is_bounded(sales):
     """By the clock, by rows, by the size of a cell and of the whole text."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
     tools = nb.notebook_tools(sales, seconds=0.3, rows=5_000)
     begun = time.monotonic()
-    said = await told(tools, "query_data", sql=endless.format("count(*)"))
+    said = await text_to_model(tools, "query_data", sql=endless.format("count(*)"))
     assert "took longer than 0.3 seconds" in said
     assert time.monotonic() - begun < 20
-    said = await told(tools, "query_data", sql=endless.format("hex(zeroblob(2000)) AS wide"))
+    said = await text_to_model(
+        tools, "query_data", sql=endless.format("hex(zeroblob(2000)) AS wide")
+    )
     assert len(said) < MAX_TEXT + 500
     assert "more rows are too long to show" in said
     assert "the first 5,000 rows; there are more" in said
@@ -215,7 +221,7 @@ ENDLESS_STEPS = {
 
 
 @pytest.mark.parametrize("sql", ENDLESS_STEPS.values(), ids=ENDLESS_STEPS)
-def test_c239_a_query_is_ended_wherever_it_is(sql, monkeypatch):
+def test_c239_a_query_is_stopped_wherever_it_is(sql, monkeypatch):
     """Its process is gone when the error is told, and no thread of this one is left with it."""
     begun = []
 
@@ -228,14 +234,14 @@ def test_c239_a_query_is_ended_wherever_it_is(sql, monkeypatch):
 
     monkeypatch.setattr(reading.subprocess, "Popen", Seen)
     threads = threading.active_count()
-    with pytest.raises(QueryError, match=r"its process was ended|of memory"):
-        read(Source(), sql, rows=5, seconds=0.2)
+    with pytest.raises(QueryError, match=r"it was stopped|of memory"):
+        run_query(Source(), sql, rows=5, seconds=0.2)
     assert [process.poll() is not None for process in begun] == [True]
     assert threading.active_count() <= threads  # one of an earlier test may end meanwhile
-    assert read(Source(), "SELECT 1 AS one", rows=5, seconds=5).rows == [(1,)]
+    assert run_query(Source(), "SELECT 1 AS one", rows=5, seconds=5).rows == [(1,)]
 
 
-def test_c239_a_process_that_nobody_waits_for_ends_too():
+def test_c239_an_orphaned_query_process_ends_too():
     """The system ends it at its time, also where the kernel that began it was killed."""
     asked = {"address": None, "rows": 5, "seconds": 0.2, "sql": next(iter(ENDLESS_STEPS.values()))}
     command = [sys.executable, "-I", "-S", worker.__file__]
@@ -264,7 +270,7 @@ LARGE = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 @pytest.mark.parametrize("columns", LARGE.values(), ids=LARGE)
-def test_c239_a_row_takes_bounded_memory_before_it_is_made(columns):
+def test_c239_a_row_uses_bounded_memory_before_it_is_created(columns):
     """SQLite counts the values before Python gets a row, in another process than the kernel."""
     asked = json.dumps({"address": None, "rows": 400, "seconds": 20, "sql": f"SELECT {columns}"})
     program = PEAK.format(folder=str(Path(worker.__file__).parent), asked=asked)
@@ -275,7 +281,7 @@ def test_c239_a_row_takes_bounded_memory_before_it_is_made(columns):
 
 
 @pytest.mark.parametrize("many", [1, 25])
-async def test_c239_large_values_are_bounded_all_together(sales, many):
+async def test_c239_large_values_are_bounded_in_total(sales, many):
     """A hundred rows of large values take no more memory than one table may."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
     wide = ", ".join(f"hex(zeroblob({MAX_VALUE // 2 - 10})) AS b{n}" for n in range(many))
@@ -287,18 +293,18 @@ async def test_c239_large_values_are_bounded_all_together(sales, many):
         tables.query(f"SELECT zeroblob({MAX_VALUE + 1})", "")
 
 
-def test_a_long_value_is_shown_as_if_all_of_it_were_there():
+def test_a_long_value_is_shown_with_its_beginning_and_its_end():
     """Its beginning and its last character are given: a space at its end is told, whatever the characters."""
     for text, told in (
         ("é" * 5_000, "é" * (MAX_CELL - 1) + "…"),
         ("é" * 5_000 + " ", json.dumps("é" * MAX_CELL, ensure_ascii=False)),
         ("😀" * 500, "😀" * (MAX_CELL - 1) + "…"),
     ):
-        found = read(Source(), f"SELECT '{text}' AS v, x'00ff' AS b", rows=1, seconds=5)
+        found = run_query(Source(), f"SELECT '{text}' AS v, x'00ff' AS b", rows=1, seconds=5)
         assert str(found) == f"v\tb\n{told}\t2 bytes"
 
 
-def test_what_cannot_be_read_safely_is_refused_when_the_tools_are_made(sales):
+def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(sales):
     """Fail closed: no name, no enforcement, no data, nothing that is no data."""
     with pytest.raises(nb.errors.UsageError, match="needs a name here"):
         nb.notebook_tools(pd.DataFrame(SALES))
@@ -328,27 +334,27 @@ def test_what_cannot_be_read_safely_is_refused_when_the_tools_are_made(sales):
 
         commit = cursor
 
-    with pytest.raises(nb.errors.UsageError, match="cannot ensure that it is only read"):
+    with pytest.raises(nb.errors.UsageError, match="cannot guarantee that"):
         nb.notebook_tools(warehouse=Postgres())
 
 
-async def test_a_database_in_memory_is_read_and_stays_as_it_is():
+async def test_an_in_memory_database_is_read_and_not_changed():
     """A copy is queried, so that neither guard nor query ever touches the person's connection."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as con:
         con.execute("CREATE TABLE t (a)")
         con.execute("INSERT INTO t VALUES (7)")
         con.commit()
         tools = nb.notebook_tools(con)
-        assert await told(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
+        assert await text_to_model(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
         con.execute("INSERT INTO t VALUES (8)")
         con.commit()
-        assert await told(tools, "query_data", sql="SELECT max(a) AS a FROM t") == "a\n8"
+        assert await text_to_model(tools, "query_data", sql="SELECT max(a) AS a FROM t") == "a\n8"
 
 
-async def test_a_database_in_memory_with_changes_that_are_not_committed_is_told_and_not_waited_for(
+async def test_uncommitted_changes_in_an_in_memory_database_are_reported_at_once(
     monkeypatch,
 ):
-    """SQLite cannot copy it before that, and a copy waits for ever by itself: each tool says what to do."""
+    """SQLite cannot copy it before that, and a copy would wait forever: each tool says what to do."""
     monkeypatch.setattr(databases, "_WAIT_S", 0.0)
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as con:
         con.execute("CREATE TABLE t (a)")
@@ -359,25 +365,30 @@ async def test_a_database_in_memory_with_changes_that_are_not_committed_is_told_
             ("describe_data", {"name": "con"}),
             ("query_data", {"sql": "SELECT a FROM t"}),
         ):
-            assert "con has uncommitted changes" in await told(tools, name, **arguments)
+            assert "con has uncommitted changes" in await text_to_model(tools, name, **arguments)
         con.commit()
-        assert await told(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
+        assert await text_to_model(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
 
 
-async def test_a_frame_without_columns_is_told_in_words(sales):
+async def test_a_frame_without_columns_is_described_in_words(sales):
     """It is no table of SQL; what is read beside it is read all the same."""
     tools = nb.notebook_tools(sales, nothing=pd.DataFrame())
-    assert "nothing has no columns" in await told(tools, "query_data", sql="SELECT * FROM nothing")
-    assert await told(tools, "query_data", sql="SELECT 1 AS one FROM sales LIMIT 1") == "one\n1"
+    assert "nothing has no columns" in await text_to_model(
+        tools, "query_data", sql="SELECT * FROM nothing"
+    )
+    assert (
+        await text_to_model(tools, "query_data", sql="SELECT 1 AS one FROM sales LIMIT 1")
+        == "one\n1"
+    )
 
 
-def test_odd_frames_are_tables_all_the_same():
+def test_unusual_frames_are_tables_too():
     """Doubled and odd column names, several levels, missing values, large numbers, objects."""
     frame = pd.DataFrame(
         [[1, "x", pd.NaT, 2**70, {"a": 1}]], columns=["a", "A", 'q"uo', ("two", "levels"), 5]
     )
     source = database({"odd one": frame_of(frame)}, 'SELECT * FROM "odd one"')
-    found = read(source, 'SELECT * FROM "odd one"', rows=5, seconds=5)
+    found = run_query(source, 'SELECT * FROM "odd one"', rows=5, seconds=5)
     assert found.columns == ["a", "A_2", 'q"uo', "two_levels", "5"]
     assert list(found.rows) == [(1, "x", None, str(2**70), "{'a': 1}")]
     large = pd.DataFrame({"n": range(MAX_CELLS + 1)})
@@ -385,7 +396,7 @@ def test_odd_frames_are_tables_all_the_same():
         database({"large": frame_of(large)}, "SELECT count(*) FROM large")
 
 
-async def test_c240_an_approval_shows_what_a_query_would_give_and_can_be_changed(sales):
+async def test_c240_an_approval_shows_the_result_of_a_query_and_can_be_changed(sales):
     """With ``approval=True`` only the query waits, and its preview is read like any query."""
     tools = nb.notebook_tools(sales, approval=True)
     asks = {tool.name: bool(tool.options.approval) for tool in tools}
@@ -398,7 +409,7 @@ async def test_c240_an_approval_shows_what_a_query_would_give_and_can_be_changed
     query = tools[-1]
     shown = query.options.preview(query.parse({"sql": "SELECT month FROM sales"}))
     assert "<td>jan</td>" in shown._repr_html_()
-    with pytest.raises(QueryError, match="only reading"):
+    with pytest.raises(QueryError, match="Only one SELECT"):
         query.options.preview(query.parse({"sql": "DELETE FROM sales"}))
     edited = {"sql": "SELECT count(*) AS n FROM sales", "database": ""}
     model = nb.ScriptedModel([nb.ScriptedModel.call("query_data", sql="SELECT 1"), "done"])

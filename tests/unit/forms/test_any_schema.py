@@ -118,7 +118,7 @@ def _wrong(schema: Any, word: str, value: Any) -> Any:
 
 @RELAXED
 @given(schema=roots, document=values)
-def test_any_schema_takes_what_its_validator_takes(schema: Any, document: Any) -> None:
+def test_any_schema_accepts_exactly_what_its_validator_accepts(schema: Any, document: Any) -> None:
     """Total, identical, strict; every error at a field that is there, or in the summary."""
     validator = oracle(schema)
     for each in [document, *list(broken_versions(document))[:4]]:
@@ -136,7 +136,7 @@ def test_any_schema_takes_what_its_validator_takes(schema: Any, document: Any) -
 
 @RELAXED
 @given(schema=roots)
-def test_any_schema_that_nobody_answered_has_no_answer_of_its_own(schema: Any) -> None:
+def test_an_untouched_form_of_any_schema_invents_no_answer(schema: Any) -> None:
     """What is there comes from the schema: defaults, constants."""
     answer = Form(schema).submit(None)
     if answer.json_text is not None:
@@ -150,7 +150,7 @@ def test_any_schema_that_nobody_answered_has_no_answer_of_its_own(schema: Any) -
     value=values,
     document=values,
 )
-def test_a_keyword_may_be_anything(schema: Any, word: str, value: Any, document: Any) -> None:
+def test_a_keyword_can_have_any_value(schema: Any, word: str, value: Any, document: Any) -> None:
     """``"minimum": "5"`` and ``"required": true`` are in real schemas."""
     form = Form(_wrong(schema, word, value), value=document)
     json.dumps(form.spec(), allow_nan=False)

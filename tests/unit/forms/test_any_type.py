@@ -110,7 +110,7 @@ def adapter_of(type_: Any) -> TypeAdapter[Any] | None:
 
 @RELAXED
 @given(type_=TYPES, document=documents, draft=drafts)
-def test_a_form_of_any_type_takes_what_pydantic_takes(
+def test_a_form_of_any_type_accepts_exactly_what_pydantic_accepts(
     type_: Any, document: Any, draft: Any
 ) -> None:
     """Total, identical, honest, strict; and any JSON as drafts gives an answer or errors at fields."""
@@ -141,7 +141,7 @@ def _takes(adapter: TypeAdapter[Any], text: str) -> bool:
 
 @RELAXED
 @given(type_=TYPES)
-def test_a_form_of_any_type_that_nobody_touched_invents_nothing(type_: Any) -> None:
+def test_an_untouched_form_of_any_type_invents_nothing(type_: Any) -> None:
     """What is answered is what pydantic itself makes of nothing: its defaults and constants."""
     adapter = adapter_of(type_)
     if adapter is None:

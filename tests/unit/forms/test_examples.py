@@ -10,7 +10,7 @@ from nbagent.forms.form import Form
 EXAMPLES = json.loads((Path(__file__).parents[2] / "fixtures" / "forms.json").read_text())
 
 
-def made(form):
+def example_form(form):
     """The form of an example."""
     options = form.get("options", {})
     if "choose" in form:
@@ -21,13 +21,13 @@ def made(form):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["name"])
 def test_an_example_has_the_spec_that_pages_are_tested_with(example):
     """Both ends read one file."""
-    assert made(example["form"]).spec() == example["spec"]
+    assert example_form(example["form"]).spec() == example["spec"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["name"])
-def test_an_example_is_answered_as_the_file_says(example):
+def test_an_example_has_the_answer_given_in_the_file(example):
     """Drafts in, document or errors out."""
-    form = made(example["form"])
+    form = example_form(example["form"])
     for case in example["submissions"]:
         answer = form.submit(case["drafts"])
         errors = [{"field": field, "message": message} for field, _, message in answer.errors]

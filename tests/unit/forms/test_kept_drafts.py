@@ -50,12 +50,12 @@ KEPT = [
 
 
 @pytest.mark.parametrize(("fields", "kept"), KEPT, ids=lambda value: json.dumps(value)[:60])
-def test_what_was_typed_is_kept_but_for_secrets(fields, kept):
+def test_typed_text_is_kept_except_for_secrets(fields, kept):
     """A draft comes back in snapshots, which are part of the widget's saved state."""
     assert Form(Box).keepable({"fields": fields}) == {"fields": kept}
 
 
-def test_an_old_page_that_says_what_it_likes_keeps_nothing_of_it():
+def test_malformed_drafts_of_an_old_page_are_not_kept():
     """Texts where the tree has none, and a secret root."""
     assert Form(SecretStr).keepable({"text": SECRET}) is None
     for draft in (SECRET, [SECRET], {"text": SECRET}, {"rows": SECRET}, {"fields": [SECRET]}):

@@ -60,7 +60,7 @@ rough_schemas = st.dictionaries(
 
 @RELAXED
 @given(schema=rough_schemas | st.booleans(), document=documents)
-def test_any_json_as_a_schema_makes_a_form_that_keeps_any_document(schema, document):
+def test_any_json_as_a_schema_gives_a_form_that_keeps_any_document(schema, document):
     """However malformed the schema, building and submitting never raise, and nothing is changed."""
     form = Form(schema, value=document)
     json.dumps(form.spec(), allow_nan=False)
@@ -149,7 +149,7 @@ def fitting(schema):
 
 @RELAXED
 @given(data=st.data(), schema=good_schemas())
-def test_a_document_that_fits_is_kept_and_accepted(data, schema):
+def test_a_valid_document_is_kept_and_accepted(data, schema):
     """Prefilled, untouched, submitted: the same document, and the validator's verdict."""
     document = data.draw(fitting(schema))
     assume(Draft202012Validator(schema).is_valid(document))
@@ -161,7 +161,7 @@ def test_a_document_that_fits_is_kept_and_accepted(data, schema):
 
 @RELAXED
 @given(schema=good_schemas(), document=documents)
-def test_the_verdict_is_the_validators(schema, document):
+def test_the_form_accepts_exactly_what_the_validator_accepts(schema, document):
     """A form takes a document exactly where the schema does, and tells why it does not."""
     answer = Form(schema, value=document).submit(None)
     assert answer.ok is Draft202012Validator(schema).is_valid(document)
@@ -239,7 +239,7 @@ def test_any_json_as_drafts_is_an_answer_or_errors_at_fields(draft, which):
 
 @RELAXED
 @given(draft=drafts | shaped)
-def test_a_read_only_form_gives_its_document_or_refuses(draft):
+def test_a_read_only_form_returns_its_document_or_refuses(draft):
     """No draft changes what may not be changed."""
     document = {"text": "t", "parts": [{"name": "n"}], "extra": [1.0, {"k": None}]}
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}

@@ -46,7 +46,7 @@ QUIET = [
 
 
 @pytest.mark.parametrize("schema", WARNED, ids=str)
-def test_a_schema_that_asks_for_a_secret_is_warned_of(schema):
+def test_a_schema_that_asks_for_a_secret_has_a_warning(schema):
     """By format, by writeOnly, by name; however deep."""
     form = Form(schema)
     assert "secret" in form.warning
@@ -54,12 +54,12 @@ def test_a_schema_that_asks_for_a_secret_is_warned_of(schema):
 
 
 @pytest.mark.parametrize("schema", QUIET, ids=str)
-def test_what_only_sounds_alike_is_not_warned_of(schema):
+def test_a_name_that_only_resembles_a_secret_has_no_warning(schema):
     """A page token is a place in a list."""
     assert Form(schema).warning == ""
 
 
-def test_a_model_of_the_persons_own_may_ask_for_secrets():
+def test_a_model_class_of_the_person_can_ask_for_secrets():
     """Code in this kernel wrote it."""
 
     class Login(BaseModel):
@@ -129,7 +129,7 @@ def test_a_secret_in_an_answer_is_shown_nowhere(place):
     assert "hunter2" not in json.dumps(prefilled.spec()) + prefilled.static_html()
 
 
-def test_what_is_not_secret_is_shown():
+def test_values_that_are_not_secret_are_shown():
     """Also beside a secret, and where anything goes."""
     answer = {"login": {"name": "me", "token": "hunter2"}, "anything": {"a": [1]}}
     shown = Form(Vault).showable(answer, "(hidden)")
@@ -154,7 +154,7 @@ def test_a_mask_is_never_sent_as_the_secret(target, value):
     assert "backup" not in value.get("login", {}) or "login" in (answer.document or {})
 
 
-def test_drafts_of_a_shape_that_repeats_itself_are_kept_where_nothing_is_secret():
+def test_drafts_of_a_recursive_shape_are_kept_where_nothing_is_secret():
     """Only where the schema has a secret may a shape that was not opened hide one."""
     tree = {
         "$defs": {"N": {"type": "object", "properties": {"in": {"$ref": "#/$defs/N"}}}},

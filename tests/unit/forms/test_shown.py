@@ -14,14 +14,14 @@ LONG = "x" * 100_000
 
 @pytest.mark.parametrize("value", [LONG, [LONG], {"a": LONG}, ["y"] * 450])
 @pytest.mark.parametrize("editable", [True, []])
-def test_a_documents_own_value_is_sent_whole_however_long(value, editable):
+def test_a_value_of_the_document_is_sent_whole_however_long(value, editable):
     """What is approved must have been seen: an unsent value would run unseen."""
     spec = Form({"type": "object", "properties": {"v": {}}}, value={"v": value}, editable=editable)
     told = json.dumps(spec.spec())
     assert LONG in told or told.count('\\"y\\"') == 450
 
 
-def test_the_slider_knows_its_ends_and_its_step():
+def test_a_slider_has_its_limits_and_its_step():
     """A slider is drawn only where both ends are known."""
 
     class Model(BaseModel):
@@ -50,12 +50,12 @@ def test_the_slider_knows_its_ends_and_its_step():
         ({"type": "integer", "minimum": 1}, "at least 1"),
     ],
 )
-def test_one_is_told_as_one(limits, told):
+def test_one_item_is_written_in_the_singular(limits, told):
     """Under the control, and again where it is wrong."""
     assert Form(limits).spec()["root"]["limits"] == told
 
 
-def test_the_parts_of_a_tuple_have_names_that_a_person_reads():
+def test_the_parts_of_a_tuple_have_readable_names():
     """On the page, in the record and in errors: its own title, else where it stands."""
     schema = {"prefixItems": [{"type": "integer"}, {"title": "Unit", "type": "string"}]}
     form = Form(schema, value=[1, "m"])

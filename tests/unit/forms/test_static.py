@@ -47,7 +47,7 @@ def seen(html):
     return parser
 
 
-def test_title_and_answer_stand_once():
+def test_title_and_answer_appear_once():
     """A record is short: what was asked, what was answered."""
     form = Form(Order, title="Buy a thing?")
     html = form.static_html(form.submit({"fields": {"item": {"text": "lamp"}}}))
@@ -59,7 +59,7 @@ def test_title_and_answer_stand_once():
 @pytest.mark.parametrize(
     "bad", ["<script>alert(1)</script>", '" onclick="x', "<img src=x onerror=y>"]
 )
-def test_nothing_from_outside_is_markup(bad):
+def test_text_from_outside_is_never_markup(bad):
     """Titles, labels, names and values are text."""
     schema = {
         "title": bad,
@@ -74,7 +74,7 @@ def test_nothing_from_outside_is_markup(bad):
         assert bad in "".join(page.text)
 
 
-def test_a_change_shows_what_was_there_before():
+def test_a_change_shows_the_old_value():
     """Old and new, line by line for longer texts; what stayed is not marked."""
     form = Form(Order, value={"item": "lamp\nred", "count": 1, "sizes": ["S"]})
     html = form.static_html({"item": "lamp\nblue", "count": 1})

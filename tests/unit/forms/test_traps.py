@@ -107,7 +107,7 @@ class Made(BaseModel):
     broken: int = Field(default_factory=lambda: 1 // 0)
 
 
-def test_a_factory_is_shown_where_it_makes_the_same_and_never_kills_the_form():
+def test_a_constant_default_factory_is_shown_and_a_failing_one_leaves_the_form_open():
     """A random default is told as such; a factory that fails leaves the form open."""
     tags, key, broken = Form(Made).fields.fields
     assert (tags.default, tags.has_default) == (["new"], True)
@@ -120,7 +120,7 @@ class Wrong(BaseModel):
     b: Literal["p"] = "q"  # type: ignore[assignment]
 
 
-def test_a_default_of_the_wrong_type_is_survived():
+def test_a_default_of_the_wrong_type_is_tolerated():
     """Defaults are not validated by pydantic."""
     form = Form(Wrong)
     assert form.submit(None).ok
@@ -158,7 +158,7 @@ def test_patterns_are_checked_in_the_kernel_and_not_sent():
         (Decimal, "ten", None),
     ],
 )
-def test_typed_text_means_what_it_says(type_, typed, value):
+def test_typed_text_is_parsed_exactly(type_, typed, value):
     """Numbers are exact to the last digit, and nothing is guessed."""
     answer = Form(type_).submit(text(typed))
     assert answer.ok is (value is not None)
@@ -169,7 +169,7 @@ def test_typed_text_means_what_it_says(type_, typed, value):
 @pytest.mark.parametrize(
     ("branch", "value"), [(0, 12), (1, "12")], ids=["as a number", "as a text"]
 )
-def test_the_branch_of_a_union_decides_the_type_of_what_is_typed(branch, value):
+def test_the_branch_of_a_union_decides_the_type_of_the_typed_text(branch, value):
     """``int | str`` given "12" is whichever was picked."""
     answer = Form(int | str).submit({"branch": branch, "draft": text("12")})
     assert answer.value == value
@@ -189,7 +189,7 @@ class Strict(BaseModel):
     kind: Kind
 
 
-def test_a_strict_model_takes_what_a_form_sends():
+def test_a_strict_model_accepts_the_values_of_a_form():
     """JSON text is validated, never Python values made from it."""
     answer = Form(Strict).submit(
         fields(
@@ -204,7 +204,7 @@ def test_a_strict_model_takes_what_a_form_sends():
     assert answer.value.names == {"x"}
 
 
-def test_a_zone_is_asked_for_where_one_is_needed():
+def test_a_time_zone_is_asked_for_where_one_is_needed():
     """A time without an offset is refused at its field, not converted."""
     form = Form(AwareDatetime)
     assert form.fields.limits["zone"] == "aware"
@@ -264,7 +264,7 @@ class Rude(BaseModel):
 
 
 def test_a_validator_that_raises_anything_refuses_the_answer():
-    """An exception of the user's own is told in the summary."""
+    """The exception is shown in the summary."""
     answer = Form(Rude).submit(fields(a=text("1")))
     assert not answer.ok
     assert answer.errors[0][0] is None
@@ -296,14 +296,14 @@ def test_a_document_too_deep_for_the_validator_is_refused_and_never_raises():
     ],
     ids=["bad rows", "options", "unique objects", "long text"],
 )  # fmt: skip
-def test_many_answers_take_time_in_proportion(form, drafts, ok):
+def test_the_time_for_many_answers_grows_in_proportion(form, drafts, ok):
     """Nothing compares each with each; two seconds are fifty times what it takes."""
     start = time.thread_time()
     assert form.submit(drafts).ok is ok
     assert time.thread_time() - start < 2
 
 
-def test_a_large_schema_is_built_in_proportion():
+def test_the_time_to_build_a_large_schema_grows_in_proportion():
     """Constants of a union, options that are objects, ten thousand names."""
     start = time.thread_time()
     Form({"anyOf": [{"const": i} for i in range(5_000)]})
@@ -327,7 +327,7 @@ class Plan(BaseModel):
         raise ValueError("taken")
 
 
-def test_errors_stand_in_the_order_of_the_fields():
+def test_errors_are_in_the_order_of_the_fields():
     """Whether a draft could not be read at all, or its value was refused, makes no difference."""
     drafts = fields(size=text("1"), extra=text("{"), start=text("x"), name=text("Ada"))
     errors = Form(Plan).submit(drafts).errors
@@ -335,14 +335,14 @@ def test_errors_stand_in_the_order_of_the_fields():
     assert errors[-1][2] == "taken"
 
 
-def test_a_type_that_lacks_a_package_says_which_to_install(monkeypatch):
+def test_a_type_with_a_missing_package_says_which_to_install(monkeypatch):
     """EmailStr needs email-validator; the kind of the error helps nobody."""
     monkeypatch.setitem(sys.modules, "email_validator", None)
     monkeypatch.setattr("pydantic.networks.email_validator", None, raising=False)
     assert "install email-validator" in Form(EmailStr).spec()["root"]["help"]
 
 
-def test_a_duration_tells_examples_that_are_accepted():
+def test_a_duration_field_shows_accepted_examples():
     """Those of pydantic for its own types, those of the standard for a JSON Schema."""
     ways = {timedelta: "1:30:00, 2 days, PT1H30M", None: "PT1H30M, P2D"}
     for target, said in ways.items():

@@ -34,7 +34,7 @@ def event(text: str, end: str, lines: int, before: str) -> bytes:
     return (before + end + "".join(f"data: {each}{end}" for each in pieces) + end).encode()
 
 
-def take(events: _Events, pieces: list[bytes]) -> None:
+def feed(events: _Events, pieces: list[bytes]) -> None:
     for piece in pieces:
         events.take(piece)
 
@@ -46,7 +46,7 @@ def take(events: _Events, pieces: list[bytes]) -> None:
     st.sampled_from(["event: message", 'id: "', ": \\", 'event: "message']),
     st.lists(st.integers(1, 300_000), max_size=8),
 )
-def test_an_event_is_counted_however_it_comes(texts, end, lines, before, sizes):
+def test_the_size_of_an_event_is_counted_however_it_arrives(texts, end, lines, before, sizes):
     """In pieces of any size, with any ends of lines, beside other fields: one with too many parts is refused."""
     data = b"".join(event(text, end, lines, before) for text in texts)
     events, at = _Events(), 0
@@ -63,26 +63,26 @@ def test_an_event_is_counted_however_it_comes(texts, end, lines, before, sizes):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_an_end_that_comes_in_two_pieces_is_one(end):
+def test_a_line_end_split_over_two_chunks_is_one(end):
     """It is found wherever it was cut."""
     data = event(MANY, end, 1, "")
     for back in range(len(end) * 2 + 1):
         events = _Events()
         pieces = [data[: len(data) - back], data[len(data) - back :] + b"data: 1"]
         with pytest.raises(TooManyParts):
-            take(events, pieces)
+            feed(events, pieces)
 
 
-def test_an_event_without_an_end_is_refused():
+def test_an_endless_event_is_refused():
     """Bytes and lines are bounded as parts are."""
     for piece in (b"data: " + b"x" * 1_000_000, b": x\n" * 200_000):
         events = _Events()
         with pytest.raises(TooManyParts, match=r"16,000,000 bytes|lines"):
-            take(events, [*[piece] * (MAX_LINE // len(piece) + 1), b"\n\n"])
+            feed(events, [*[piece] * (MAX_LINE // len(piece) + 1), b"\n\n"])
 
 
 @given(st.sampled_from([MANY, FEW, "[]"]), st.lists(st.integers(1, 300_000), max_size=8))
-def test_a_body_is_counted_at_its_end(text, sizes):
+def test_the_size_of_a_body_is_counted_at_its_end(text, sizes):
     """However it comes."""
     whole, data, at = _Whole(), text.encode(), 0
     for size in [*sizes, len(data)]:
@@ -95,7 +95,7 @@ def test_a_body_is_counted_at_its_end(text, sizes):
         whole.end()
 
 
-def test_lists_of_models_are_shortened_before_models_are_made():
+def test_lists_of_models_are_truncated_before_models_are_created():
     """Content and questions of a result; what a server wants to ask a model is refused where it is too much."""
     part = {"type": "text", "text": "x"}
     result: dict[str, Any] = {

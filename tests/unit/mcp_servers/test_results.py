@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from nbagent.core.tools.tool import ToolResult
-from nbagent.mcp_servers.results import told
+from nbagent.mcp_servers.results import result_value
 
 ROOM = 50_000_000
 
@@ -73,16 +73,16 @@ ROWS = [{"n": 1}, {"n": 2}]
         ),
     ],
 )
-def test_what_a_server_says_twice_is_told_once(content, data, expected):
+def test_a_value_that_a_server_sends_twice_appears_once(content, data, expected):
     """Of what libraries wrap the value, of a text under a name the text; what is not the same is told whole."""
-    found = told(result(content, data), None, ROOM)
+    found = result_value(result(content, data), None, ROOM)
     assert found == expected
     assert type(found) is type(expected)  # to Python, 1 is True
 
 
 @pytest.mark.parametrize("kind", ["image/png", "audio/wav", "image/bmp"])
 @pytest.mark.parametrize("where", ["content", "result", "deep", "text", "url"])
-def test_bytes_are_never_told_as_text(where, kind):
+def test_bytes_are_never_sent_as_text(where, kind):
     """Neither in the data beside a picture, nor in a text: their words stand there, at any depth."""
     data = png(300)
     type_ = "audio" if kind == "audio/wav" else "image"
@@ -99,7 +99,7 @@ def test_bytes_are_never_told_as_text(where, kind):
             content = [part, text({"png": data})]
         case "url":
             structured = {"src": f"data:{kind};base64,{data}"}
-    found = told(result(content, structured), None, ROOM)
+    found = result_value(result(content, structured), None, ROOM)
     value = found.value if isinstance(found, ToolResult) else found
     assert isinstance(found, ToolResult) == (kind == "image/png")
     assert len(json.dumps(value)) < 300
@@ -109,8 +109,8 @@ def test_bytes_are_never_told_as_text(where, kind):
         assert "\n" not in value
 
 
-def test_a_few_characters_of_base64_are_words_of_any_text():
+def test_a_few_characters_of_base64_are_ordinary_text():
     """Only where they are all of a text are they the bytes once more."""
     part = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
-    found = told(result([part, text("AAAAB")], {"a": "AAAA", "b": "AAAAB"}), None, ROOM)
+    found = result_value(result([part, text("AAAAB")], {"a": "AAAA", "b": "AAAAB"}), None, ROOM)
     assert found.split("\n")[1:] == ["AAAAB", '{"a": "[audio/wav, 3 bytes]", "b": "AAAAB"}']

@@ -15,7 +15,7 @@ from nbagent.models import limits
 from nbagent.models.limits import RateLimit, Ticket, Window
 
 
-async def gone(ticket: Ticket) -> Ticket:
+async def wait_until_sent(ticket: Ticket) -> Ticket:
     """Wait until it goes."""
     while (wait := ticket.why_not()) is not None:
         await ticket.wait(wait.seconds)
@@ -33,7 +33,7 @@ def quick(limits: RateLimit, length: float) -> RateLimit:
     tokens=st.none() | st.integers(1, 50),
     asked=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 60)), max_size=20),
 )
-def test_no_minute_has_more_than_its_requests_and_tokens(
+def test_no_minute_exceeds_its_limits_of_requests_and_tokens(
     requests: int | None, tokens: int | None, asked: list[tuple[int, int]]
 ) -> None:
     """In any stretch of a minute; each goes as soon as that allows; one that is too large goes alone."""
@@ -51,7 +51,7 @@ def test_no_minute_has_more_than_its_requests_and_tokens(
         assert tokens is None or len(within) == 1 or sum(within) <= tokens
 
 
-def test_a_request_counts_what_it_took_once_that_is_known() -> None:
+def test_a_request_counts_its_real_usage_once_that_is_known() -> None:
     """Until then it counts as what it looked like."""
     window = Window(None, 100)
     stamp = window.went(0.0, 90)
@@ -63,14 +63,14 @@ def test_a_request_counts_what_it_took_once_that_is_known() -> None:
     assert window.delay(1.0, 100)[0] == 0
 
 
-async def test_requests_go_in_the_order_in_which_they_came() -> None:
+async def test_requests_are_sent_in_the_order_in_which_they_arrived() -> None:
     """However many wait; never more at a time than are allowed."""
     limits, order, most = RateLimit(concurrency=3), [], 0
     under_way: set[int] = set()
 
     async def one(n: int, ticket: Ticket) -> None:
         nonlocal most
-        await gone(ticket)
+        await wait_until_sent(ticket)
         order.append(n)
         under_way.add(n)
         most = max(most, len(under_way))
@@ -83,20 +83,22 @@ async def test_requests_go_in_the_order_in_which_they_came() -> None:
     assert most == 3
 
 
-async def test_who_goes_at_once_costs_its_loop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_need_not_wait_costs_its_loop_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Only who waits is woken: waking is a write to the loop, and one more round of it."""
     woken: list[Ticket] = []
     monkeypatch.setattr(limits, "_wake", woken.append)
-    ticket = await gone(RateLimit().ticket())
+    ticket = await wait_until_sent(RateLimit().ticket())
     ticket.leave()
     assert woken == []
 
 
-async def test_who_is_cancelled_gives_its_place_back() -> None:
-    """While it waits, and where it was let go and does not know yet."""
+async def test_a_cancelled_request_frees_its_place() -> None:
+    """While it waits, and where it was already admitted without knowing."""
     limits = RateLimit(concurrency=1)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
-    await gone(first)
+    await wait_until_sent(first)
     assert second.why_not() is not None
     assert third.why_not() is not None
     second.leave()
@@ -106,18 +108,18 @@ async def test_who_is_cancelled_gives_its_place_back() -> None:
     assert limits.ticket().why_not() is None
 
 
-async def test_a_place_in_a_minute_is_given_back_by_who_never_went() -> None:
+async def test_a_request_that_was_never_sent_frees_its_share_of_the_minute() -> None:
     """A run that was stopped takes nothing from those that go on."""
     limits = RateLimit(concurrency=1, rpm=2)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
-    await gone(first)
+    await wait_until_sent(first)
     assert second.why_not() is not None
     first.leave()  # lets the second go, which is stopped before it knows
     second.leave()
     assert third.why_not() is None
 
 
-async def test_after_a_refusal_nobody_goes_until_the_time_and_then_one_after_the_other() -> None:
+async def test_after_a_refusal_all_requests_wait_and_then_start_one_by_one() -> None:
     """The one that was refused first; each knows for how long, and why."""
     limits, loop = RateLimit(), asyncio.get_running_loop()
     tickets = [limits.ticket() for _ in range(5)]
@@ -135,7 +137,7 @@ async def test_after_a_refusal_nobody_goes_until_the_time_and_then_one_after_the
     went: list[tuple[float, Ticket]] = []
 
     async def goes(ticket: Ticket) -> None:
-        await gone(ticket)
+        await wait_until_sent(ticket)
         went.append((loop.time(), ticket))
 
     await asyncio.gather(*(goes(ticket) for ticket in (newcomer, *reversed(tickets))))
@@ -144,14 +146,14 @@ async def test_after_a_refusal_nobody_goes_until_the_time_and_then_one_after_the
     assert len({at for at, _ in went}) == 6
 
 
-def test_loops_of_several_threads_share_one_line() -> None:
+def test_loops_of_several_threads_share_one_queue() -> None:
     """No loop waits for another one that is blocked, and none is woken from a strange thread by mistake."""
     limits, most, now, lock = RateLimit(concurrency=2), 0, 0, threading.Lock()
     done: list[int] = []
 
     async def one() -> None:
         nonlocal most, now
-        ticket = await gone(limits.ticket())
+        ticket = await wait_until_sent(limits.ticket())
         with lock:
             now += 1
             most = max(most, now)
@@ -173,8 +175,8 @@ def test_loops_of_several_threads_share_one_line() -> None:
     assert most == 2
 
 
-def test_who_waited_on_a_loop_that_is_closed_stands_in_nobodys_way() -> None:
-    """A program that left without a word takes no place with it."""
+def test_a_waiter_on_a_closed_loop_blocks_nobody() -> None:
+    """A program that stopped without closing keeps no place."""
     limits = RateLimit(concurrency=1)
 
     async def leave_without_a_word() -> list[Ticket]:
@@ -189,12 +191,12 @@ def test_who_waited_on_a_loop_that_is_closed_stands_in_nobodys_way() -> None:
         ticket = limits.ticket()
         assert ticket.why_not() is not None
         under_way.leave()
-        await asyncio.wait_for(gone(ticket), 5)
+        await asyncio.wait_for(wait_until_sent(ticket), 5)
 
     asyncio.run(later())
 
 
-async def test_a_minute_is_waited_for_without_a_look_in_between() -> None:
+async def test_waiting_for_a_minute_does_not_poll() -> None:
     """Each sleeps until its time has come."""
     limits, looks = quick(RateLimit(rpm=2), 0.1), 0
 
@@ -212,7 +214,7 @@ async def test_a_minute_is_waited_for_without_a_look_in_between() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "3", True, [], float("nan")])
 @pytest.mark.parametrize("name", ["concurrency", "rpm", "tpm"])
-def test_a_limit_that_makes_no_sense_is_refused(name: str, wrong: Any) -> None:
+def test_an_invalid_limit_is_refused(name: str, wrong: Any) -> None:
     """By name, where it is given."""
     with pytest.raises(nb.errors.UsageError, match=f"{name} must be an integer"):
         RateLimit(**{name: wrong})
@@ -220,7 +222,7 @@ def test_a_limit_that_makes_no_sense_is_refused(name: str, wrong: Any) -> None:
         nb.OpenAIModel("m", **{name: wrong})
 
 
-def test_limits_are_told_once() -> None:
+def test_limits_are_set_once() -> None:
     """Shared ones or a model's own."""
     with pytest.raises(nb.errors.UsageError, match="Got both"):
         nb.OpenAIModel("m", limits=nb.RateLimit(rpm=3), rpm=3)

@@ -12,14 +12,14 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.model import Usage
-from nbagent.models.prices import Price, price_date, price_of, says_cost
+from nbagent.models.prices import Price, price_date, price_of, reports_cost
 
 OPENAI = "api.openai.com"
 TABLE = json.loads(files("nbagent.models").joinpath("prices.json").read_text(encoding="utf-8"))
 LISTED = [(provider, name) for provider, models in TABLE["models"].items() for name in models]
 
 
-def test_the_table_says_its_date_and_holds_sound_prices_alone() -> None:
+def test_the_price_table_has_a_date_and_only_valid_prices() -> None:
     """Of every model input and output; whatever is cached costs no more than what is not."""
     assert datetime.date.fromisoformat(price_date()) <= datetime.date(2100, 1, 1)
     assert len(LISTED) > 50
@@ -63,7 +63,7 @@ def test_a_price_belongs_to_a_model_of_a_provider(
         )
 
 
-def test_what_a_response_cost_is_the_sum_of_its_kinds_of_tokens() -> None:
+def test_the_cost_of_a_response_is_the_sum_over_its_kinds_of_tokens() -> None:
     """Cached and written input are parts of the input, each at its price; a long one has prices of its own."""
     price = Price(2, 10, cached=0.5, written=3, from_tokens=1_000_000, long=Price(4, 20))
     assert price.of(Usage(1_000_000, 100_000)) == pytest.approx(3.0)
@@ -79,7 +79,7 @@ def own_prices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("own_prices")
-def test_a_person_says_what_a_model_costs_and_takes_it_back() -> None:
+def test_a_person_can_set_and_remove_the_price_of_a_model() -> None:
     """For any server, or with the provider's name for that one alone; 0 is a known price."""
     nb.set_prices({"mine": {"input": 0, "output": 0}, "openai:gpt-5.1": {"input": 1, "output": 2}})
     assert price_of("localhost", "mine") == Price(0, 0)
@@ -103,9 +103,7 @@ WRONG: list[tuple[Any, str]] = [
 
 @pytest.mark.usefixtures("own_prices")
 @pytest.mark.parametrize(("prices", "says"), WRONG)
-def test_a_price_that_makes_no_sense_is_refused_and_none_of_it_counts(
-    prices: Any, says: str
-) -> None:
+def test_an_invalid_price_is_refused_as_a_whole(prices: Any, says: str) -> None:
     """By name, with what would be right; what stood beside it is not taken either."""
     both = {"good": {"input": 1, "output": 1}, **prices} if isinstance(prices, dict) else prices
     with pytest.raises(nb.errors.UsageError, match=says):
@@ -113,7 +111,7 @@ def test_a_price_that_makes_no_sense_is_refused_and_none_of_it_counts(
     assert price_of("localhost", "good") is None
 
 
-def test_a_price_that_its_provider_ends_is_not_known_after_that_day(
+def test_a_price_that_its_provider_ends_is_unknown_after_that_day(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody is told an old price as today's."""
@@ -125,9 +123,9 @@ def test_a_price_that_its_provider_ends_is_not_known_after_that_day(
     assert price_of(OPENAI, "m") == Price(1, 2)
 
 
-def test_servers_that_tell_what_a_response_cost_are_known() -> None:
+def test_servers_that_report_the_cost_of_a_response_are_listed() -> None:
     """So that a budget of cost needs no table there."""
-    assert says_cost("openrouter.ai")
-    assert says_cost("api.x.ai")
-    assert not says_cost(OPENAI)
-    assert not says_cost("localhost")
+    assert reports_cost("openrouter.ai")
+    assert reports_cost("api.x.ai")
+    assert not reports_cost(OPENAI)
+    assert not reports_cost("localhost")

@@ -72,7 +72,7 @@ async def test_a_step_is_played_as_written(kind: str) -> None:
     assert deltas == [*expected, Finished(reason, Usage(1, 2), "scripted")]
 
 
-async def test_an_async_function_and_a_finished_of_ones_own() -> None:
+async def test_an_async_function_and_a_custom_finish_can_be_steps() -> None:
     """A step may wait for something, and say how it ends."""
 
     async def step(_: object) -> list[object]:
@@ -84,7 +84,7 @@ async def test_an_async_function_and_a_finished_of_ones_own() -> None:
     ]
 
 
-async def test_an_exception_is_raised_where_it_stands() -> None:
+async def test_an_exception_is_raised_at_its_step() -> None:
     """What was streamed before an error was streamed."""
     seen = []
     stream = ScriptedModel([["half", ModelError("boom")]]).stream(Request([user("go")]))
@@ -111,7 +111,7 @@ async def test_too_few_steps_say_so() -> None:
         await ask(model)
 
 
-async def test_steps_left_over_are_an_error() -> None:
+async def test_unused_steps_are_an_error() -> None:
     """A script that a run never finished is a test that proves less than it says."""
     model = ScriptedModel(["used", "left", "over"])
     await ask(model)
@@ -121,19 +121,19 @@ async def test_steps_left_over_are_an_error() -> None:
         pass
 
 
-def test_an_error_inside_hides_no_left_over_steps() -> None:
+def test_an_error_inside_is_raised_instead_of_unused_steps() -> None:
     """What went wrong first is what is raised."""
     with pytest.raises(KeyError), ScriptedModel(["left"]):
         raise KeyError
 
 
-async def test_a_step_of_no_known_kind_is_refused() -> None:
+async def test_an_unknown_kind_of_step_is_refused() -> None:
     """A typo in a script is told with what a step may be."""
     with pytest.raises(UsageError, match="not a step of a ScriptedModel"):
         await ask(ScriptedModel([42]))
 
 
-async def test_two_tools_of_one_name_are_refused() -> None:
+async def test_two_tools_with_the_same_name_are_refused() -> None:
     """As a server would."""
     tool = ToolSpec("f", "", {})
     stream = ScriptedModel(["hi"]).stream(Request([user("go")], tools=[tool, tool]))

@@ -55,7 +55,7 @@ async def paused(store):
     return agent, await run.settled()
 
 
-async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path, monkeypatch):
+async def test_a_waiting_and_an_ended_run_are_complete_documents(tmp_path, monkeypatch):
     """Of the run itself and of the one that is opened; nothing in them runs, loads, or breaks out."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         agent, run = await paused(store)
@@ -73,7 +73,7 @@ async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path,
         assert re.fullmatch(r"<.*run.html, \d+ kB>", repr(page))
         with pytest.raises(nb.errors.UsageError, match=r"[Tt]he folder .*missing.* does not exist"):
             run.to_html(tmp_path / "missing" / "run.html")
-        with pytest.raises(nb.errors.UsageError, match=r"is a folder. Give the path of a file"):
+        with pytest.raises(nb.errors.UsageError, match=r"is a folder. Pass the path of a file"):
             run.to_html(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -86,7 +86,7 @@ async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path,
         assert "default-src 'none'" in page
 
 
-async def test_python_of_the_model_is_code_and_all_else_is_text():
+async def test_python_of_the_model_is_code_and_everything_else_is_text():
     """A notebook that nbformat takes: the prompt first, code in cells that were not run."""
     _, run = await paused(nb.MemoryStore())
     notebook = nbformat.reads(run.to_notebook(), as_version=4)
@@ -104,7 +104,7 @@ async def test_python_of_the_model_is_code_and_all_else_is_text():
     await run.cancel()
 
 
-async def test_a_chat_is_one_document_with_all_that_was_said(tmp_path):
+async def test_a_chat_is_one_document_with_all_its_messages(tmp_path):
     """Messages, answers and calls of all its runs in their order; what is open, and no form; text is data."""
     steps = [TEXT, [call("pay", to="Ada <b>")], "All paid."]
     agent = nb.Agent(nb.ScriptedModel(steps), name="cl*erk")
@@ -169,7 +169,7 @@ one&#10;&#32;&#10;![t](https://evil.example/2) two&#13;&#13;![t](https://evil.ex
 """
 
 
-async def test_no_text_ends_the_block_that_it_stands_in():
+async def test_no_text_ends_the_block_that_contains_it():
     """Not by a fence in a fence, nor by a line that looks empty: Markdown finds no image and no tag there."""
     run = nb.Agent(nb.ScriptedModel([BREAKS_OUT])).run("go", show=False)
     await run
@@ -217,7 +217,7 @@ $$\\frac{1}{2}$$
 """
 
 
-async def test_c423_an_exported_run_is_markdown_that_reads_as_the_card_does():
+async def test_c423_an_exported_run_is_markdown_that_looks_like_the_card():
     """Lists, tables, quotations, code: drawn again they are what the model's own Markdown is; of a stopped run too."""
     begun = asyncio.Event()
 
@@ -275,7 +275,7 @@ TEXTS = st.text(alphabet="a1 _*`~[]()!<>#+-=.|$&;\\\n\"'/:&") | st.text()
 
 @given(TEXTS)
 @settings(max_examples=300)
-def test_c423_text_of_others_is_never_markup(text):
+def test_c423_foreign_text_is_never_markup(text):
     """Whatever signs it has, in a line, a list, a cell or code, it is drawn as its own characters."""
     draw = MarkdownIt("commonmark").enable("table").enable("strikethrough").render
     plain = html.escape(text)

@@ -20,7 +20,7 @@ def later(settle: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("module", ["kernel", "capture"])
-def test_importing_imports_nothing_of_jupyter_nor_the_libraries_it_adapts(module: str) -> None:
+def test_importing_nbagent_imports_neither_jupyter_nor_the_libraries_it_adapts(module: str) -> None:
     """A script that uses nbagent must not pay for a notebook."""
     heavy = {"IPython", "ipykernel", "zmq", "ipywidgets", "matplotlib", "tqdm"}
     code = (
@@ -31,14 +31,14 @@ def test_importing_imports_nothing_of_jupyter_nor_the_libraries_it_adapts(module
     assert run.stdout.strip() == ""
 
 
-def test_outside_of_a_kernel_nobody_is_there() -> None:
+def test_outside_of_a_kernel_no_person_is_present() -> None:
     """Every question has its answer, none raises."""
     asked = (kernel.in_kernel(), kernel.attended(), kernel.cell_id(), kernel.execution_key())
     assert asked == (False, False, None, None)
     assert kernel.kernel_loop() is None
 
 
-def test_pump_outside_of_a_kernel_gives_what_the_future_gives() -> None:
+def test_pump_outside_of_a_kernel_returns_the_result_of_the_future() -> None:
     """A result, or its exception; also one that looks like a timeout."""
     done: Future[str] = Future()
     later(lambda: done.set_result("yes"))
@@ -50,7 +50,7 @@ def test_pump_outside_of_a_kernel_gives_what_the_future_gives() -> None:
 
 
 @pytest.mark.parametrize("detach", [False, True], ids=["stop", "detach"])
-async def test_a_cancelled_wait_stops_what_it_waits_for_only_through_the_callback(
+async def test_a_cancelled_wait_stops_the_run_only_through_the_callback(
     detach: bool,
 ) -> None:
     """The future outlives the wait; whether the run is cancelled is the callback's to decide."""
@@ -68,7 +68,7 @@ async def test_a_cancelled_wait_stops_what_it_waits_for_only_through_the_callbac
     await asyncio.sleep(0)
 
 
-async def test_a_run_that_is_cancelled_by_itself_is_no_kernel_interrupt() -> None:
+async def test_a_run_that_is_cancelled_by_code_is_not_a_kernel_interrupt() -> None:
     """Only the cell's own cancellation calls the callback."""
     stopped: list[str] = []
     inner = asyncio.get_running_loop().create_future()

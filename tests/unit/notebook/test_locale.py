@@ -49,7 +49,7 @@ def test_every_sentence_of_both_layers_is_replaced() -> None:
     assert all(text.startswith("«") for text in card_texts().values()), card_texts()
 
 
-def test_what_is_missing_stays_english() -> None:
+def test_a_missing_sentence_stays_english() -> None:
     """And an empty mapping is English again."""
     nb.set_locale({"approve": "Genehmigen"})
     assert card_texts()["approve"] == "Genehmigen"
@@ -69,7 +69,7 @@ def test_what_is_missing_stays_english() -> None:
         ({"send": None}, "must be a string"),
     ],
 )
-def test_a_mapping_that_cannot_work_changes_nothing(mapping: Any, says: str) -> None:
+def test_an_invalid_mapping_changes_nothing(mapping: Any, says: str) -> None:
     """The error names the key and what is wrong with it."""
     before = card_texts()
     with pytest.raises(nb.NbagentError, match=re.escape(says)):
@@ -77,7 +77,7 @@ def test_a_mapping_that_cannot_work_changes_nothing(mapping: Any, says: str) -> 
     assert card_texts() == before
 
 
-async def test_a_card_that_is_open_goes_on_in_the_new_language() -> None:
+async def test_an_open_card_continues_in_the_new_language() -> None:
     """It gets the new sentences, and its form is answered as before."""
     sent: list[dict[str, Any]] = []
 

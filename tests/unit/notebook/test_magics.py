@@ -43,13 +43,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("prompt", TOLD)
-def test_a_place_in_braces_is_a_value_of_the_notebook(prompt):
+def test_a_placeholder_in_braces_is_a_value_of_the_notebook(prompt):
     """Names, attributes, keys and slices, each read and never called."""
     assert _filled(prompt, NAMES) == [TOLD[prompt]]
 
 
 @pytest.mark.parametrize("prompt", REFUSED)
-def test_nothing_in_braces_is_run_or_grows_without_bound(prompt):
+def test_nothing_in_braces_is_executed_or_unbounded(prompt):
     """A prompt may be pasted from elsewhere: what stands in its braces is looked up, not executed."""
     said = REFUSED[prompt]
     if said is None:

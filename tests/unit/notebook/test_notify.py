@@ -10,7 +10,7 @@ import nbagent as nb
 from nbagent.notebook.notify import NotifyCard
 
 
-async def test_c405_the_card_says_what_the_page_tells_and_nothing_else() -> None:
+async def test_c405_the_card_shows_only_the_known_notification_states() -> None:
     """On, off, refused by the browser; a press of another notice, or one that it does not know, changes nothing."""
     card = NotifyCard()
 
@@ -29,7 +29,7 @@ async def test_c405_the_card_says_what_the_page_tells_and_nothing_else() -> None
     assert "button" not in card.bundle()["text/html"].rpartition("</style>")[2]
 
 
-def test_a_script_is_told_that_it_has_no_browser() -> None:
+def test_a_script_gets_an_error_that_it_has_no_browser() -> None:
     """Instead of showing a button to nobody."""
     with pytest.raises(nb.errors.UsageError, match="shows a button in a notebook"):
         nb.notify()

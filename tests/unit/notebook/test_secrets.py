@@ -154,7 +154,7 @@ async def typed_in_the_form(place: Place) -> None:
     place.look(await run.settled())
 
 
-async def given_by_code(place: Place) -> None:
+async def replaced_by_code(place: Place) -> None:
     """Code replaces it, after a try that does not fit."""
     login_tool(place, approval=True)
     run = await place.run(call("login", user="ann", password=OTHER))
@@ -335,7 +335,7 @@ DOORS: list[Callable[[Place], Awaitable[None]]] = [
     by_the_model,
     shown_and_approved,
     typed_in_the_form,
-    given_by_code,
+    replaced_by_code,
     of_other_types,
     by_middleware,
     by_middleware_that_breaks_it,

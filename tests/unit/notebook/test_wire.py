@@ -25,14 +25,14 @@ MESSAGES = [(end, name) for end in ADAPTERS for name in FIXTURE[end]]
 
 
 @pytest.mark.parametrize(("end", "name"), MESSAGES)
-def test_every_example_comes_back_as_it_was(end: str, name: str) -> None:
+def test_every_example_is_unchanged_after_a_round_trip(end: str, name: str) -> None:
     """What the page is tested with is what the kernel sends: no field more, none less, none renamed."""
     message = ADAPTERS[end].validate_python(FIXTURE[end][name])
     assert message.model_dump(mode="json") == FIXTURE[end][name]
 
 
 @pytest.mark.parametrize(("end", "name"), MESSAGES)
-def test_a_field_that_nobody_knows_is_refused(end: str, name: str) -> None:
+def test_an_unknown_field_is_refused(end: str, name: str) -> None:
     """A field added at one end alone is found here."""
     with pytest.raises(ValidationError):
         ADAPTERS[end].validate_python({**FIXTURE[end][name], "surprise": 1})
@@ -58,13 +58,13 @@ def test_the_examples_cover_every_type() -> None:
     assert {op["op"] for op in patch["ops"]} == _tags(wire.Op, "op")
 
 
-def test_what_the_examples_say_is_what_the_kernel_reads_in_their_html() -> None:
+def test_the_text_in_the_examples_is_what_the_kernel_reads_in_their_html() -> None:
     """A page reads the same in what it draws, where plain text is kept of it (frontend/saved.test.js)."""
     for case in FIXTURE["texts_of_html"]:
         assert plain.text_of(case["html"]) == case["text"]
 
 
-def test_the_shorthand_of_the_examples_is_what_the_kernel_writes() -> None:
+def test_the_shorthand_in_the_examples_is_what_the_kernel_writes() -> None:
     """Both ends know the same signs, and where what is open goes on."""
     examples = FIXTURE["shorthand"]
     assert tuple(examples["tags"]) == shorthand.TAGS

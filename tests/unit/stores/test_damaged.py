@@ -30,7 +30,7 @@ FIRST = 1 << 32
 """The key of the first event of the first run."""
 
 
-def said(at: int) -> RunCompleted:
+def completed(at: int) -> RunCompleted:
     return RunCompleted(at=at, text="x" * 200)
 
 
@@ -40,7 +40,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("valid") / "runs.db"
     with nb.SQLiteStore(path) as store:
         for run_id in RUNS:
-            store.append(run_id, [said(n) for n in range(LENGTH)], 0)
+            store.append(run_id, [completed(n) for n in range(LENGTH)], 0)
     return path.read_bytes()
 
 
@@ -53,7 +53,7 @@ def path(tmp_path: Path, sound: bytes) -> Path:
     return copy
 
 
-def cut(length: int) -> Damage:
+def truncated(length: int) -> Damage:
     return lambda path: path.write_bytes(path.read_bytes()[:length])
 
 
@@ -82,10 +82,10 @@ def json_row(output: str) -> Damage:
 
 
 FILES: dict[str, tuple[Damage, str]] = {
-    "half of it": (cut(20_000), "damaged.*recover"),
-    "its first page": (cut(1024), "damaged"),
-    "half a page": (cut(512), "damaged"),
-    "a few bytes": (cut(20), "not a SQLite database.*path of its own"),
+    "half of it": (truncated(20_000), "damaged.*recover"),
+    "its first page": (truncated(1024), "damaged"),
+    "half a page": (truncated(512), "damaged"),
+    "a few bytes": (truncated(20), "not a SQLite database.*path of its own"),
     "garbage": (filled(random.Random(0).randbytes(5000)), "not a SQLite database"),
     "zeros": (filled(bytes(5000)), "not a SQLite database"),
     "a text": (filled(b"notes " * 1000), "not a SQLite database"),
@@ -129,11 +129,11 @@ def use(path: Path) -> None:
     with nb.SQLiteStore(path, timeout=0.1) as store:
         for run_id in store.run_ids():
             store.read(run_id)
-        store.append("new", [said(1)], 0)
+        store.append("new", [completed(1)], 0)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_is_no_sound_store_is_refused_with_what_to_do(path: Path, name: str) -> None:
+def test_a_file_that_is_not_a_sound_store_is_refused_with_what_to_do(path: Path, name: str) -> None:
     """By name, in one error of ours, when it is opened or first read."""
     damage, told = FILES[name]
     damage(path)
@@ -153,10 +153,10 @@ def test_a_damaged_run_hides_no_other(path: Path, name: str) -> None:
         ):
             store.read("a")
         with pytest.raises(nb.Conflict):
-            store.append("a", [said(1)], 0)
+            store.append("a", [completed(1)], 0)
         for run_id in RUNS[1:]:
             assert len(store.read(run_id)) == LENGTH
-            store.append(run_id, [said(1)], LENGTH)
+            store.append(run_id, [completed(1)], LENGTH)
 
 
 def why_unreadable(store: nb.SQLiteStore, run_id: str) -> str | None:
@@ -168,7 +168,7 @@ def why_unreadable(store: nb.SQLiteStore, run_id: str) -> str | None:
     return None
 
 
-def test_a_damaged_page_hides_no_run_that_it_is_not_of(path: Path) -> None:
+def test_a_damaged_page_hides_only_its_own_run(path: Path) -> None:
     """SQLite finds it where it reads it, and reads all else."""
     data = bytearray(path.read_bytes())
     place = data.rindex(b'"at":30.0', 0, data.index(b'"at":0.0', data.index(b'"at":39.0')))
@@ -184,7 +184,7 @@ def test_a_damaged_page_hides_no_run_that_it_is_not_of(path: Path) -> None:
 
 @given(data=st.data())
 @settings(max_examples=150)
-def test_no_damage_comes_up_as_another_error(path: Path, sound: bytes, data: st.DataObject) -> None:
+def test_damage_never_raises_another_error(path: Path, sound: bytes, data: st.DataObject) -> None:
     """Whatever bytes are lost or changed, most of all in the header and the table of tables."""
     broken = bytearray(sound)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -207,12 +207,12 @@ def test_an_empty_file_is_a_new_store_and_says_so(tmp_path: Path) -> None:
         with pytest.raises(nb.errors.UsageError, match=r"the file is empty. Is the path right"):
             store.read("run")
         assert (store.run_ids(), path.stat().st_size) == ([], 0)
-        store.append("run", [said(1)], 0)
+        store.append("run", [completed(1)], 0)
         assert path.stat().st_size
 
 
 def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:
-    """Somebody's answer from outside does not fail because of another run."""
+    """An outside answer does not fail because of another run."""
     EVENTS["undecodable text"][0](path)
     agent = nb.Agent(nb.ScriptedModel([[nb.ScriptedModel.call("wait")], "done"]))
     tokens: list[str] = []
@@ -244,7 +244,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_file_that_others_may_read_is_made_private_and_that_is_told(
+def test_a_file_that_others_can_read_is_made_private_and_reported(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A copy has the rights that the copying gave it; what SQLite keeps beside it too."""
@@ -253,7 +253,7 @@ def test_a_file_that_others_may_read_is_made_private_and_that_is_told(
     for each in (path, log):
         each.chmod(0o664)
     with nb.SQLiteStore(path) as store:
-        store.append("new", [said(1)], 0)
+        store.append("new", [completed(1)], 0)
         assert {mode(path), mode(log)} == {0o600}
     assert [str(path) in r.getMessage() for r in caplog.records] == [True]
     caplog.clear()
@@ -262,7 +262,7 @@ def test_a_file_that_others_may_read_is_made_private_and_that_is_told(
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_link_stands_for_the_file_it_leads_to(path: Path, *, exists: bool) -> None:
+def test_a_link_means_the_file_it_points_to(path: Path, *, exists: bool) -> None:
     """That is the one made, and made private, beside which SQLite keeps its log."""
     link = path.with_name("link")
     target = path if exists else path.with_name("new.db")
@@ -272,7 +272,7 @@ def test_a_link_stands_for_the_file_it_leads_to(path: Path, *, exists: bool) -> 
     old = os.umask(0)
     try:
         with nb.SQLiteStore(link) as store:
-            store.append("new", [said(1)], 0)
+            store.append("new", [completed(1)], 0)
             assert store.path == target
             assert mode(target) == 0o600
             assert mode(target.with_name(f"{target.name}-wal")) == 0o600
@@ -302,8 +302,8 @@ def device(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [fifo, folder, loop, device])
-def test_what_is_no_file_is_refused_and_not_waited_for(path: Path, make: Any) -> None:
-    """A pipe would be read for ever."""
+def test_a_special_file_is_refused_at_once(path: Path, make: Any) -> None:
+    """A pipe would block forever."""
     make(path)
     with pytest.raises(nb.errors.StoreError, match=r"not a file|symbolic links"):
         nb.SQLiteStore(path)
@@ -313,7 +313,7 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def nobody(path: Path) -> Iterator[None]:
+def without_root(path: Path) -> Iterator[None]:
     """Without the rights of root, who may do all; the file is root's then."""
     if os.name == "nt" or os.geteuid() != 0:
         pytest.skip("needs root, to be somebody else")
@@ -331,8 +331,8 @@ def nobody(path: Path) -> Iterator[None]:
             each.chmod(rights)
 
 
-def test_a_folder_without_rights_is_told(path: Path, nobody: None) -> None:
-    """Not as PermissionError from somewhere deep, nor when it cannot even be looked into."""
+def test_a_folder_without_rights_is_reported(path: Path, without_root: None) -> None:
+    """Not as a PermissionError from deep inside, and also when the folder cannot be listed."""
     with pytest.raises(nb.errors.StoreError, match=r"new\.db.*folder where you can write"):
         nb.SQLiteStore(path.with_name("new.db"))
     os.seteuid(0)
@@ -343,7 +343,7 @@ def test_a_folder_without_rights_is_told(path: Path, nobody: None) -> None:
             nb.SQLiteStore(path.with_name("x").parent / name)
 
 
-def test_a_file_of_another_user_is_refused(path: Path, nobody: None) -> None:
+def test_a_file_of_another_user_is_refused(path: Path, without_root: None) -> None:
     """One that everybody may read would tell them all that is written to it."""
     with pytest.raises(nb.errors.StoreError, match=r"cannot be opened|read-only"):
         nb.SQLiteStore(path)

@@ -20,7 +20,7 @@ from nbagent.core.base.events import RunCompleted, RunStarted, dump, parse
 from nbagent.stores import sqlite
 
 
-def said(text: str) -> RunCompleted:
+def completed(text: str) -> RunCompleted:
     return RunCompleted(at=1.0, text=text)
 
 
@@ -33,7 +33,7 @@ def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) ->
     old = os.umask(0)
     try:
         with nb.SQLiteStore(tmp_path / "new" / "deep" / "runs.db") as store:
-            store.append("run", [said("secret")], 0)
+            store.append("run", [completed("secret")], 0)
             files = sorted(p.name for p in store.path.parent.iterdir())
             assert files == ["runs.db", "runs.db-shm", "runs.db-wal"]
             assert {mode(store.path.with_name(name)) for name in files} == {0o600}
@@ -43,18 +43,18 @@ def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) ->
     assert [p.name for p in store.path.parent.iterdir()] == ["runs.db"]
 
 
-def test_a_store_opened_again_has_what_it_had(tmp_path: Path) -> None:
-    """Also the position: an append goes on where the last process stopped."""
+def test_a_reopened_store_has_its_data(tmp_path: Path) -> None:
+    """Also its position: an append continues after the last process."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("b", [said("1")], 0)
-        store.append("a", [said("2"), said("3")], 0)
+        store.append("b", [completed("1")], 0)
+        store.append("a", [completed("2"), completed("3")], 0)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("a", [said("4")], 2)
+        store.append("a", [completed("4")], 2)
         assert store.run_ids() == ["b", "a"]
         assert [e.text for e in store.read("a", 1)] == ["3", "4"]
 
 
-def test_a_store_in_memory_is_refused_with_what_to_use() -> None:
+def test_an_in_memory_store_is_refused_with_an_alternative() -> None:
     """SQLite's own word for it would be another empty store for each process and thread."""
     with pytest.raises(nb.NbagentError, match=r"nb\.MemoryStore"):
         nb.SQLiteStore(":memory:")
@@ -70,8 +70,8 @@ def test_a_path_from_home_is_found_and_shown_as_given(
         assert store.path == tmp_path / "runs.db"
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
-    """A wrong path is told, and the file there is not touched."""
+def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path) -> None:
+    """A wrong path is reported, and the file is not touched."""
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but " * 100)
     with pytest.raises(nb.errors.StoreError, match=r"notes\.txt.*not a SQLite database"):
@@ -79,14 +79,14 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "not a database, but " * 100
 
 
-def test_looking_at_a_file_does_not_change_who_may_read_it(tmp_path: Path) -> None:
+def test_reading_a_file_does_not_change_its_permissions(tmp_path: Path) -> None:
     """A slip in the path takes no rights from a stranger's file; a store is made private when it is written."""
     table, theirs, ours = (tmp_path / name for name in ("orders.csv", "theirs.db", "runs.db"))
     table.write_text("item,bottles\n" * 20)
     with closing(sqlite3.connect(theirs)) as other:
         other.execute("create table theirs (x)")
     with nb.SQLiteStore(ours) as store:
-        store.append("run", [said("1")], 0)
+        store.append("run", [completed("1")], 0)
     for path in (table, theirs, ours):
         path.chmod(0o644)
     for path in (table, theirs):
@@ -95,11 +95,11 @@ def test_looking_at_a_file_does_not_change_who_may_read_it(tmp_path: Path) -> No
     with nb.SQLiteStore(ours) as store:
         assert [e.text for e in store.read("run")] == ["1"]
         assert [mode(path) for path in (table, theirs, ours)] == [0o644] * 3
-        store.append("run", [said("2")], 1)
+        store.append("run", [completed("2")], 1)
         assert mode(ours) == 0o600
 
 
-def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+def test_the_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
     """A browser's history gets no tables of ours."""
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as other:
@@ -111,7 +111,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     """The message names the path that was asked for."""
     (tmp_path / "file").write_text("")
     with pytest.raises(nb.errors.StoreError, match=r"file/runs\.db"):
@@ -125,16 +125,16 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         ("pragma max_page_count = 1", "disk is full"),
     ],
 )
-def test_a_file_that_takes_nothing_more_says_why_and_keeps_what_it_has(
+def test_a_full_file_says_why_and_keeps_its_data(
     tmp_path: Path, break_it: str, reason: str
 ) -> None:
     """An append is whole or not at all."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("run", [said("first")], 0)
+        store.append("run", [completed("first")], 0)
         store._handle.connection.execute(break_it)
         with pytest.raises(nb.errors.StoreError, match=rf"runs\.db.*{reason}"):
-            store.append("run", [said("x" * 5000), said("y" * 5000)], 1)
-        assert store.read("run") == [said("first")]
+            store.append("run", [completed("x" * 5000), completed("y" * 5000)], 1)
+        assert store.read("run") == [completed("first")]
 
 
 def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path: Path) -> None:
@@ -143,11 +143,11 @@ def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path:
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("begin exclusive")
         with pytest.raises(nb.errors.StoreError, match="another process has locked it"):
-            store.append("run", [said("late")], 0)
+            store.append("run", [completed("late")], 0)
         other.execute("rollback")
         other.close()
-        store.append("run", [said("late")], 0)
-        assert store.read("run") == [said("late")]
+        store.append("run", [completed("late")], 0)
+        assert store.read("run") == [completed("late")]
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
@@ -174,15 +174,15 @@ def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Pa
 def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Path) -> None:
     """One run written by a newer nbagent leaves the others readable."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("new", [said("a")], 0)
+        store.append("new", [completed("a")], 0)
         store._handle.connection.execute("update events set version = ?, data = '?'", (7,))
-        store.append("old", [said("b")], 0)
+        store.append("old", [completed("b")], 0)
         with pytest.raises(nb.errors.StoreError, match=r"format is 7, .* up to 2. Upgrade"):
             store.read("new")
-        assert store.read("old") == [said("b")]
+        assert store.read("old") == [completed("b")]
 
 
-def test_c126_a_journal_that_says_it_is_newer_is_refused() -> None:
+def test_c126_a_journal_marked_as_newer_is_refused() -> None:
     """Also where it comes as plain JSON, without a store."""
     started = RunStarted(at=1.0, version=3, agent="a", model="m", messages=[], max_turns=1)
     with pytest.raises(nb.errors.StoreError, match="format is 3"):
@@ -202,21 +202,21 @@ def test_c126_an_event_of_an_older_format_is_migrated_step_by_step(
             lambda data: {"type": data["type"], "at": data["at"], "text": data["message"]},
         ],
     )
-    assert parse('{"type":"run_completed","at":1,"said":"hello"}', 1) == said("hello")
-    assert parse('{"type":"run_completed","at":1,"message":"hello"}', 2) == said("hello")
-    assert parse(dump(said("hello")), 3) == said("hello")
+    assert parse('{"type":"run_completed","at":1,"said":"hello"}', 1) == completed("hello")
+    assert parse('{"type":"run_completed","at":1,"message":"hello"}', 2) == completed("hello")
+    assert parse(dump(completed("hello")), 3) == completed("hello")
 
 
 def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
     """Not one of pydantic's, from somewhere deep."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("run", [said("a")], 0)
+        store.append("run", [completed("a")], 0)
         store._handle.connection.execute("update events set data = '{}'")
         with pytest.raises(nb.errors.StoreError, match="not an event"):
             store.read("run")
 
 
-def test_many_processes_may_make_and_fill_one_file_at_once(tmp_path: Path) -> None:
+def test_many_processes_can_create_and_fill_one_file_at_once(tmp_path: Path) -> None:
     """Whoever comes first makes the tables; nobody fails, nothing is lost."""
     code = (
         "import sys, nbagent as nb\n"
@@ -240,28 +240,28 @@ def test_many_processes_may_make_and_fill_one_file_at_once(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_may_use_and_end_with_the_store(tmp_path: Path) -> None:
+def test_a_forked_process_can_use_and_close_the_store(tmp_path: Path) -> None:
     """``multiprocessing`` forks by default: the child gets a connection of its own."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("run", [said("parent")], 0)
+        store.append("run", [completed("parent")], 0)
         child = multiprocessing.get_context("fork").Process(
-            target=lambda: store.append("run", [said("child")], 1)
+            target=lambda: store.append("run", [completed("child")], 1)
         )
         child.start()
         child.join()
         assert child.exitcode == 0
-        store.append("run", [said("parent again")], 2)
+        store.append("run", [completed("parent again")], 2)
         assert [e.text for e in store.read("run")] == ["parent", "child", "parent again"]
 
 
-def test_the_log_is_carried_over_now_and_then_while_the_store_is_used(
+def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or it would grow for as long as the kernel lives."""
     monkeypatch.setattr(sqlite, "CHECKPOINT", 50_000)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for n in range(300):
-            store.append("run", [said("x" * 1000)], n)
+            store.append("run", [completed("x" * 1000)], n)
             for thread in threading.enumerate():
                 if thread.name == "nbagent-checkpoint":
                     thread.join()

@@ -33,7 +33,7 @@ ANYTHING = (
 )
 
 
-def test_a_sum_that_is_too_much_is_not_forgotten() -> None:
+def test_an_excessive_sum_is_not_forgotten() -> None:
     """Two responses that claim the most there is use up a budget, as one does."""
     most = Usage(int(MOST), int(MOST), MOST)
     assert most + most == most
@@ -53,7 +53,7 @@ def test_an_amount_is_a_finite_number_from_zero(value: Any) -> None:
 
 
 @given(said=st.lists(st.tuples(ANYTHING, ANYTHING, ANYTHING), max_size=5))
-def test_usage_is_always_a_sum_of_what_makes_sense(said: list[Any]) -> None:
+def test_usage_is_always_a_sum_of_valid_numbers(said: list[Any]) -> None:
     """Whoever says it, in whatever order: one wrong number neither hides nor undoes the others."""
     total = sum((Usage(*one) for one in said), Usage())
     costs = [amount(cost) for _, _, cost in said]
@@ -77,7 +77,7 @@ def test_usage_is_always_a_sum_of_what_makes_sense(said: list[Any]) -> None:
     | st.lists(st.integers())
     | st.text(max_size=3)
 )
-def test_whatever_a_server_says_of_usage_its_answer_counts(usage: Any) -> None:
+def test_an_answer_counts_whatever_usage_its_server_reports(usage: Any) -> None:
     """A server's slip is not an answer's end."""
     parser = ChatParser()
     parser.chunk(
@@ -94,7 +94,7 @@ class Priced(nb.ScriptedModel):
     def __init__(self, *costs: Any) -> None:
         super().__init__([*[[call("look")] for _ in costs], "done"])
         self.costs = [*costs, 0]
-        self.tells_cost = True
+        self.reports_cost = True
 
     async def stream(self, request: Any) -> Any:
         async for delta in super().stream(request):
@@ -105,7 +105,7 @@ class Priced(nb.ScriptedModel):
 
 
 @pytest.mark.parametrize("wrong", UNSOUND, ids=lambda value: f"{value!r:.12}")
-async def test_a_cost_that_makes_no_sense_does_not_disable_the_budget(
+async def test_an_invalid_cost_does_not_disable_the_budget(
     wrong: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is not known may be all of it: a person is asked, and then what is known counts; all is JSON."""
@@ -129,14 +129,14 @@ async def test_a_cost_that_makes_no_sense_does_not_disable_the_budget(
 
 @pytest.mark.parametrize("wrong", UNSOUND, ids=lambda value: f"{value!r:.12}")
 @pytest.mark.parametrize("name", ["tokens", "cost", "seconds"])
-def test_a_limit_that_makes_no_sense_is_refused(name: str, wrong: Any) -> None:
+def test_an_invalid_limit_is_refused(name: str, wrong: Any) -> None:
     """Where it is given, by name; a budget that never ends would be none."""
     with pytest.raises(nb.errors.UsageError, match=rf"{name}=….*finite number of at least 0"):
         nb.Budget(**{name: wrong})
 
 
 @pytest.mark.parametrize("wrong", [*UNSOUND, 0, 1e12], ids=lambda value: f"{value!r:.12}")
-def test_a_time_that_makes_no_sense_is_refused(wrong: Any) -> None:
+def test_an_invalid_time_is_refused(wrong: Any) -> None:
     """A question that expires at no time that a clock knows would never expire."""
     with pytest.raises(ValueError, match="expires_in must be positive and at most 100 years"):
         Expiry.of(wrong, "reject")
@@ -147,7 +147,7 @@ def test_a_time_that_makes_no_sense_is_refused(wrong: Any) -> None:
 
 
 @given(fraction=ANYTHING)
-def test_progress_is_a_fraction_or_not_known(fraction: Any) -> None:
+def test_progress_is_a_fraction_or_unknown(fraction: Any) -> None:
     """A bar is never drawn to nowhere, and no tool fails for one."""
     heard: list[Any] = []
     CallOutput("c", heard.append).progress(fraction, "text")

@@ -19,7 +19,7 @@ def _run() -> nb.Run:
     return nb.Agent(nb.ScriptedModel(["hello"]), name="talker", store=nb.MemoryStore()).run("Hi.")
 
 
-def _kept() -> Any:
+def stored_run() -> Any:
     store = nb.MemoryStore()
     nb.Agent(nb.ScriptedModel(["hello"]), store=store).run_sync("Hi.")
     return nb.runs(store)[0]
@@ -28,7 +28,7 @@ def _kept() -> Any:
 CALLS: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
     "nb.open_run('abc', take_over=True)": lambda: nb.open_run("abc", take_over=True),
     "nb.open_run('abc', store=…)": lambda: nb.open_run("abc", store="postgresql://u:pw@h/d"),
-    "run.open()": lambda: _kept().open(),
+    "run.open()": lambda: stored_run().open(),
     "run.settled()": lambda: _run().settled(),
     "run.cancel(by=…)": lambda: _run().cancel(by="me"),
     "run.take_over()": lambda: _run().take_over(),
@@ -44,7 +44,7 @@ CALLS: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_is_not_awaited_says_what_to_write_when_it_is_shown_and_when_it_is_dropped(
+def test_a_call_that_is_not_awaited_says_what_to_write_when_shown_or_dropped(
     call: str,
 ) -> None:
     """As a cell's value it is a sentence and leaves no warning; dropped it is a warning that names the line."""
@@ -60,7 +60,7 @@ def test_what_is_not_awaited_says_what_to_write_when_it_is_shown_and_when_it_is_
     assert len(told) == 1
 
 
-async def test_what_must_be_awaited_is_a_coroutine_wherever_one_is_taken(tmp_path: Path) -> None:
+async def test_an_awaitable_result_is_a_coroutine_wherever_one_is_accepted(tmp_path: Path) -> None:
     """Awaited, gathered, made a task of, waited for with a limit, and closed; an error comes as it was raised."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(["one"]), name="talker", store=store)
@@ -77,7 +77,7 @@ async def test_what_must_be_awaited_is_a_coroutine_wherever_one_is_taken(tmp_pat
     assert repr(done) == "<run.settled(), awaited>"
 
 
-def test_a_script_runs_it_as_any_coroutine(tmp_path: Path) -> None:
+def test_asyncio_run_accepts_an_awaitable_result(tmp_path: Path) -> None:
     """``asyncio.run`` takes it."""
     agent = nb.Agent(
         nb.ScriptedModel(["one"]), name="talker", store=nb.SQLiteStore(tmp_path / "a.db")

@@ -50,7 +50,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
-def test_no_error_has_a_raw_control(kind):
+def test_no_error_contains_a_raw_control(kind):
     """Whatever was put into its text, and after a way through pickle."""
     error = kind(f"the tool {HOSTILE} failed\n\tbadly")
     again = pickle.loads(pickle.dumps(error))
@@ -59,7 +59,7 @@ def test_no_error_has_a_raw_control(kind):
     check(str(error), repr(error), "".join(traceback.format_exception(error)))
 
 
-def test_only_controls_are_written_out():
+def test_only_controls_are_escaped():
     """Letters, marks, spaces and emoji of any script stay, and so do newline and tab."""
     for code in range(sys.maxunicode + 1):
         character = chr(code)
@@ -71,7 +71,7 @@ def test_only_controls_are_written_out():
 
 
 @pytest.mark.filterwarnings("ignore")
-async def test_no_repr_log_or_error_of_a_run_has_a_raw_control(caplog):
+async def test_no_repr_log_or_error_of_a_run_contains_a_raw_control(caplog):
     """Names and values that a model, a tool, a person or a server gave."""
     caplog.set_level("INFO", "nbagent")
     agent = nb.Agent(nb.ScriptedModel([]), name=HOSTILE)
@@ -210,7 +210,7 @@ def documents(run: nb.Run) -> dict[str, str]:
 
 
 @pytest.mark.filterwarnings("ignore")
-async def test_no_document_has_a_raw_control(hostile_run, tmp_path):
+async def test_no_document_contains_a_raw_control(hostile_run, tmp_path):
     """HTML, Markdown, notebooks and plain text, while it waits and when it has ended; files as their texts."""
     for text in documents(hostile_run).values():
         check_document(text)
@@ -228,7 +228,7 @@ async def test_no_document_has_a_raw_control(hostile_run, tmp_path):
     assert json.loads(text) == document
 
 
-async def test_a_recording_has_no_raw_control(tmp_path):
+async def test_a_recording_contains_no_raw_control(tmp_path):
     """People read it, and compare it in git; it replays what was said."""
     path = tmp_path / "session.json"
     for mode in ("record", "replay"):
@@ -239,7 +239,7 @@ async def test_a_recording_has_no_raw_control(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-async def test_no_repr_has_a_raw_control(hostile_run, tmp_path):
+async def test_no_repr_contains_a_raw_control(hostile_run, tmp_path):
     """Of what a person holds, whatever the values in it say of themselves."""
     run, store = hostile_run, store_of(hostile_run)
     agent = nb.Agent(nb.ScriptedModel([HOSTILE]), name=HOSTILE)
@@ -270,7 +270,7 @@ def _fail() -> None:
     raise ValueError(HOSTILE)
 
 
-def test_no_log_has_a_raw_control():
+def test_no_log_contains_a_raw_control():
     """Arguments, messages and tracebacks of others, through whatever handler."""
     out = io.StringIO()
     handler = logging.StreamHandler(out)
@@ -289,7 +289,7 @@ def test_no_log_has_a_raw_control():
 
 
 @pytest.mark.parametrize("mode", [None, "Plain", "Context", "Verbose"])
-def test_no_traceback_in_a_notebook_has_a_raw_control(mode, monkeypatch):
+def test_no_traceback_in_a_notebook_contains_a_raw_control(mode, monkeypatch):
     """What led to an error of ours, too; the colors of IPython stay."""
     try:
         try:
@@ -339,7 +339,7 @@ async def test_no_command_prints_a_raw_control(as_json, hostile_run, tmp_path, c
     assert codes.count(0) >= 9
 
 
-async def test_an_imported_run_has_an_id_that_a_person_could_give(hostile_run, tmp_path):
+async def test_an_imported_run_must_have_an_id_that_a_person_could_choose(hostile_run, tmp_path):
     """Other ids are refused before anything is written."""
     document = nb.export_run(hostile_run.id, store=store_of(hostile_run))
     store = nb.SQLiteStore(tmp_path / "other.db")
@@ -363,7 +363,7 @@ PRINTS = {
 LIBRARIES = {"models/litellm.py", "models/openai/credentials.py", "mcp_servers/connection.py"}
 
 
-def test_no_other_way_leads_to_a_terminal_or_a_log():
+def test_every_print_and_log_call_is_listed_here():
     """Whoever prints or logs is known here; a logger of ours is ``nbagent``, whose records lose controls."""
     package = Path(nb.__file__).parent
     printing, logs = set(), set()

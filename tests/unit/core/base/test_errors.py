@@ -37,12 +37,12 @@ def defined() -> dict[str, str]:
     return {c.__name__: c.__bases__[0].__name__ for c in found if c is not errors.NbagentError}
 
 
-def test_the_drawn_tree_is_the_tree():
+def test_the_error_tree_in_the_docstring_matches_the_classes():
     """The picture at the top of the module cannot go stale."""
     assert drawn() == defined()
 
 
-def test_the_interrupt_signal_is_no_error():
+def test_the_interrupt_signal_is_not_an_exception():
     """``except Exception`` in a tool lets it pass."""
     assert issubclass(nb.Interrupt, BaseException)
     assert not issubclass(nb.Interrupt, Exception)
@@ -56,6 +56,6 @@ def test_the_interrupt_signal_is_no_error():
         (errors.MessagesError, ValueError),
     ],
 )
-def test_some_errors_are_also_what_python_calls_them(ours, builtin):
+def test_some_errors_are_also_builtin_python_errors(ours, builtin):
     """So that a plain except works."""
     assert issubclass(ours, builtin)

@@ -61,10 +61,10 @@ TABLE: list[tuple[InterruptKind, Any, dict[str, Any], Expects]] = [
 
 
 @pytest.mark.parametrize("row", TABLE)
-def test_what_answers_a_question_follows_from_who_asks_and_what_it_says(
+def test_the_expected_answer_follows_from_the_tool_and_its_metadata(
     row: tuple[InterruptKind, Any, dict[str, Any], Expects],
 ) -> None:
-    """A choice, a value, a yes or no: everybody after this reads it off the event."""
+    """A choice, a value, a yes or no: later code reads it from the event."""
     kind, metadata, more, answer = row
     assert expected(kind, metadata, **more) == answer
 
@@ -100,7 +100,7 @@ INPUTS: list[tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any
 
 
 @pytest.mark.parametrize("row", INPUTS)
-def test_the_inputs_that_ask_are_those_that_the_tool_takes_and_may_return(
+def test_an_input_asks_only_with_fields_that_the_tool_declares_and_may_return(
     row: tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any]],
 ) -> None:
     """A model asks with nothing that the tool does not declare, and offers nothing that is no answer."""

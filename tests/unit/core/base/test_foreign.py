@@ -27,7 +27,7 @@ from nbagent.core.tools.answer_type import Misfit, answer_type, partial_of
 from nbagent.models.openai.hosted import _object as hosted_object
 from nbagent.models.openai.stream import BrokenStream, parsed
 from nbagent.models.recorded.recording import load
-from nbagent.notebook.wire import MAX_TEXT, check_size, heard
+from nbagent.notebook.wire import MAX_TEXT, check_size, parse_message
 
 ROOT = Path(nbagent.__file__).parent
 odd = st.text(st.sampled_from('{}[],:"\\ax\n\u20ac\ud800\U0001f600'), max_size=12)
@@ -52,7 +52,7 @@ def counts(value):
 @given(values, st.booleans(), st.sampled_from([1, 3, 7, 262_144]))
 @example('\\"', True, 1)
 @example({'"': "\\\\"}, False, 1)
-def test_parts_are_counted_as_they_are_read(value, escapes, piece):
+def test_parts_are_counted_as_they_are_parsed(value, escapes, piece):
     """Whatever stands in texts; an empty list counts twice, as its bracket may be one with something in it."""
     text = json.dumps(value, ensure_ascii=escapes)
     whole, empty = counts(value)
@@ -65,7 +65,7 @@ def test_parts_are_counted_as_they_are_read(value, escapes, piece):
 
 
 @given(values)
-def test_what_is_parsed_already_is_counted_the_same(value):
+def test_a_parsed_value_is_counted_the_same(value):
     """One part too many is refused, and no look is taken at more."""
     whole, _ = counts(value)
     counted_value(value, whole)
@@ -74,7 +74,7 @@ def test_what_is_parsed_already_is_counted_the_same(value):
             counted_value(value, whole - 1)
 
 
-def test_a_short_text_is_not_looked_at():
+def test_a_short_text_is_not_counted():
     """A chunk of a model, or a stored row, costs the look at its length."""
 
     class Untouched(bytes):
@@ -87,7 +87,7 @@ def test_a_short_text_is_not_looked_at():
         counted(Untouched(b"[" * (MAX_PARTS + 1)))
 
 
-def test_a_page_has_so_many_characters_in_all_its_texts():
+def test_a_page_is_bounded_in_characters_over_all_its_texts():
     """50 MB are refused, wherever they are, and nothing is made of them."""
     for content in (
         {"type": "drafts", "interrupt": "i", "drafts": "x" * 50_000_000},
@@ -104,19 +104,19 @@ REFUSES = {
     "a model's event": (lambda text, _: parsed(text.encode(errors="replace")), BrokenStream),
     "a model's arguments": (lambda text, _: _object(text), ()),
     "a provider's arguments": (lambda text, _: hosted_object(text), ()),
-    "a model's answer": (lambda text, _: answer_type(dict[str, int]).read(text), Misfit),
+    "a model's answer": (lambda text, _: answer_type(dict[str, int]).parse(text), Misfit),
     "half of an answer": (lambda text, _: partial_of(text, "json"), ()),
     "a stored event": (lambda text, _: parse(text), StoreError),
     "the end of a journal": (lambda text, _: last_of(text), ()),
     "an exported run": (lambda text, path: import_run(written(path, text)), UsageError),
     "a recording": (lambda text, path: load(written(path, text)), ModelConfigError),
-    "a page's message": (lambda text, _: of_page(read(text)), ValueError),
+    "a page's message": (lambda text, _: page_message(json_or_none(text)), ValueError),
 }
 
 
-def of_page(content):
+def page_message(content):
     check_size(content)
-    return heard(content)
+    return parse_message(content)
 
 
 def written(path, text):
@@ -124,7 +124,7 @@ def written(path, text):
     return path
 
 
-def read(text):
+def json_or_none(text):
     """What a kernel makes of a message; what is no JSON never comes to us."""
     try:
         return json.loads(text)
@@ -176,7 +176,7 @@ def test_each_reader_reads_or_refuses(reader, text, tmp_path):
 
 
 @pytest.mark.parametrize("reader", REFUSES)
-def test_no_reader_makes_objects_of_too_many_parts(reader, tmp_path, monkeypatch):
+def test_no_reader_builds_objects_of_too_many_parts(reader, tmp_path, monkeypatch):
     """A text of 14 MB of tiny parts is refused by the door, before any parser has it."""
     seen = []
 
@@ -195,7 +195,7 @@ def test_no_reader_makes_objects_of_too_many_parts(reader, tmp_path, monkeypatch
     reads, refusal = REFUSES[reader]
     if reader == "a page's message":
         with pytest.raises(TooManyParts):
-            of_page({"type": "drafts", "interrupt": "i", "drafts": [1] * count})
+            page_message({"type": "drafts", "interrupt": "i", "drafts": [1] * count})
         return
     with suppress(refusal):
         reads(text, tmp_path / "given.json")
@@ -280,7 +280,7 @@ def roads(path):
             yield f"{path.relative_to(ROOT).as_posix()}: {name}({first:.40})"
 
 
-def test_no_json_is_read_around_the_door():
-    """Whoever reads JSON counts it, or is known to read what this process or its person has written."""
+def test_every_json_parse_of_foreign_text_is_bounded():
+    """Every JSON parser counts parts, or is listed as parsing text of this process or its person."""
     found = {road for path in ROOT.rglob("*.py") for road in roads(path)}
     assert found == set().union(*OWN.values())

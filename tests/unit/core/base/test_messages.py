@@ -28,7 +28,7 @@ RESULT = {"type": "tool_result", "id": "c", "name": "t", "output": None}
 TEXT = {"type": "text", "text": "x"}
 
 
-def of(role: str, *parts: Any) -> dict[str, Any]:
+def plain_message(role: str, *parts: Any) -> dict[str, Any]:
     """A message as plain data."""
     return {"role": role, "content": list(parts)}
 
@@ -62,7 +62,7 @@ def test_a_message_never_changes(change):
     made = message("assistant", CALL)
     with pytest.raises(TypeError, match="cannot be changed"):
         change(made)
-    assert made == of("assistant", CALL)
+    assert made == plain_message("assistant", CALL)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_message_never_changes(change):
         lambda m: load([m])[0],
     ],
 )
-def test_a_message_is_itself_after_a_round_trip(through):
+def test_a_message_is_equal_after_a_round_trip(through):
     """Equal, of its own type, and as unchangeable as before."""
     made = message("assistant", CALL)
     made.wire = ("x", b"x")
@@ -104,35 +104,51 @@ MALFORMED = {
     "one message": {"role": "user", "content": "x"},
     "no message": [5],
     "no role": [{"content": "x"}],
-    "another role": [of("robot", TEXT)],
+    "another role": [plain_message("robot", TEXT)],
     "no content": [{"role": "user"}],
     "content is a number": [{"role": "user", "content": 5}],
-    "part is a text": [of("user", "x")],
-    "part without a type": [of("user", {"text": "x"})],
-    "unknown part": [of("user", {"type": "video"})],
-    "text is no text": [of("user", {"type": "text", "text": None})],
-    "call without an id": [of("assistant", {"type": "tool_call", "name": "t", "input": {}})],
-    "call with a list": [of("assistant", {**CALL, "input": []})],
-    "call id is a number": [of("assistant", {**CALL, "id": 5})],
+    "part is a text": [plain_message("user", "x")],
+    "part without a type": [plain_message("user", {"text": "x"})],
+    "unknown part": [plain_message("user", {"type": "video"})],
+    "text is no text": [plain_message("user", {"type": "text", "text": None})],
+    "call without an id": [
+        plain_message("assistant", {"type": "tool_call", "name": "t", "input": {}})
+    ],
+    "call with a list": [plain_message("assistant", {**CALL, "input": []})],
+    "call id is a number": [plain_message("assistant", {**CALL, "id": 5})],
     "result without output": [
-        of("user"),
-        of("tool", {"type": "tool_result", "id": "c", "name": "t"}),
+        plain_message("user"),
+        plain_message("tool", {"type": "tool_result", "id": "c", "name": "t"}),
     ],
-    "no json": [of("user", {"type": "text", "text": "x", "more": object()})],
-    "nan": [of("user", {"type": "text", "text": "x", "more": float("nan")})],
-    "a dangling call": [of("assistant", CALL), of("user", TEXT)],
-    "a call answered twice": [of("assistant", CALL), of("tool", RESULT, RESULT)],
-    "answered in two messages": [of("assistant", CALL), of("tool", RESULT), of("tool", RESULT)],
-    "an answer to nothing": [of("user", TEXT), of("tool", RESULT)],
-    "another answer": [of("assistant", CALL), of("tool", {**RESULT, "id": "d"})],
+    "no json": [plain_message("user", {"type": "text", "text": "x", "more": object()})],
+    "nan": [plain_message("user", {"type": "text", "text": "x", "more": float("nan")})],
+    "a dangling call": [plain_message("assistant", CALL), plain_message("user", TEXT)],
+    "a call answered twice": [
+        plain_message("assistant", CALL),
+        plain_message("tool", RESULT, RESULT),
+    ],
+    "answered in two messages": [
+        plain_message("assistant", CALL),
+        plain_message("tool", RESULT),
+        plain_message("tool", RESULT),
+    ],
+    "an answer to nothing": [plain_message("user", TEXT), plain_message("tool", RESULT)],
+    "another answer": [
+        plain_message("assistant", CALL),
+        plain_message("tool", {**RESULT, "id": "d"}),
+    ],
     "out of order": [
-        of("assistant", CALL, {**CALL, "id": "d"}),
-        of("tool", {**RESULT, "id": "d"}, RESULT),
+        plain_message("assistant", CALL, {**CALL, "id": "d"}),
+        plain_message("tool", {**RESULT, "id": "d"}, RESULT),
     ],
-    "one id twice": [of("assistant", CALL, CALL), of("tool", RESULT, RESULT)],
-    "a type that is no text": [of("user", {"type": []})],
-    "a user calls a tool": [of("user", CALL)],
-    "a user answers": [of("assistant", CALL), of("tool", RESULT), of("user", RESULT)],
+    "one id twice": [plain_message("assistant", CALL, CALL), plain_message("tool", RESULT, RESULT)],
+    "a type that is no text": [plain_message("user", {"type": []})],
+    "a user calls a tool": [plain_message("user", CALL)],
+    "a user answers": [
+        plain_message("assistant", CALL),
+        plain_message("tool", RESULT),
+        plain_message("user", RESULT),
+    ],
 }
 
 
@@ -148,18 +164,18 @@ def test_a_malformed_history_is_refused(values):
     [
         [],
         ["hello"],
-        [of("system", TEXT), of("user", TEXT)],
-        [of("user", TEXT), of("assistant", TEXT, CALL)],
+        [plain_message("system", TEXT), plain_message("user", TEXT)],
+        [plain_message("user", TEXT), plain_message("assistant", TEXT, CALL)],
         [
-            of("assistant", CALL),
-            of("tool", RESULT),
-            of("assistant", {"type": "reasoning", "text": ""}),
+            plain_message("assistant", CALL),
+            plain_message("tool", RESULT),
+            plain_message("assistant", {"type": "reasoning", "text": ""}),
         ],
         [{"role": "user", "content": "x"}],
-        (of("user", TEXT),),
+        (plain_message("user", TEXT),),
     ],
 )
-def test_a_whole_history_is_loaded(values):
+def test_a_complete_history_is_loaded(values):
     """Also with an open turn at its end, which is a pause."""
     loaded = load(values)
     check(loaded)
@@ -174,6 +190,6 @@ def test_the_encoding_is_strict(encode, value):
         encode(value)
 
 
-def test_canonical_knows_no_order():
+def test_canonical_json_ignores_order():
     """For digests."""
     assert canonical({"b": 1, "a": {"d": 1, "c": "é"}}) == '{"a":{"c":"é","d":1},"b":1}'

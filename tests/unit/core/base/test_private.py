@@ -85,7 +85,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize("road", [*EXPORTS, *SHARED])
-async def test_what_is_written_is_private_and_goes_through_no_link(road, tmp_path):
+async def test_a_written_file_is_private_and_follows_no_link(road, tmp_path):
     """Whatever the umask; a link, also to nowhere, and a pipe are refused and stay as they are."""
     write = (EXPORTS | SHARED)[road]
     folder = tmp_path / "new"
@@ -164,7 +164,7 @@ def _writes(path: Path) -> set[str]:
     return {f"{path.relative_to(PACKAGE).as_posix()}: {each}" for each in found}
 
 
-def test_no_other_way_leads_into_a_file():
+def test_every_write_to_a_file_is_listed_here():
     """Whoever writes what a run holds calls ``write_private``; what else writes is known here, and why."""
     sources = (p for p in PACKAGE.rglob("*.py") if "node_modules" not in p.parts)
     assert set().union(*map(_writes, sources)) == KNOWN

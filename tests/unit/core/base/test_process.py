@@ -36,7 +36,7 @@ def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
         begun.kill()
 
 
-def test_a_process_is_seen_to_live_and_to_have_ended_whatever_the_machine_is_called(
+def test_a_process_is_seen_as_live_or_ended_whatever_the_name_of_the_machine(
     other: tuple[subprocess.Popen[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DHCP gives a laptop another name while its runs go on."""
@@ -69,7 +69,7 @@ def changed(word: str, **changes: str) -> str:
         ({"pid": ""}, None),
     ],
 )
-def test_a_process_id_is_believed_only_with_its_boot_and_its_start(
+def test_a_process_id_counts_only_with_its_boot_and_its_start(
     changes: dict[str, str], ended: bool | None
 ) -> None:
     """A container that starts anew gives the same ids again; another machine has its own."""
@@ -77,20 +77,20 @@ def test_a_process_id_is_believed_only_with_its_boot_and_its_start(
 
 
 @pytest.mark.parametrize("word", ["host:12:34", "host:12", "host", "", "a:b:c:d:e"])
-def test_any_word_is_read(word: str) -> None:
+def test_any_process_word_is_parsed(word: str) -> None:
     """Journals hold words of another form, which had the host's name for the machine."""
     assert has_ended(word) is None
     assert describe_process(word).startswith("process ")
 
 
-def test_people_read_the_id_and_the_host() -> None:
+def test_the_repr_for_people_has_the_id_and_the_host() -> None:
     """The machine's own word says nothing to them."""
     told = f"process {os.getpid()} on {socket.gethostname()}"
     assert describe_process(this_process()) == told
     assert describe_process("host:12:34") == "process 12 on host"
 
 
-def test_a_machine_that_nothing_tells_apart_is_no_machine(
+def test_a_machine_without_any_identity_does_not_count_as_a_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     """Without a boot id and a network card, two machines would pass for one."""
@@ -128,7 +128,7 @@ class Kernel32:
     ],
     ids=["runs", "has ended", "is not there", "may not be opened"],
 )
-def test_on_windows_a_process_of_another_user_lives(
+def test_on_windows_a_process_of_another_user_counts_as_live(
     told: Kernel32, lives: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is taken from a process only since it may not be looked at."""

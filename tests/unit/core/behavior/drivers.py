@@ -213,7 +213,7 @@ class Live(Session):
         await self._settle()
 
     async def say(self, prompt, **how) -> None:
-        how = {"pending": "refuse", **how}  # as generate has it
+        how = {"pending": "raise", **how}  # as generate has it
         await self._follow(self.agent.run(prompt, after=self.run, store=self.store, **how))
 
     async def retry(self) -> None:

@@ -66,7 +66,7 @@ class Elsewhere:
         self._connection.send_bytes(job)
         reply = _Unpickler(io.BytesIO(self._connection.recv_bytes()), things).load()
         for thing, inside in zip(things, reply.contents, strict=False):
-            _put(thing, inside)
+            _replace_contents(thing, inside)
         if reply.error is not None:
             raise reply.error from reply.cause
         return json.loads(reply.data)
@@ -217,7 +217,7 @@ def _inside(cell: types.CellType) -> list[Any]:
     return []
 
 
-def _put(thing: Any, inside: Any) -> None:
+def _replace_contents(thing: Any, inside: Any) -> None:
     """Make the contents of a thing those that it has in the other process."""
     match thing, inside:
         case _, None:

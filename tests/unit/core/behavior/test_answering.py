@@ -66,7 +66,7 @@ async def test_c138_a_bare_pause_asks_for_an_answer_and_can_be_run_again(play):
     assert asker.ran == ["Coal or gas?", 1]
 
 
-async def test_c138_what_does_not_fit_the_return_type_is_no_answer(play):
+async def test_c138_a_value_that_does_not_fit_the_return_type_is_refused(play):
     """As for every answer: refused before anything runs, and still open."""
     s = await play([call("ask_question", **FUEL), "done"], Asker())
     with pytest.raises(InvalidAnswer):
@@ -122,7 +122,7 @@ ANSWERS: list[tuple[Any, Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize("row", ANSWERS, ids=repr)
-def test_c138_answers_take_what_the_form_takes(row):
+def test_c138_answers_accept_the_same_values_as_the_form(row):
     """A value of the return type; True and False are one where it is declared to be, else leave or refusal."""
     returns, given, metadata, output = row
     assert answered(returns, given, metadata) == output
@@ -154,7 +154,7 @@ async def test_c138_a_bare_pause_is_approved_by_code():
 
 
 @pytest.mark.parametrize("metadata", [nb.Confirm("Wipe it?", danger=True), {"message": "Wipe it?"}])
-async def test_c147_no_input_of_a_model_makes_an_approval_a_choice(play, metadata):
+async def test_c147_input_from_a_model_never_turns_an_approval_into_a_choice(play, metadata):
     """Input asks only where the body paused bare, with what the tool declares."""
 
     def define(agent: nb.Agent) -> None:

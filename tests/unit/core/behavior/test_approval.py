@@ -47,7 +47,7 @@ async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
     assert sorted(looked) == sorted([1, 50, 500, *again])
 
 
-async def test_c87_a_rule_that_let_a_call_pass_is_not_asked_again_after_its_own_pause(
+async def test_c87_a_rule_that_allowed_a_call_is_not_asked_again_after_the_call_pauses(
     play_stored, tools
 ):
     """The body paused by itself; its answer meets the same verdict, also in another process."""
@@ -63,7 +63,9 @@ async def test_c87_a_rule_that_let_a_call_pass_is_not_asked_again_after_its_own_
     assert (looked, s.results) == ([1.0], ["sent 1.0"])
 
 
-async def test_c87_a_history_carries_no_verdict_and_what_denies_judges_again(play_steps, tools):
+async def test_c87_a_history_carries_no_verdict_and_denial_rules_are_checked_again(
+    play_steps, tools
+):
     """Whoever wrote the history: what it says of a rule does not count, whatever a person answers."""
     rules = [nb.allow("gate", when=lambda _: not tools.entered), nb.deny("*")]
     s = await play_steps([call("gate", amount=1), "done"], tools, policy=rules)
@@ -72,7 +74,7 @@ async def test_c87_a_history_carries_no_verdict_and_what_denies_judges_again(pla
     assert (len(tools.entered), tools.log) == (1, [])
 
 
-async def test_c76_approving_runs_exactly_what_was_shown(play, tools):
+async def test_c76_approving_runs_exactly_the_displayed_input(play, tools):
     """Once, with the displayed input."""
     s = await play([call("gate", amount=500), "done"], tools)
     shown = s.interrupts[0].input
@@ -80,8 +82,8 @@ async def test_c76_approving_runs_exactly_what_was_shown(play, tools):
     assert tools.log == [("gate", shown["amount"])]
 
 
-async def test_c87_a_call_that_is_tried_again_is_not_judged_again(play, tools):
-    """The rule let this input pass once; a retry of the same attempt is the same call."""
+async def test_c87_a_retried_call_is_not_judged_again(play, tools):
+    """The rule allowed this input once; a retry of the same attempt is the same call."""
     looked: list[int] = []
 
     def allows(typed: Any) -> bool:
@@ -102,7 +104,7 @@ async def twice(c: nb.ToolCall, nxt: Any) -> Any:
         return await nxt(c)
 
 
-async def test_c81_middleware_that_tries_a_pause_again_enters_the_body_once(play, tools):
+async def test_c81_middleware_that_retries_a_pause_enters_the_body_once(play, tools):
     """One attempt a round: the pause stands, and what it did before it is not done again."""
     s = await play([call("gate", amount=1), "done"], tools, middleware=[twice])
     assert ([i.tool_name for i in s.interrupts], len(tools.entered)) == (["gate"], 1)
@@ -111,7 +113,7 @@ async def test_c81_middleware_that_tries_a_pause_again_enters_the_body_once(play
 
 
 @pytest.mark.parametrize("how", ["interrupt", "ask"])
-async def test_c18_c81_middleware_that_tries_a_misuse_again_enters_the_body_once(play, how):
+async def test_c18_c81_middleware_that_retries_a_misuse_enters_the_body_once(play, how):
     """It fails the run at once."""
     entered: list[int] = []
 
@@ -128,7 +130,7 @@ async def test_c18_c81_middleware_that_tries_a_misuse_again_enters_the_body_once
     assert entered == [1]
 
 
-async def test_c63_c76_an_approval_outlives_a_failure_before_its_body(play):
+async def test_c63_c76_an_approval_survives_a_failure_before_its_body(play):
     """A retry runs what was approved, and asks nobody again."""
     did: list[int] = []
     passes: list[int] = []
@@ -192,7 +194,7 @@ NO_DECISIONS: list[Any] = [
 
 @pytest.mark.parametrize("decision", NO_DECISIONS, ids=named)
 @pytest.mark.parametrize("tool", ["gate", "ask", "stream"])
-async def test_c80_what_is_no_decision_never_runs_a_tool(decision, tool):
+async def test_c80_an_answer_that_is_not_a_decision_never_runs_a_tool(decision, tool):
     """Live: an error, nothing written, still pending; for streaming tools too."""
     ran = []
     agent = nb.Agent(nb.ScriptedModel([call(tool)]))
@@ -230,7 +232,9 @@ async def test_c80_what_is_no_decision_never_runs_a_tool(decision, tool):
 
 
 @pytest.mark.parametrize("decision", NO_DECISIONS, ids=named)
-async def test_c80_what_is_no_decision_is_refused_and_the_question_still_waits(play, decision):
+async def test_c80_an_answer_that_is_not_a_decision_is_refused_and_the_question_still_waits(
+    play, decision
+):
     """Streaming tools too: nothing runs, nothing is written, a proper decision settles it."""
     ran: list[str] = []
 
@@ -253,7 +257,7 @@ async def test_c80_what_is_no_decision_is_refused_and_the_question_still_waits(p
     assert (ran, s.results) == (["stream"], ["ran"])
 
 
-async def test_c84_c85_an_edited_approval_runs_the_edit_and_tells_the_model(play, tools):
+async def test_c84_c85_an_edited_approval_runs_the_edit_and_the_model_gets_a_note(play, tools):
     """Without edits the original runs and nothing is told."""
     s = await play([[call("gate", amount=500), call("gate", amount=600)], "done"], tools)
     await s.answer(restart={0: {"new_input": {"amount": 50}}, 1: {}})
@@ -270,7 +274,9 @@ async def test_c88_answering_instead_of_running(play, tools):
     assert (s.results, tools.log) == (["do it by hand", {"x": 5}], [])
 
 
-async def test_c139_an_answer_in_place_of_an_approval_is_told_and_recorded_as_one(play, tools):
+async def test_c139_an_answer_in_place_of_an_approval_is_sent_and_recorded_as_an_answer(
+    play, tools
+):
     """The model gets the answer, the tool does not run, and the history says what was decided."""
     s = await play([call("plain"), "done"], tools, policy=[nb.review("plain")])
     assert s.interrupts[0].kind == "approval"
@@ -281,7 +287,7 @@ async def test_c139_an_answer_in_place_of_an_approval_is_told_and_recorded_as_on
     assert (result["output"], tools.log) == ({"x": 5}, [])
 
 
-async def test_c80_c84_a_streaming_tool_is_approved_edited_and_refused_as_others_are(play):
+async def test_c80_c84_a_streaming_tool_is_approved_edited_and_rejected_like_any_other(play):
     """Approvals bind streams too."""
     did: list[int] = []
 
@@ -330,7 +336,7 @@ class Seat(BaseModel):
     price: float
 
 
-async def test_c90_comments_lead_to_revisions_until_it_is_accepted(play):
+async def test_c90_comments_lead_to_revisions_until_the_draft_is_accepted(play):
     """Comment twice, accept: two revisions, and the end is the accepted one."""
 
     def define(agent: nb.Agent) -> None:
@@ -355,7 +361,7 @@ async def test_c90_comments_lead_to_revisions_until_it_is_accepted(play):
     assert s.results == ["birds, longer, kinder (2 revisions)"]
 
 
-async def test_c93_code_may_replace_input_that_no_form_may_edit_and_it_is_validated(play):
+async def test_c93_code_can_replace_input_that_no_form_can_edit_and_it_is_validated(play):
     """``editable`` binds forms; whoever holds the run or the response is bound by the schema."""
     did: list[int] = []
 

@@ -66,7 +66,7 @@ async def test_c137_an_approval_and_the_tools_own_question_are_both_asked_once(p
     assert transfers.saw[1:] == [[True, True, "ok", "yes", {"left": 100}]]
 
 
-async def test_c137_an_edit_at_either_question_is_asked_about_no_further(play):
+async def test_c137_an_input_edited_at_either_question_is_not_asked_about_again(play):
     """What a person made of the input is what the tool's own question shows, and what runs."""
     transfers = Transfers()
     rules = [nb.review("*", editable=True)]
@@ -80,7 +80,7 @@ async def test_c137_an_edit_at_either_question_is_asked_about_no_further(play):
     assert [seen[:2] for seen in transfers.saw] == [[True, False], [True, True]]
 
 
-async def test_c137_what_is_always_allowed_still_asks_by_itself(play_stored):
+async def test_c137_an_always_allowed_tool_still_asks_its_own_question(play_stored):
     """A remembered approval is no answer to the tool's own question, and no approval of this call."""
     transfers = Transfers()
     script = [call("transfer", amount=5000), call("transfer", amount=6000), "done"]
@@ -96,7 +96,7 @@ async def test_c137_what_is_always_allowed_still_asks_by_itself(play_stored):
     assert (s.status, transfers.moved) == ("completed", [5000, 6000])
 
 
-async def test_c137_the_tool_of_an_agent_inside_asks_both_too(play):
+async def test_c137_a_tool_of_an_inner_agent_asks_both_questions_too(play):
     """One after the other on the outermost run, and each once."""
     family = Inside()
     transfers, rules = family.transfers, [nb.review("banker")]

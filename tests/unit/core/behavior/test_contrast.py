@@ -51,7 +51,7 @@ async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_t
 
 
 async def test_contrast_side_effects_of_three_siblings_answered_one_by_one_happen_once(play):
-    """What a body does before it pauses is done once per start of that body, not per answer."""
+    """A body's work before its pause is done once per start of that body, not per answer."""
     before: list[int] = []
     after: list[int] = []
 
@@ -71,7 +71,7 @@ async def test_contrast_side_effects_of_three_siblings_answered_one_by_one_happe
     assert s.results == ["did 0", "did 1", "did 2"]
 
 
-async def test_contrast_a_slow_sibling_while_the_form_is_answered_already(keeping):
+async def test_contrast_a_slow_sibling_still_runs_when_the_form_is_answered(keeping):
     """The answer is taken at once and its body runs; the turn ends when the slow one does."""
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([[call("gate", n=1), call("slow")], "done"]))
@@ -110,7 +110,7 @@ async def test_contrast_an_edited_call_is_visible_in_the_history(play, keeping):
 @pytest.mark.parametrize(
     "value", [None, False, 0, 0.0, "", [], {}, [None], ["a", {"b": [1, None]}]], ids=repr
 )
-async def test_contrast_falsy_and_nested_results_are_kept_over_a_pause(play, value):
+async def test_contrast_falsy_and_nested_results_survive_a_pause(play, value):
     """Nothing is dropped or run again because it looks empty."""
     ran: list[int] = []
 

@@ -101,7 +101,7 @@ async def test_the_documented_dialect_of_restartable_interrupts_runs_unchanged()
     assert "200.0 asked" in outputs(response.messages)[0]
 
 
-async def test_our_own_dialect_says_the_same():
+async def test_the_nbagent_dialect_has_the_same_outcome():
     """Keyword parameters, ``i.respond``, ``tool.respond``, ``i.restart``, all in one loop."""
     agent = nb.Agent(
         nb.ScriptedModel([[call("ask"), call("send", n=1), call("send", n=2), call("old")], "done"])

@@ -42,7 +42,7 @@ async def warn(_code: Any, _data: str) -> str:
     return "null"
 
 
-def test_code_goes_there_and_what_it_holds_comes_back_in_place(elsewhere):
+def test_code_is_sent_to_a_process_and_changed_variables_return(elsewhere):
     """A closure, its variable, a list and a dict; module globals are those of a fresh import."""
     count, log, counts = 0, [], {"n": 0}
 
@@ -64,7 +64,7 @@ def test_code_goes_there_and_what_it_holds_comes_back_in_place(elsewhere):
     assert (count, log[2:], counts) == (2, ["from inside", 2], {"n": 2})
 
 
-def test_what_is_raised_there_is_raised_here(elsewhere):
+def test_an_error_raised_in_the_process_is_raised_here(elsewhere):
     """The same type, text, attributes and cause, and the changes until then."""
     log: list[str] = []
     with pytest.raises(nb.errors.RunError, match="no luck") as caught:

@@ -18,7 +18,7 @@ from tests.unit.core.usual import Tools, parts
 call = nb.ScriptedModel.call
 
 
-async def test_c51_c52_resuming_what_has_nothing_pending_is_an_error(play, tools):
+async def test_c51_c52_resuming_a_conversation_with_nothing_pending_is_an_error(play, tools):
     """No model call, neither with an answer that was given before nor with none."""
     s = await play([call("ask"), "hello"], tools)
     answered = s.interrupts
@@ -32,7 +32,7 @@ async def test_c51_c52_resuming_what_has_nothing_pending_is_an_error(play, tools
     assert s.requests == 2
 
 
-async def test_c53_c54_a_call_left_without_an_answer_is_named_before_anything_runs(play, tools):
+async def test_c53_c54_a_call_without_an_answer_is_named_before_anything_runs(play, tools):
     """Neither the answered gate nor the model runs; a live run goes on with what it has."""
     s = await play([[call("gate", amount=1), call("ask")], "done"], tools)
     ask = s.interrupts[1]
@@ -88,7 +88,7 @@ async def test_c55_an_unknown_interrupt_id_leaves_the_store_unchanged(play_store
     assert (s.interrupts, s.status) == ([ask], "interrupted")
 
 
-async def test_c57_the_second_submission_is_told_who_was_first(play_stored, tools):
+async def test_c57_the_second_submission_learns_who_was_first(play_stored, tools):
     """Also in another process, also after the end; the tool runs once."""
     s = await play_stored([[call("gate", amount=1), call("ask")], "done"], tools)
     gate, ask = s.interrupts
@@ -107,8 +107,8 @@ async def test_c57_the_second_submission_is_told_who_was_first(play_stored, tool
     assert s.text == "done"
 
 
-async def test_c57_two_submissions_at_once_settle_it_once(tools):
-    """The second is told by whom, though the tool has not run yet."""
+async def test_c57_two_submissions_at_once_settle_the_interrupt_once(tools):
+    """The second caller learns who was first, though the tool has not run yet."""
     agent = nb.Agent(nb.ScriptedModel([call("gate", amount=1), "done"]))
     tools(agent)
     run = await agent.run("go").settled()
@@ -210,7 +210,7 @@ asyncio.run(main())
 """
 
 
-async def test_c65_c113_a_paused_history_goes_on_in_another_process():
+async def test_c65_c113_a_paused_history_continues_in_another_process():
     """Identical outcome, with the state that was saved at the pause."""
     agent = nb.Agent(nb.ScriptedModel([[call("ask"), call("gate", amount=9)]]))
     agent.add(nb.interrupt_tool("ask", output=str))

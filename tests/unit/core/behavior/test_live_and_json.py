@@ -100,7 +100,7 @@ QUICK = st.sampled_from([kind for kind in FLAT if kind not in ("slow", "flaky", 
     decisions=st.lists(st.sampled_from(["respond", "restart", "edit", "reject"]), min_size=1),
     kind=st.sampled_from(["none", "usual", "hostile"]),
 )
-def test_live_and_through_json_come_to_the_same_history(turns, decisions, kind):
+def test_a_live_run_and_one_through_json_have_the_same_history(turns, decisions, kind):
     """With agents inside, questions in the middle, streams and steps; and to the same acts."""
     counter = iter(range(EDIT))
     script = [numbered(turn, counter) for turn in turns]

@@ -35,8 +35,8 @@ async def test_c61_a_new_message_while_paused_is_refused_or_rejects(play, keepin
     assert roles == ["user", "assistant", "tool", "user", "assistant"]
 
 
-async def test_c61_pending_reject_ends_the_paused_run_live(keeping):
-    """The old run is cancelled with its questions refused, and bodies that waited are left."""
+async def test_c61_pending_reject_ends_the_paused_live_run(keeping):
+    """The old run is cancelled with its questions rejected, and waiting bodies end."""
     model = nb.ScriptedModel([OPEN, "sure"])
     agent = nb.Agent(model)
     keeping(agent)
@@ -51,7 +51,7 @@ async def test_c61_pending_reject_ends_the_paused_run_live(keeping):
         await run
 
 
-async def test_c61_pending_reject_closes_an_agent_in_whose_middle_something_was_asked(keeping):
+async def test_c61_pending_reject_closes_an_inner_agent_that_asked_a_question(keeping):
     """Its call has a result, so that the outer model never sees it open."""
     inner = nb.Agent(nb.ScriptedModel([call("gate", n=1)]), name="inner")
     keeping(inner)
@@ -62,7 +62,7 @@ async def test_c61_pending_reject_closes_an_agent_in_whose_middle_something_was_
     assert "new message" in outputs(done.messages)[0]
 
 
-async def test_c61_pending_queue_live_goes_on_in_the_same_run(keeping):
+async def test_c61_pending_queue_continues_the_same_live_run(keeping):
     """The run is given back, and its journal holds the message."""
     model = nb.ScriptedModel([[call("ask"), call("plain")], "both"])
     agent = nb.Agent(model)
@@ -75,7 +75,7 @@ async def test_c61_pending_queue_live_goes_on_in_the_same_run(keeping):
     assert [e.text for e in run.journal if e.type == "message_queued"] == ["and this"]
 
 
-async def test_c61_a_message_queued_while_the_model_speaks_comes_after_that(keeping):
+async def test_c61_a_message_queued_while_the_model_responds_follows_that_response(keeping):
     """The run does not end before it was answered; a queue on an ended run starts a new one."""
     queued: list[bool] = []
 
@@ -94,7 +94,7 @@ async def test_c61_a_message_queued_while_the_model_speaks_comes_after_that(keep
     assert (await after).text == "answer 3"
 
 
-def test_c61_synchronous_code_may_reject_or_queue_as_well(keeping):
+def test_c61_synchronous_code_can_reject_or_queue_as_well(keeping):
     """``run_sync`` takes ``pending=`` too."""
     agent = nb.Agent(nb.ScriptedModel([call("ask"), "instead", call("ask"), "both"]))
     keeping(agent)
@@ -108,7 +108,7 @@ def test_c61_synchronous_code_may_reject_or_queue_as_well(keeping):
     assert agent.run_sync("never mind", after=paused(), pending="reject").text == "instead"
     run = paused()
     with pytest.raises(nb.errors.UnansweredInterrupts):
-        agent.run_sync("and this", after=run, pending="refuse")
+        agent.run_sync("and this", after=run, pending="raise")
     with pytest.raises(nb.HumanInputRequired):
         agent.run_sync("and this", after=run, pending="queue")
     run.respond(run.interrupts[0], "b")

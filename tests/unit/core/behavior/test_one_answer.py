@@ -89,8 +89,8 @@ DOORS: dict[str, Callable[[Desk], None]] = {
 @pytest.mark.parametrize(
     "doors", list(itertools.combinations_with_replacement(DOORS, 2)), ids="-".join
 )
-async def test_p2_of_two_answers_by_any_two_doors_at_once_one_counts(doors):
-    """The other is told so; the body runs once, or not at all."""
+async def test_p2_of_two_concurrent_answers_by_any_two_ways_one_counts(doors):
+    """The other one gets an error; the body runs once, or not at all."""
     desk = Desk()
     await desk.begin()
     both, said = threading.Barrier(2), []
@@ -113,8 +113,8 @@ async def test_p2_of_two_answers_by_any_two_doors_at_once_one_counts(doors):
     assert desk.ended == ([] if won[0] in ("token", "reject") else won)
 
 
-async def test_p1_the_end_of_the_time_is_an_answer_only_once_it_has_come():
-    """Nobody gets the default by saying that the time is over, nor answers late by saying that it was not."""
+async def test_p1_an_expiry_answers_only_after_the_deadline():
+    """A claim that the deadline has passed does not apply the default early, and a claim that it has not allows no late answer."""
     desk = Desk()
     await desk.begin()
     state = desk.run._session.state

@@ -87,7 +87,7 @@ async def _async_metadata(typed: Question) -> dict[str, int]:
         (_async_metadata, {"twice": 14}),
     ],
 )
-async def test_c05_a_question_can_compute_what_it_says(play, metadata, expected):
+async def test_c05_the_metadata_of_a_question_can_be_computed(play, metadata, expected):
     """A constant, a function of the typed input, an async function."""
 
     def define(agent: nb.Agent) -> None:
@@ -97,7 +97,7 @@ async def test_c05_a_question_can_compute_what_it_says(play, metadata, expected)
     assert s.interrupts[0].metadata == expected
 
 
-async def test_c07_a_tool_may_pause_for_some_inputs_only(play):
+async def test_c07_a_tool_can_pause_for_some_inputs_only(play):
     """The one that need not ask is done; the one that must waits."""
 
     def define(agent: nb.Agent) -> None:
@@ -112,7 +112,7 @@ async def test_c07_a_tool_may_pause_for_some_inputs_only(play):
     assert s.results == ["sent 5.0"]
 
 
-async def test_c08_a_mixed_message_pauses_only_what_asks(play, tools):
+async def test_c08_a_mixed_message_pauses_only_the_tools_that_ask(play, tools):
     """Two interrupts in call order; both plain calls ran once and keep their results."""
     s = await play(
         [[call("plain", x=1), call("ask"), call("gate", amount=9), call("plain", x=2)], "ok"], tools
@@ -148,7 +148,7 @@ async def test_c11_nothing_paused_means_no_interrupts(play, tools):
 
 
 async def test_c13_a_failure_is_the_calls_result_by_default(play, tools):
-    """The model is told and goes on."""
+    """The model gets the error and continues."""
     s = await play([call("broken"), "sorry"], tools)
     assert s.text == "sorry"
     assert s.results == ["The tool broken failed: ValueError: no luck"]
@@ -180,7 +180,7 @@ async def test_c15_return_tool_calls_executes_nothing(tools):
 
 
 async def test_c15_return_tool_calls_after_an_answer_still_settles_that_answer(play_steps, tools):
-    """What was answered runs first; what the model asks for next is held back, to be run later."""
+    """Answered calls run first; calls that the model asks for next are returned, not run."""
     script = [call("gate", amount=2), [call("plain", x=1), call("gate", amount=3)], "done"]
     s = await play_steps(script, tools)
     await s.generate(tool_restarts=[nb.tool_restart(s.interrupts[0])], return_tool_calls=True)
@@ -208,7 +208,7 @@ async def test_c17_a_failing_sibling_does_not_destroy_a_pause(play, tools):
 
 @pytest.mark.parametrize("bad", [object(), float("nan"), {object()}, {"k": float("inf")}])
 @pytest.mark.parametrize("where", ["metadata", "state"])
-async def test_c18_metadata_that_is_no_json_fails_the_run(play, bad, where):
+async def test_c18_metadata_that_is_not_json_fails_the_run(play, bad, where):
     """The error names the tool and the value, and never becomes text for the model."""
 
     def define(agent: nb.Agent) -> None:
@@ -222,7 +222,7 @@ async def test_c18_metadata_that_is_no_json_fails_the_run(play, bad, where):
 
 
 @pytest.mark.parametrize("ids", [("", ""), ("same", "same")])
-async def test_c19_c141_calls_without_an_id_of_their_own_are_told_apart(play, tools, ids):
+async def test_c19_c141_calls_without_unique_ids_are_distinguished(play, tools, ids):
     """Each gets a distinct id and is answered on its own."""
     s = await play([[call("ask", ids[0]), call("ask", ids[1])], "done"], tools)
     a, b = s.interrupts
@@ -234,7 +234,7 @@ async def test_c19_c141_calls_without_an_id_of_their_own_are_told_apart(play, to
     assert s.results == ["first", "second"]
 
 
-async def test_c19_an_id_the_model_uses_again_later_is_made_unique(play, tools):
+async def test_c19_an_id_that_the_model_uses_again_is_made_unique(play, tools):
     """A server that says call_1 every turn does not mix up two turns."""
     s = await play([call("plain", "call_1", x=1), call("plain", "call_1", x=2), "done"], tools)
     ids = [p["id"] for p in parts(s.messages, "tool_call")]

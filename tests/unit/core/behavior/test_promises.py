@@ -36,7 +36,7 @@ def gate_of(agent: nb.Agent, kind: str, ran: list[Any]) -> None:
     agent.add(nb.tool(gate))
 
 
-async def test_p5_a_tool_with_another_schema_is_asked_about_again():
+async def test_p5_a_tool_with_a_changed_schema_asks_again():
     """An approval of the old one does not count; the new pause says why and keeps what it had."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
@@ -57,7 +57,7 @@ async def test_p5_a_tool_with_another_schema_is_asked_about_again():
     assert ran == [("other schema", 1, True, {"s": 1})]
 
 
-async def test_p5_a_tool_with_another_body_runs_its_newest_body():
+async def test_p5_a_tool_with_a_changed_body_runs_its_newest_body():
     """The schema is what was shown; the body is the person's own cell."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
@@ -69,7 +69,7 @@ async def test_p5_a_tool_with_another_body_runs_its_newest_body():
     assert ran == [("second", 1, {"s": 1})]
 
 
-async def test_p5_a_history_changed_after_the_pause_runs_what_was_shown():
+async def test_p5_a_history_changed_after_the_pause_runs_the_displayed_input():
     """Another input smuggled into the saved call does not ride on the approval."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
@@ -84,7 +84,7 @@ async def test_p5_a_history_changed_after_the_pause_runs_what_was_shown():
     assert ran == [("first", 1, {"s": 1})]
 
 
-async def test_p5_key_order_of_a_store_does_not_void_an_approval():
+async def test_p5_a_changed_key_order_in_a_store_does_not_void_an_approval():
     """A database may give a JSON object back in another order."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("two", b=1, a=2), "done"]))
@@ -154,7 +154,7 @@ async def test_p1_a_malformed_record_of_a_pause_is_refused(record):
 
 @pytest.mark.parametrize("kind", ["respond", "restart", "reject"])
 async def test_p2_of_twenty_threads_that_answer_at_once_one_wins(kind):
-    """The others are told who won; the body runs at most once."""
+    """The others learn who won; the body runs at most once."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
     gate_of(agent, "first", ran)

@@ -81,8 +81,8 @@ async def test_c165_always_allow_in_this_run_lasts_as_long_as_the_run(play, reme
 
 
 @pytest.mark.parametrize("how", ["live", "steps"])
-async def test_c165_in_this_run_is_the_run_with_all_that_is_inside(how):
-    """What is said of a tool inside holds for the same tool outside, and the other way round."""
+async def test_c165_always_allow_in_this_run_includes_inner_agents(how):
+    """An approval for an inner tool covers the same tool outside, and the other way round."""
     bank = Bank()
     agent = nested([call("inner", prompt="p"), [call("send", amount=7), call("ask")], "done"], bank)
     if how == "steps":
@@ -99,7 +99,7 @@ async def test_c165_in_this_run_is_the_run_with_all_that_is_inside(how):
     assert bank.did == [5, 6, 7]
 
 
-async def test_c165_a_tool_that_is_another_by_now_is_asked_about_and_says_why():
+async def test_c165_a_changed_tool_asks_again_and_says_why():
     """Reopened elsewhere with other code under the name: its code counts, as the name and schema do."""
     store, bank = nb.MemoryStore(), Bank()
     agent = nb.Agent(replies(TURNS), store=store)
@@ -120,7 +120,7 @@ async def test_c165_a_tool_that_is_another_by_now_is_asked_about_and_says_why():
     assert [(i.tool_name, i.note) for i in there.interrupts] == [("send", CODE_CHANGED)] * 2
 
 
-async def test_c165_a_fork_keeps_it_and_a_run_after_it_does_not():
+async def test_c165_a_fork_keeps_always_allow_and_a_follow_up_run_does_not():
     """A fork is the same conversation gone another way; ``after=`` begins a run of its own."""
     agent = nb.Agent(replies(TURNS))
     Bank()(agent)
@@ -136,7 +136,7 @@ async def test_c165_a_fork_keeps_it_and_a_run_after_it_does_not():
     assert [i.tool_name for i in later.interrupts] == ["send"]
 
 
-async def test_c166_in_every_run_is_one_entry_for_a_tool_or_an_input_and_can_be_taken_out():
+async def test_c166_always_allow_in_every_run_is_one_removable_entry_per_tool_or_input():
     """However often it is said; what holds for one run leaves nothing on the agent."""
     turns = [call("send", amount=5), "done"] * 8
     agent = nb.Agent(nb.ScriptedModel(turns))
@@ -152,7 +152,7 @@ async def test_c166_in_every_run_is_one_entry_for_a_tool_or_an_input_and_can_be_
     assert (await agent.run("go").settled()).interrupts
 
 
-async def test_c166_the_same_input_said_again_takes_the_place_of_what_was_said():
+async def test_c166_always_allow_for_the_same_input_replaces_the_earlier_entry():
     """Two questions of the same call that both were answered with it."""
     agent = nb.Agent(nb.ScriptedModel([[call("send", amount=5)] * 2 + [call("send", amount=6)]]))
     Bank()(agent)
@@ -163,7 +163,7 @@ async def test_c166_the_same_input_said_again_takes_the_place_of_what_was_said()
     assert sorted(map(str, run.remembered)) == ['allow send with {"amount":6}']
 
 
-async def test_c166_whatever_approves_can_remember_and_nothing_else():
+async def test_c166_only_approvals_can_be_remembered():
     """By interrupt, by id, in ``answers=``; what asks by itself, and junk, is refused and stays open."""
     agent = nb.Agent(nb.ScriptedModel([[call("send", amount=5), call("gate"), call("ask")]] * 3))
     Bank()(agent)

@@ -49,7 +49,7 @@ async def test_c26_a_finished_call_does_not_run_again(play, tools):
     assert s.results == ["b", {"x": 3}]
 
 
-async def test_c27_the_model_may_ask_again_and_again(play, tools):
+async def test_c27_the_model_can_ask_again_and_again(play, tools):
     """Works to completion."""
     s = await play([call("ask"), call("ask"), call("ask"), "done"], tools)
     for n in range(3):
@@ -59,7 +59,7 @@ async def test_c27_the_model_may_ask_again_and_again(play, tools):
     assert [p["output"] for p in parts(s.messages, "tool_result")] == ["0", "1", "2"]
 
 
-async def test_c28_a_misfit_is_refused_where_the_answer_is_made(play, tools):
+async def test_c28_an_answer_that_does_not_fit_is_refused_where_it_is_made(play, tools):
     """The error says where; the interrupt still waits."""
     s = await play([call("ask"), "done"], tools)
     with pytest.raises(nb.errors.InvalidAnswer, match="ask") as caught:
@@ -69,7 +69,7 @@ async def test_c28_a_misfit_is_refused_where_the_answer_is_made(play, tools):
     assert s.text == "done"
 
 
-async def test_c29_a_misfit_made_by_hand_is_refused_at_resume(play, tools):
+async def test_c29_an_answer_that_does_not_fit_made_by_hand_is_refused_at_resume(play, tools):
     """Also when the helper is bypassed; nothing ran, and the question still waits."""
     s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
     with pytest.raises(nb.errors.InvalidAnswer, match="ask"):
@@ -79,7 +79,7 @@ async def test_c29_a_misfit_made_by_hand_is_refused_at_resume(play, tools):
     assert s.results == ["five", "sent 1.0"]
 
 
-async def test_every_helper_makes_the_same_resolution_that_knows_its_interrupt(play_steps, tools):
+async def test_every_helper_returns_the_same_resolution_with_its_interrupt(play_steps, tools):
     """One value, whichever dialect made it; the model of it travels as JSON."""
     s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
     ask, gate = s.interrupts
@@ -99,16 +99,14 @@ async def test_every_helper_makes_the_same_resolution_that_knows_its_interrupt(p
 async def test_an_answer_that_names_no_interrupt_is_refused_by_generate(play_steps, tools):
     """Guessing which was meant could approve the wrong call."""
     s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
-    with pytest.raises(
-        nb.errors.InvalidAnswer, match=r"This Restart names no interrupt.*interrupt="
-    ):
+    with pytest.raises(nb.errors.InvalidAnswer, match=r"This Restart has no interrupt.*interrupt="):
         await s.generate(tool_restarts=[nb.Restart()])
     with pytest.raises(nb.errors.InvalidAnswer, match="tool_responses takes"):
         await s.generate(tool_responses=[(s.interrupts[0], nb.Respond("five"))])
     assert (s.requests, len(s.interrupts), tools.log) == (1, 2, [])
 
 
-async def test_resolve_takes_a_resolution_that_knows_its_interrupt(tools):
+async def test_resolve_accepts_a_resolution_that_has_its_interrupt(tools):
     """Alone, or beside the interrupt it names; a contradiction is refused. The journal keeps it bare."""
     agent = nb.Agent(nb.ScriptedModel([[call("gate", amount=1), call("gate", amount=2)], "done"]))
     tools(agent)
@@ -125,7 +123,7 @@ async def test_resolve_takes_a_resolution_that_knows_its_interrupt(tools):
     assert settled == [nb.Restart(), nb.Reject("no")]
 
 
-async def test_answers_may_be_made_with_the_interrupts_own_helpers(tools):
+async def test_answers_can_be_made_with_the_helpers_of_the_interrupt(tools):
     """As the function of ``answers=`` gets it; one that is another interrupt's is refused."""
     agent = nb.Agent(nb.ScriptedModel([call("gate", amount=1), "done"] * 2))
     tools(agent)
@@ -137,14 +135,14 @@ async def test_answers_may_be_made_with_the_interrupts_own_helpers(tools):
 
 @pytest.mark.parametrize("helper", [nb.tool_response, nb.tool_restart, nb.tool_rejection])
 @pytest.mark.parametrize("given", [None, "id", 5, {}])
-def test_c30_helpers_say_what_they_were_given(helper, given):
+def test_c30_helpers_name_the_wrong_argument(helper, given):
     """A TypeError that names the helper and the thing."""
     arguments = (given, "x") if helper is nb.tool_response else (given,)
     with pytest.raises(TypeError, match=f"{helper.__name__}.*{type(given).__name__}"):
         helper(*arguments)
 
 
-async def test_c30_another_runs_interrupt_is_not_pending_here(play, tools):
+async def test_c30_an_interrupt_of_another_run_is_not_pending_here(play, tools):
     """An interrupt of another history is refused, though the call has the same id there."""
     one, two = await play([call("ask")], tools), await play([call("ask")], tools)
     assert one.interrupts[0].call_id == two.interrupts[0].call_id
@@ -153,7 +151,7 @@ async def test_c30_another_runs_interrupt_is_not_pending_here(play, tools):
         await two.answer(respond={0: "x"})
 
 
-async def test_c30_a_tools_own_helper_takes_no_other_tools_interrupt(play, tools):
+async def test_c30_the_helper_of_a_tool_refuses_the_interrupt_of_another_tool(play, tools):
     """It says which tool was asked, whatever way the interrupt came."""
     s = await play([[call("ask"), call("gate", amount=1)]], tools)
     ask, gate = s.interrupts
@@ -166,7 +164,7 @@ async def test_c30_a_tools_own_helper_takes_no_other_tools_interrupt(play, tools
             s.agent.tools["ask"].respond(given, "x")
 
 
-async def test_c34_results_come_in_call_order_whatever_ends_first(play):
+async def test_c34_results_are_in_call_order_whatever_ends_first(play):
     """Restarts that end in another order do not reorder the history."""
 
     def define(agent: nb.Agent) -> None:

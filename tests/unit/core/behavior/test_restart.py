@@ -141,7 +141,7 @@ async def test_c43_a_large_transfer_is_confirmed(play):
     assert s.results == [{"message": "sent 200.0 to ABC", "balance": 50.0}]
 
 
-async def test_c43_an_insufficient_balance_is_sent_instead(play):
+async def test_c43_with_an_insufficient_balance_the_rest_is_sent_instead(play):
     """The adjusted run tells both amounts, to the model too."""
     bank = Bank(150)
     s = await play([call("transfer", to_account="ABC", amount=200), "done"], bank)
@@ -186,8 +186,8 @@ class Flaky:
             return "through"
 
 
-async def test_c45_a_restarted_body_that_fails_is_that_calls_result(play):
-    """The turn goes on; siblings keep theirs."""
+async def test_c45_a_restarted_body_that_fails_is_the_result_of_that_call(play):
+    """The turn continues; siblings keep their results."""
     flaky = Flaky()
     s = await play([[call("ask"), call("flaky"), call("plain")], "done"], flaky)
     await s.answer(respond={0: "b"}, restart={1: {}})
@@ -195,7 +195,7 @@ async def test_c45_a_restarted_body_that_fails_is_that_calls_result(play):
     assert s.text == "done"
 
 
-async def test_c45_c63_with_raise_the_finished_siblings_are_kept_and_only_that_call_runs_again(
+async def test_c45_c63_with_raise_finished_siblings_are_kept_and_only_the_failed_call_runs_again(
     play,
 ):
     """A failed restart fails the run; a retry has the siblings' answers and results already."""
@@ -230,7 +230,7 @@ async def test_c45_live_with_raise_the_run_fails_and_siblings_keep_their_results
     assert not run.calls["flaky"][0].done
 
 
-async def test_c46_c47_a_gate_may_pause_again_in_every_round(play):
+async def test_c46_c47_a_gate_can_pause_again_in_every_round(play):
     """New pause each round, answered siblings keep their answers, replaced input is what is shown."""
     seen = []
 
@@ -270,7 +270,7 @@ async def test_c48_a_tool_without_a_body_cannot_be_restarted(play, tools):
     assert s.text == "done"
 
 
-async def test_c49_the_model_is_told_of_replaced_input(play, tools):
+async def test_c49_the_model_learns_of_replaced_input(play, tools):
     """What it sees says that a person changed the arguments, and to what."""
     s = await play([call("gate", amount=500), "done"], tools)
     await s.answer(restart={0: {"new_input": {"amount": 5}}})
@@ -282,7 +282,7 @@ async def test_c49_the_model_is_told_of_replaced_input(play, tools):
     assert parts(s.messages, "tool_call")[0]["input"] == {"amount": 500}
 
 
-async def test_c49_true_in_place_of_one_is_a_change_too(play):
+async def test_c49_true_in_place_of_one_is_also_a_change(play):
     """Python holds 1 and True equal; JSON does not, and neither does the model."""
 
     def define(agent: nb.Agent) -> None:
@@ -297,7 +297,7 @@ async def test_c49_true_in_place_of_one_is_a_change_too(play):
     assert s.results == ['A person changed the arguments of this call to {"flag":true}.\nTrue']
 
 
-async def test_c49_an_input_edited_to_nothing_is_an_edit(play):
+async def test_c49_an_input_edited_to_an_empty_object_is_an_edit(play):
     """All defaults is an input of its own, also after a round trip."""
     seen = []
 

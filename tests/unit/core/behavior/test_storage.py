@@ -22,7 +22,7 @@ call = nb.ScriptedModel.call
 OPEN = [call("ask"), call("gate", n=1), call("plain", n=2), call("wizard")]
 
 
-async def test_c98_a_resumed_history_reads_in_order(play, tools):
+async def test_c98_a_resumed_history_is_in_order(play, tools):
     """User, model call, tool result, model text."""
     s = await play([call("ask"), "done"], tools)
     await s.answer(respond={0: "b"})
@@ -36,7 +36,7 @@ async def test_c98_a_resumed_history_reads_in_order(play, tools):
     messages_module.check(messages_module.load(s.messages))
 
 
-async def test_c102_after_a_failed_turn_the_last_good_state_is_where_a_retry_starts(play, tools):
+async def test_c102_a_retry_after_a_failed_turn_starts_from_the_last_good_state(play, tools):
     """Finished calls and answers are kept; only the model is asked again."""
     down = RuntimeError("model is down")
     s = await play([[call("ask"), call("plain", x=1)], down, call("plain", x=2), "done"], tools)
@@ -54,7 +54,7 @@ async def test_c122_an_unknown_run_id_is_a_clear_error(play_stored, tools):
         await s.open("nonsense")
 
 
-async def test_c128_cancel_during_a_tool_keeps_what_is_finished(tools):
+async def test_c128_cancel_during_a_tool_keeps_finished_results(tools):
     """The tool stops at its await, finished results are kept, the status is cancelled."""
     model = nb.ScriptedModel([[call("plain", x=1), call("slow")]])
     agent = nb.Agent(model)
@@ -98,7 +98,7 @@ async def test_c128_a_cancelled_run_stays_cancelled_wherever_it_is_opened(play_s
     assert "plain 2" in outputs(s.messages)
 
 
-async def test_c129_a_tool_that_will_not_stop_is_left_behind(short_grace, caplog):
+async def test_c129_a_tool_that_does_not_stop_is_left_behind(short_grace, caplog):
     """The status is cancelled, the call is named, the late result is discarded and logged."""
     agent = nb.Agent(nb.ScriptedModel([call("stubborn")]))
     entered, leave, left = threading.Event(), threading.Event(), threading.Event()
@@ -124,7 +124,7 @@ async def test_c129_a_tool_that_will_not_stop_is_left_behind(short_grace, caplog
     assert run.journal == journal
 
 
-async def test_c128_cancel_while_the_model_streams():
+async def test_c128_cancel_while_the_model_streams_keeps_the_partial_response():
     """What has come of the response that was under way is the end of the history."""
     agent = nb.Agent(
         nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.05, pieces=1000)])
@@ -139,7 +139,7 @@ async def test_c128_cancel_while_the_model_streams():
     assert run.messages[1]["content"][0]["nbagent"] == {"cut": "stopped"}
 
 
-async def test_c113_state_saved_with_the_pause_comes_back_with_the_answer(play, keeping):
+async def test_c113_state_saved_with_the_pause_is_returned_with_the_answer(play, keeping):
     """Also in a fresh agent after JSON."""
     s = await play([call("gate", n=3), "done"], keeping)
     assert s.interrupts[0].state == {"saved": 3}
@@ -147,7 +147,7 @@ async def test_c113_state_saved_with_the_pause_comes_back_with_the_answer(play, 
     assert keeping.log == [("gate", 3, {"saved": 3})]
 
 
-async def test_c128_cancel_while_paused_is_the_end_of_it(keeping):
+async def test_c128_cancel_while_paused_is_final(keeping):
     """No answer is taken any more; finished results are kept."""
     agent = nb.Agent(nb.ScriptedModel([OPEN, "and on"]))
     keeping(agent)
@@ -207,7 +207,7 @@ class Late:
 
 
 @pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="b"), "fail"], ids=repr)
-async def test_c133_past_its_deadline_its_on_expire_is_applied_once(play, on_expire):
+async def test_c133_on_expire_is_applied_once_after_the_deadline(play, on_expire):
     """Whoever looks next applies it, and it is recorded as such; then no answer is taken."""
     late = Late(on_expire)
     s = await play([call("gate"), "done"], late)

@@ -78,8 +78,8 @@ def endless(_messages: Any) -> Any:
     return call("plain")
 
 
-async def test_c69_live_a_person_is_asked_whether_to_go_on(tools):
-    """A number of turns goes on; anything else is refused; a no ends the run with TurnLimit."""
+async def test_c69_live_a_person_is_asked_whether_to_continue(tools):
+    """A number of turns continues; anything else is refused; declining ends the run with TurnLimit."""
     model = nb.ScriptedModel(endless)
     agent = nb.Agent(model, max_turns=2)
     tools(agent)
@@ -137,7 +137,7 @@ async def test_c70_c134_a_pause_in_the_last_turn_is_delivered_and_resuming_costs
     assert [i.tool_name for i in last.interrupts] == ["ask"]
 
 
-async def test_c66_a_resume_tells_the_results_first_and_then_the_models_words(play, tools):
+async def test_c66_a_resume_streams_the_results_before_the_text_of_the_model(play, tools):
     """In that order, on every driver."""
     s = await play([call("gate", amount=1), nb.ScriptedModel.slow("a b c d")], tools)
     await s.answer(restart={0: {}})
@@ -152,7 +152,7 @@ def shows(heard, call_id):
     return isinstance(heard, Chunk) and heard.call_id == call_id
 
 
-async def test_c72_streaming_tools_at_once_never_mix(play):
+async def test_c72_concurrent_streaming_tools_never_mix(play):
     """Chunks are tagged by call, the final result is authoritative; sync and async."""
 
     def define(agent: nb.Agent) -> None:

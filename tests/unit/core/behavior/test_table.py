@@ -84,7 +84,7 @@ def test_every_test_that_a_page_names_exists(page: str):
     assert [link for link in linked(page) if link not in numbered()] == []
 
 
-def test_every_case_is_played_by_a_test_of_its_number_on_the_drivers_it_says():
+def test_every_case_has_a_test_of_its_number_on_the_listed_drivers():
     """The column *played* is what the tests' fixtures say, and no case stands in the table twice."""
     assert len(CASES) == len({row.number for row in CASES})
     for row in CASES:
@@ -94,7 +94,7 @@ def test_every_case_is_played_by_a_test_of_its_number_on_the_drivers_it_says():
         assert (row.number, row.cells[3]) == (row.number, [*drivers, "own"][0])
 
 
-def test_every_test_with_a_number_stands_in_the_row_of_that_number():
+def test_every_numbered_test_is_in_the_row_of_its_number():
     """Cases are in docs/behavior.md, promises in docs/design.md."""
     cases = {(row.number, link) for row in CASES for link in row.links}
     promises = {row.number for row in rows("design.md", r"P\d+")}
@@ -103,7 +103,7 @@ def test_every_test_with_a_number_stands_in_the_row_of_that_number():
         assert {n for n in numbers if n.startswith("P")} <= promises, link
 
 
-def test_every_promise_names_the_tests_that_have_it():
+def test_every_promise_names_its_tests():
     """None is skipped but where the page says that it is not kept today, and none is without a test."""
     promises = rows("design.md", r"P\d+")
     numbers = [int(row.number[1:]) for row in promises]
@@ -114,7 +114,7 @@ def test_every_promise_names_the_tests_that_have_it():
     assert [row.number for row in promises if not row.links] == []
 
 
-def test_every_road_has_a_test_or_says_that_a_promise_does_not_apply():
+def test_every_road_names_a_test_or_is_marked_as_not_applicable():
     """Each cell of the tables of roads in docs/security.md names a test, or is a dash; no road is without any."""
     text = (DOCS / "security.md").read_text(encoding="utf-8")
     section = text.split("\n## Roads and promises\n")[1].split("\n## ")[0]

@@ -52,18 +52,18 @@ class Works:
         return nb.Agent(nb.ScriptedModel(says), tools=[inner.as_tool()])
 
 
-async def asked(run: nb.Run) -> None:
+async def wait_for_question(run: nb.Run) -> None:
     """Wait until it asks."""
     async for event in run.events():
         if event.type == "interrupted":
             return
 
 
-async def test_what_another_handle_runs_inside_an_agent_is_waited_for_and_not_driven_in_circles():
+async def test_a_call_that_another_handle_runs_inside_an_agent_is_awaited_without_a_busy_loop():
     """An answer from elsewhere runs its own call; the loop stays free, and each body runs once."""
     works, store = Works(), nb.MemoryStore()
     run = works.agent().run("go", store=store)
-    await asked(run)
+    await wait_for_question(run)
     other = await nb.open_run(run.id, agent=works.agent(), store=store)
     other.restart(other.interrupts[0])
 
@@ -81,8 +81,8 @@ async def test_what_another_handle_runs_inside_an_agent_is_waited_for_and_not_dr
     assert works.done == ["gate", "slow"]
 
 
-async def test_a_cancel_that_comes_after_a_failure_does_not_stand_in_the_way_of_a_retry():
-    """It did nothing: the run had failed, and may be tried again by the same handle."""
+async def test_a_cancel_after_a_failure_does_not_prevent_a_retry():
+    """It had no effect: the run had failed, and the same handle can retry it."""
     agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "done"]))
     run = agent.run("go")
     with pytest.raises(nb.errors.ModelError):
@@ -93,10 +93,10 @@ async def test_a_cancel_that_comes_after_a_failure_does_not_stand_in_the_way_of_
     assert (await asyncio.wait_for(run, 10)).text == "done"
 
 
-async def test_a_body_goes_on_with_an_answer_from_elsewhere_though_one_from_here_came_too_late(
+async def test_a_body_continues_with_a_remote_answer_even_if_a_local_one_came_too_late(
     tmp_path,
 ):
-    """Who is told of the conflict has read the answer by then; the body that waits hears of it too."""
+    """By the time the caller gets the conflict, the remote answer has been read; the waiting body gets it too."""
 
     def agent() -> nb.Agent:
         made = nb.Agent(nb.ScriptedModel([[call("asks"), call("plain")], "done"]))
@@ -135,7 +135,7 @@ async def test_a_body_goes_on_with_an_answer_from_elsewhere_though_one_from_here
     assert run.calls["asks"][0].output == "there"
 
 
-async def test_a_call_that_another_handle_ended_before_its_task_began_is_nothing_to_do():
+async def test_a_call_that_another_handle_ended_before_its_task_started_is_skipped():
     """Between a step and its tasks the journal may move on to another turn."""
 
     def agent() -> nb.Agent:

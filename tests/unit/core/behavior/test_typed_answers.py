@@ -26,12 +26,12 @@ GOOD = '{"name": "Rome", "people": 2800000}'
 BAD = '{"name": "Rome", "people": "many"}'
 
 
-def cut(text: str) -> list[Any]:
+def truncated_response(text: str) -> list[Any]:
     """A response that the server ended at its limit."""
     return [TextDelta(text), Finished("length")]
 
 
-def said_to_the_model(session: Any) -> list[str]:
+def messages_to_the_model(session: Any) -> list[str]:
     """What the model was told in the person's place."""
     return [
         part["text"]
@@ -41,17 +41,17 @@ def said_to_the_model(session: Any) -> list[str]:
     ]
 
 
-async def test_c184_an_answer_that_does_not_fit_goes_back_to_the_model(play):
+async def test_c184_an_answer_that_does_not_fit_is_sent_back_to_the_model(play):
     """With what is wrong, in words and without its value; the answer after it counts."""
     s = await play([BAD, "Sorry!", GOOD], output_type=City)
     assert (s.status, s.requests, json.loads(s.text)) == ("completed", 3, json.loads(GOOD))
-    first, second = said_to_the_model(s)
+    first, second = messages_to_the_model(s)
     assert "people: Input should be a valid integer" in first
     assert "it is not JSON" in second
     assert "many" not in first
 
 
-async def test_c185_a_pause_between_answers_is_no_end_of_the_tries(play, tools):
+async def test_c185_a_pause_between_answers_does_not_use_up_the_retries(play, tools):
     """A call in between begins the count anew, as through JSON, which carries none."""
     s = await play([BAD, BAD, call("ask"), BAD, BAD, GOOD], tools, output_type=City)
     assert s.status == "interrupted"
@@ -67,14 +67,14 @@ async def test_c186_a_retry_asks_the_model_again(play, tools):
     assert s.requests == 4
     await s.retry()
     assert (s.status, s.requests) == ("completed", 6)
-    assert len(said_to_the_model(s)) == 4
+    assert len(messages_to_the_model(s)) == 4
 
 
-async def test_c187_an_answer_that_was_cut_off_is_not_asked_for_again(play, tools):
+async def test_c187_a_truncated_answer_is_not_requested_again(play, tools):
     """That it was cut off is the error; a retry asks again."""
-    s = await play([call("ask"), cut('{"name": "Ro'), GOOD], tools, output_type=City)
+    s = await play([call("ask"), truncated_response('{"name": "Ro'), GOOD], tools, output_type=City)
     with pytest.raises(
-        nb.errors.ModelError, match="incomplete: it was cut off at its length limit"
+        nb.errors.ModelError, match="incomplete: its JSON was cut off at the length limit"
     ):
         await s.answer(respond={0: "b"})
     assert s.requests == 2
@@ -90,13 +90,13 @@ async def test_c188_answers_that_do_not_fit_count_as_turns(play_stored):
     assert (s.status, s.requests) == ("completed", 3)
 
 
-async def test_c189_a_text_beside_a_call_is_no_answer(play, tools):
+async def test_c189_a_text_beside_a_call_is_not_an_answer(play, tools):
     """Nothing is refused, whatever it says; the answer of a final tool ends the run."""
     s = await play([["Let me look …", call("plain", x=1)], GOOD], tools, output_type=City)
-    assert (s.status, s.requests, said_to_the_model(s)) == ("completed", 2, [])
+    assert (s.status, s.requests, messages_to_the_model(s)) == ("completed", 2, [])
 
 
-async def test_an_agent_inside_has_its_own_tries():
+async def test_an_inner_agent_has_its_own_retries():
     """Its misfits go back to its own model, and its failure is its call's result."""
     inner = nb.Agent(nb.ScriptedModel([BAD, GOOD]), name="inner", output_type=City)
     outer = nb.Agent(nb.ScriptedModel([call("inner", prompt="x"), "done"]), tools=[inner.as_tool()])
@@ -111,7 +111,7 @@ async def test_an_agent_inside_has_its_own_tries():
     assert "does not match output_type" in (run.calls["inner"][-1].error or "")
 
 
-async def test_a_fork_has_the_tries_that_are_left():
+async def test_a_fork_has_the_remaining_retries():
     """It counts what its journal says, and a failed run's fork begins anew."""
     agent = nb.Agent(nb.ScriptedModel([BAD, BAD, BAD, BAD, GOOD]), output_type=City)
     run = agent.run("go")
@@ -122,7 +122,7 @@ async def test_a_fork_has_the_tries_that_are_left():
     assert sum(isinstance(e, RunRetried) for e in fork.journal) == 1
 
 
-async def test_what_is_told_of_a_misfit_is_bounded():
+async def test_the_message_about_a_wrong_answer_is_bounded():
     """A type of thousands of choices does not fill the history with them."""
     many = Literal[tuple(f"choice {n}" for n in range(5_000))]
     run = nb.Agent(nb.ScriptedModel(['"x"', '"choice 7"']), output_type=many).run("go")
@@ -132,7 +132,7 @@ async def test_what_is_told_of_a_misfit_is_bounded():
     assert refused.errors.endswith("…")
 
 
-async def test_no_tries_fail_at_the_first_misfit():
+async def test_with_no_retries_the_first_wrong_answer_fails():
     """``output_retries=0``; and it must be a whole number."""
     agent = nb.Agent(nb.ScriptedModel([BAD]), output_type=City, output_retries=0)
     with pytest.raises(nb.errors.ModelError, match="people"):

@@ -71,7 +71,7 @@ SEAT = {"seat": "1A", "price": 5}
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_body_asks_several_times_and_steps_between_are_done_once(play, is_async):
+async def test_a_body_asks_several_times_and_runs_steps_between_once(play, is_async):
     """Step by step, live and through JSON: the same result, one reservation."""
     wizard = Wizard(is_async=is_async)
     s = await play([call("wizard" if is_async else "wizard_sync"), "done"], wizard)
@@ -86,7 +86,7 @@ async def test_a_body_asks_several_times_and_steps_between_are_done_once(play, i
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_live_a_body_goes_on_at_its_very_line_with_its_locals(is_async):
+async def test_a_live_body_continues_at_its_line_with_its_locals(is_async):
     """It is entered once."""
     wizard = Wizard(is_async=is_async)
     agent = nb.Agent(nb.ScriptedModel([call("wizard" if is_async else "wizard_sync"), "done"]))
@@ -100,7 +100,7 @@ async def test_live_a_body_goes_on_at_its_very_line_with_its_locals(is_async):
     assert [e.attempt for e in run.journal if e.type == "tool_started"] == [1, 1, 1]
 
 
-async def test_a_cold_start_enters_again_with_the_earlier_answers():
+async def test_a_cold_start_runs_the_body_again_with_the_earlier_answers():
     """A new Run over the same journal, in the middle of the questions."""
     store, wizard = nb.MemoryStore(), Wizard()
     model = nb.ScriptedModel([call("wizard"), "done"])
@@ -137,7 +137,7 @@ async def test_settled_and_headless_await_work_while_a_body_waits_at_its_line():
     assert (await run).text == "done"
 
 
-async def test_settled_comes_when_a_slow_sibling_of_a_waiting_body_has_ended():
+async def test_settled_returns_when_a_slow_sibling_of_a_waiting_body_has_ended():
     """Whatever settles it last."""
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([[call("wizard"), call("slow")], "done"]))
@@ -159,7 +159,7 @@ async def test_settled_comes_when_a_slow_sibling_of_a_waiting_body_has_ended():
     await run.cancel()
 
 
-async def test_answers_given_beforehand_reach_questions_in_the_middle():
+async def test_prepared_answers_reach_questions_in_the_middle_of_a_body():
     """A list in order."""
     agent = nb.Agent(nb.ScriptedModel([call("wizard"), "done"]))
     Wizard()(agent)
@@ -168,7 +168,7 @@ async def test_answers_given_beforehand_reach_questions_in_the_middle():
     assert run.calls["wizard"][0].output == "Rome 1A 1"
 
 
-async def test_one_call_may_have_several_open_questions(play):
+async def test_one_call_can_have_several_open_questions(play):
     """``asyncio.gather``: all are asked at once, answered in any order, each at its own line."""
 
     def define(agent: nb.Agent) -> None:
@@ -187,7 +187,7 @@ async def test_one_call_may_have_several_open_questions(play):
     assert s.results == [["A", 2, "C"]]
 
 
-async def test_a_rejection_raises_at_that_line(play):
+async def test_a_rejection_raises_at_the_line_that_asked(play):
     """The body may catch it; if not, it is the call's result and no failure."""
 
     def define(agent: nb.Agent) -> None:
@@ -208,7 +208,7 @@ async def test_a_rejection_raises_at_that_line(play):
     await s.answer(reject={0: "too late", 1: None})
     assert "too late" in s.results[0]
     assert s.results[0].startswith("left it")
-    assert "a person said no" in s.results[1]
+    assert "a person rejected this" in s.results[1]
 
 
 REPLIES: list[tuple[Any, Any, Any, list[Any]]] = [
@@ -226,7 +226,7 @@ REPLIES: list[tuple[Any, Any, Any, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("metadata", "reply", "good", "bad"), REPLIES)
-async def test_the_reply_type_is_derived_or_given_and_bad_answers_change_nothing(
+async def test_the_reply_type_is_derived_or_passed_and_wrong_answers_change_nothing(
     play, metadata, reply, good, bad
 ):
     """P4, live and cold: validated before anything is written; the question stays."""
@@ -246,7 +246,7 @@ async def test_the_reply_type_is_derived_or_given_and_bad_answers_change_nothing
     assert s.results == [[good]]
 
 
-async def test_a_question_may_be_prefilled():
+async def test_a_question_can_be_prefilled():
     """``value=`` is in the event that the form is made of."""
     agent = nb.Agent(nb.ScriptedModel([call("asks"), "done"]))
 
@@ -259,7 +259,7 @@ async def test_a_question_may_be_prefilled():
     await run.cancel()
 
 
-async def test_an_answer_counts_for_the_question_it_was_given_to_and_no_other():
+async def test_an_answer_counts_only_for_the_question_it_was_given_to():
     """A body that asks something else when it is entered again is not answered by that."""
     asked = iter(["delete the draft?", "delete everything?"])
     did: list[str] = []
@@ -280,7 +280,7 @@ async def test_an_answer_counts_for_the_question_it_was_given_to_and_no_other():
     assert again.interrupts[0].metadata["message"] == "delete everything?"
 
 
-async def test_a_body_that_swallows_its_question_waits_all_the_same():
+async def test_a_body_that_swallows_its_question_still_waits():
     """A pause is sticky, also where the body ends well."""
     agent = nb.Agent(nb.ScriptedModel([call("sly"), "done"]))
 
@@ -338,7 +338,7 @@ async def test_cancel_reaches_a_waiting_question_at_once(monkeypatch, is_async):
     assert ended == []
 
 
-async def test_threads_that_wait_for_a_person_take_no_slot():
+async def test_threads_that_wait_for_a_person_use_no_slot():
     """More sync tools than slots may ask, and others still run."""
     questions = MAX_THREADS + 5
     names = [call("asks", n=n) for n in range(questions)]
@@ -460,8 +460,8 @@ class Plain(BaseModel):
 
 
 @pytest.mark.parametrize("name", ["login", "login_sync"])
-async def test_an_answer_with_a_secret_is_asked_for_again_where_that_is_gone(play, name):
-    """It is in no journal: a body that is run again in another process asks again, and says why."""
+async def test_an_answer_with_a_lost_secret_is_requested_again(play, name):
+    """It is in no journal: a body that runs again in another process asks again, and says why."""
     got = []
 
     def define(agent: nb.Agent) -> None:
@@ -493,7 +493,7 @@ async def test_an_answer_with_a_secret_is_asked_for_again_where_that_is_gone(pla
     assert set(got) <= {"hunter2"}
 
 
-def test_a_tool_that_only_a_person_answers_takes_no_secret():
+def test_a_tool_that_only_a_person_answers_cannot_have_a_secret():
     """Its answers are written down too; a value or a name that says password is no secret."""
     with pytest.raises(nb.errors.ToolError, match="contain a secret"):
         nb.interrupt_tool("login", output=dict[str, Account])
@@ -533,7 +533,7 @@ async def test_a_failing_sibling_does_not_hang_on_a_body_that_asks():
     assert (await run).text == "done"
 
 
-async def test_a_failing_sibling_does_not_hang_on_a_question_that_is_on_its_way_to_the_store():
+async def test_a_failing_sibling_does_not_hang_on_a_question_that_is_still_being_stored():
     """Its body works yet as the run begins to fail, and would wait for the answer once that is stored."""
     kept, asking, failing = nb.MemoryStore(), threading.Event(), threading.Event()
     told: list[asyncio.Task[None]] = []
@@ -581,7 +581,7 @@ async def test_a_failing_sibling_does_not_hang_on_a_question_that_is_on_its_way_
 
 
 @pytest.mark.parametrize("sync", [False, True])
-async def test_a_failing_sibling_does_not_hang_on_a_body_that_works_and_has_called_one_that_asks(
+async def test_a_failing_sibling_does_not_hang_on_a_working_body_that_called_a_tool_that_asks(
     sync: bool,
 ):
     """What works ends first; the question in there is left off then, and waits again after a retry."""
@@ -646,7 +646,7 @@ async def test_a_step_beside_open_questions_survives_their_answers(play):
     assert did == [1]
 
 
-async def test_a_step_that_failed_may_be_done_in_another_way_under_its_name(play):
+async def test_a_failed_step_can_be_replaced_by_another_of_the_same_name(play):
     """A name is one piece of work while it has a value; a helper may name the same work again."""
 
     def define(agent: nb.Agent) -> None:
@@ -666,7 +666,7 @@ async def test_a_step_that_failed_may_be_done_in_another_way_under_its_name(play
     assert s.results == [[1, 1, "yes"]]
 
 
-async def test_asks_and_interrupts_in_one_body(play):
+async def test_one_body_can_use_asks_and_interrupts(play):
     """A restart keeps the answers, an answer keeps the restart."""
 
     def define(agent: nb.Agent) -> None:
@@ -687,7 +687,7 @@ async def test_asks_and_interrupts_in_one_body(play):
     assert s.results == [["Ada", {"kept": "Ada"}, "no"]]
 
 
-async def test_a_streaming_tool_may_ask_in_its_middle():
+async def test_a_streaming_tool_can_ask_in_its_middle():
     """Its chunks before and after belong together."""
     agent = nb.Agent(nb.ScriptedModel([call("stream"), "done"]))
 
@@ -703,7 +703,7 @@ async def test_a_streaming_tool_may_ask_in_its_middle():
     assert run.calls["stream"][0].output == "abc"
 
 
-async def test_a_type_that_no_form_can_ask_for_is_refused_at_the_call() -> None:
+async def test_a_reply_type_without_a_form_is_refused_at_the_call() -> None:
     """The line of ``ctx.ask`` itself raises, awaited or not, and names the type."""
     told: list[str] = []
     agent = nb.Agent(nb.ScriptedModel([[call("wants")], "Done."]))

@@ -29,7 +29,7 @@ COLUMN = pd.Series(["b", "a", None, "b"])
     ],
     ids=["list", "function", "column", "function of a column", "numbers", "dates"],
 )
-def test_choices_are_taken_when_the_question_is_asked(given: Any, stored: list[Any]) -> None:
+def test_choices_are_stored_when_the_question_is_asked(given: Any, stored: list[Any]) -> None:
     """Each value once, without missing ones, as JSON that a later process reads the same."""
     asked = nb.Choose(message="Which?", choices=given)
     document = to_json(asked)

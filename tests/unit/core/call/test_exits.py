@@ -90,7 +90,7 @@ def check(calls: dict[str, list[Any]], error: type[BaseException]) -> None:
 class TestEveryBody:
     """Each kind of body, each exception, wherever the run lives."""
 
-    async def test_c143_on_the_callers_loop(
+    async def test_c143_a_tool_that_exits_fails_only_its_call_on_the_loop_of_the_caller(
         self, kind: Callable[..., Any], error: type[BaseException]
     ) -> None:
         """A run of a script's own loop."""
@@ -99,7 +99,7 @@ class TestEveryBody:
         check(result.calls, error)
         assert result.text == "went on"
 
-    def test_c143_on_the_loop_of_runs(
+    def test_c143_a_tool_that_exits_fails_only_its_call_on_the_private_loop(
         self, kind: Callable[..., Any], error: type[BaseException]
     ) -> None:
         """``run_sync`` from code without a loop, and the next one too."""
@@ -107,7 +107,7 @@ class TestEveryBody:
         check(result.calls, error)
         assert nb.Agent(nb.ScriptedModel(["and again"])).run_sync("go").text == "and again"
 
-    async def test_c143_step_by_step(
+    async def test_c143_a_tool_that_exits_fails_only_its_call_step_by_step(
         self, kind: Callable[..., Any], error: type[BaseException]
     ) -> None:
         """``generate``."""
@@ -116,7 +116,7 @@ class TestEveryBody:
 
 
 @pytest.mark.parametrize("error", EXITS, ids=lambda e: e.__name__)
-def test_what_a_middleware_raises_ends_its_call_alone(error: type[BaseException]) -> None:
+def test_an_exit_raised_by_middleware_fails_only_its_call(error: type[BaseException]) -> None:
     """It stands between the tool and the engine, and is no more trusted."""
 
     async def around(_call: Any, _next: Any) -> Any:
@@ -129,7 +129,7 @@ def test_what_a_middleware_raises_ends_its_call_alone(error: type[BaseException]
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_a_model_that_exits_fails_its_run_alone(error: type[BaseException]) -> None:
+def test_a_model_that_exits_fails_only_its_run(error: type[BaseException]) -> None:
     """The loop that runs share goes on."""
 
     class Exits:
@@ -144,7 +144,7 @@ def test_a_model_that_exits_fails_its_run_alone(error: type[BaseException]) -> N
     assert nb.Agent(nb.ScriptedModel(["and again"])).run_sync("go").text == "and again"
 
 
-def test_a_task_of_a_tools_own_that_exits_does_not_end_the_loop_of_runs() -> None:
+def test_a_task_started_by_a_tool_that_exits_does_not_end_the_loop_of_runs() -> None:
     """Asyncio lets it out of the loop; the loop is run on."""
 
     @nb.tool

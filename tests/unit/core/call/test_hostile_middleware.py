@@ -77,8 +77,8 @@ HOSTILE = [Swallow(), Again(), Elsewhere()]
 
 @pytest.mark.parametrize("gate", [gated, raising])
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_pause_is_sticky_whatever_surrounds_it(play, hostile, gate):
-    """It stays a pause, the body acts once after the answer, and its result counts once."""
+async def test_a_pause_cannot_be_undone_by_middleware(play, hostile, gate):
+    """It stays a pause, the body runs once after the answer, and its result counts once."""
     ran: list[Any] = []
     s = await play(
         [[call("gate", n=1), call("act", n=2)], "done"],
@@ -101,7 +101,7 @@ def acting(agent: nb.Agent, ran: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_refusal_by_rule_is_sticky_too(play, hostile):
+async def test_a_denial_cannot_be_undone_by_middleware(play, hostile):
     """The body never runs, and the model is told of the refusal."""
     ran: list[Any] = []
     s = await play(
@@ -115,7 +115,7 @@ async def test_a_refusal_by_rule_is_sticky_too(play, hostile):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_misused_context_fails_the_run_whatever_surrounds_it(play, hostile):
+async def test_a_misused_context_fails_the_run_whatever_middleware_does(play, hostile):
     """It never becomes text for the model."""
 
     def define(agent: nb.Agent) -> None:
@@ -152,7 +152,7 @@ async def test_p3_next_called_twice_at_once_runs_the_body_once(asks):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_pause_of_a_tool_that_takes_no_context_is_sticky_too(hostile):
+async def test_a_pause_raised_without_a_context_cannot_be_undone_either(hostile):
     """It can only raise one by hand."""
     model = nb.ScriptedModel([call("gate"), "done"])
     agent = nb.Agent(model, middleware=[hostile])

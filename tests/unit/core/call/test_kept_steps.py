@@ -20,7 +20,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.files import KEPT
+from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.messages import dumps
 from nbagent.core.tools import kept
 from nbagent.notebook.view.view import RunView
@@ -52,7 +52,7 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", GIVEN)
-def test_c424_a_table_or_an_array_comes_back_as_it_was(given: str) -> None:
+def test_c424_a_table_or_an_array_is_restored_unchanged(given: str) -> None:
     """Through JSON, with its index, types and names; as an object of its own."""
     value = GIVEN[given]
     part = kept.packed(value)
@@ -98,7 +98,7 @@ asyncio.run(main())
 """
 
 
-def test_c424_a_step_of_another_process_gives_its_table_again(tmp_path: Path) -> None:
+def test_c424_a_step_of_another_process_returns_its_table_again(tmp_path: Path) -> None:
     """It is done once, is in the store and in no other file, and the next process has it as it was after the step."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
@@ -121,7 +121,7 @@ def test_c424_a_step_of_another_process_gives_its_table_again(tmp_path: Path) ->
         assert place.stat().st_mode & 0o777 == 0o600
 
 
-async def test_c424_a_card_shows_what_it_is_and_not_its_bytes() -> None:
+async def test_c424_a_card_shows_a_summary_of_a_stored_table_and_not_its_bytes() -> None:
     """In the step's row, in Markdown and in the journal's repr; sync bodies keep them too."""
 
     @nb.flow
@@ -151,7 +151,7 @@ REFUSED = {
     "values of several types": (pd.DataFrame({"a": [1, "x"]}), "write it to a file in the step"),
     "lists, which come back as arrays": (
         pd.DataFrame({"a": [[1], [2]]}),
-        "it would change when it is loaded",
+        "it is not equal after storing and loading",
     ),
     "categories that no value has": (FRAME.iloc[:1], r"'c' has unused categories.*remove_unused"),
     "two columns of one name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate"),
@@ -166,7 +166,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("given", REFUSED)
-async def test_c425_what_cannot_be_kept_is_refused_with_what_to_do(given: str) -> None:
+async def test_c425_a_value_that_cannot_be_stored_is_refused_with_what_to_do(given: str) -> None:
     """At the step, before the body goes on: what is kept is what comes back, or nothing is."""
     value, told = REFUSED[given]
 
@@ -200,7 +200,7 @@ def _npy(shape: tuple[int, ...]) -> bytes:
         ("builtins.eval", b""),
     ],
 )
-def test_c425_bytes_that_are_not_what_they_say_are_refused(kind: str, data: bytes) -> None:
+def test_c425_bytes_that_do_not_match_their_type_are_refused(kind: str, data: bytes) -> None:
     """A record of others may say anything: nothing is unpickled, and a size is looked at before it is taken."""
     part = {KEPT: kind, "data": base64.b64encode(data).decode()}
     with pytest.raises(UsageError, match=r"cannot be read"):

@@ -73,8 +73,8 @@ FORGETFUL = {
 
 @pytest.mark.parametrize("way", sorted(FORGETFUL))
 @pytest.mark.parametrize("live", [True, False])
-async def test_a_forgotten_await_fails_the_run_and_lets_nothing_pass(way, live):
-    """The coroutine of ``ctx.ask`` is no yes; the model is told nothing; no warning is left over."""
+async def test_a_forgotten_await_fails_the_run_and_approves_nothing(way, live):
+    """The coroutine of ``ctx.ask`` is not a yes; the model gets nothing; no warning is left over."""
     RAN.clear()
     agent = agent_with(FORGETFUL[way])
     with warnings.catch_warnings(record=True, action="always") as caught:
@@ -90,7 +90,7 @@ async def test_a_forgotten_await_fails_the_run_and_lets_nothing_pass(way, live):
 
 @pytest.mark.parametrize("thread", [True, False])
 @pytest.mark.parametrize("verb", ["ask", "step"])
-async def test_a_sync_tool_is_told_of_the_sync_verb(verb, thread):
+async def test_an_error_in_a_sync_tool_names_the_sync_method(verb, thread):
     """Where nothing can await, the call itself is the mistake."""
 
     @nb.tool(thread=thread)
@@ -102,7 +102,7 @@ async def test_a_sync_tool_is_told_of_the_sync_verb(verb, thread):
         await agent_with(wipe).run("go")
 
 
-async def test_questions_are_awaited_in_every_way_that_asyncio_knows():
+async def test_questions_can_be_awaited_in_every_way_of_asyncio():
     """As tasks, gathered, later, not at all after a refusal: none of this is a mistake."""
 
     @nb.tool
@@ -118,7 +118,7 @@ async def test_questions_are_awaited_in_every_way_that_asyncio_knows():
     run = agent_with(many).run("go", answers={"many": ["A", "B", "C", "D", nb.Reject()]})
     result = await run
     assert result.text == "done"
-    assert "a person said no" in run.calls["many"][0].output
+    assert "a person rejected this" in run.calls["many"][0].output
 
 
 async def test_a_pause_leaves_later_questions_unasked():
@@ -155,7 +155,7 @@ def unguarded(**state: Any) -> Any:
     [{"pay": True}, [True] * 9, lambda _: True, {"pay": nb.Restart(data=1)}],
     ids=["name", "list", "callable", "data"],
 )
-async def test_answers_do_not_approve_the_same_question_for_ever(answers):
+async def test_prepared_answers_do_not_approve_the_same_question_forever(answers):
     """A tool without its guard is found after one approval, and told so; not a loop without end."""
     run = agent_with(unguarded()).run("go", answers=answers)
     async with asyncio.timeout(20):
@@ -165,7 +165,7 @@ async def test_answers_do_not_approve_the_same_question_for_ever(answers):
     assert "guard" in run.interrupts[0].note
 
 
-async def test_the_form_of_a_question_asked_again_says_so():
+async def test_the_form_of_a_repeated_question_says_so():
     """Step by step too: the interrupt carries the note; the first one does not."""
     agent = agent_with(unguarded())
     first = await agent.generate("go")
@@ -176,7 +176,7 @@ async def test_the_form_of_a_question_asked_again_says_so():
 
 
 @pytest.mark.parametrize("differs", ["message", "input", "state", "answer"])
-async def test_a_second_round_that_means_something_goes_on(differs):
+async def test_a_second_round_with_changes_continues(differs):
     """Other metadata, other input, other state, or another answer of the script: no loop, no note."""
 
     @nb.tool
@@ -220,7 +220,7 @@ async def test_a_second_round_that_means_something_goes_on(differs):
         (nb.Choose(message="Which?", choices=["a", "b"]), str, "with one of 'a', 'b'"),
     ],
 )
-async def test_an_unanswered_question_is_told_in_words(metadata, output, said):
+async def test_an_unanswered_question_is_described_in_words(metadata, output, said):
     """What is asked and what answer fits; the interrupt comes with the exception."""
 
     @nb.tool
@@ -243,7 +243,7 @@ async def test_an_unanswered_question_is_told_in_words(metadata, output, said):
         (Any, "any value"),
     ],
 )
-async def test_the_answer_that_fits_is_told_in_words(output, said):
+async def test_the_expected_answer_is_described_in_words(output, said):
     """And not as a JSON Schema, where there are words."""
     ask = nb.interrupt_tool("ask", output=output, metadata=nb.Ask(message="What?"))
     with pytest.raises(nb.HumanInputRequired, match=f'asks "What\\?".*use answers=.* with {said}'):
@@ -268,12 +268,12 @@ def wiper(ran: list[Any]) -> Any:
     ("answers", "ran", "output"),
     [
         ({"wipe": True}, [True], "wiped"),
-        ([False], [], "During this call of wipe, a person said no"),
-        ({"wipe": False}, [], "During this call of wipe, a person said no"),
+        ([False], [], "During this call of wipe, a person rejected this"),
+        ({"wipe": False}, [], "During this call of wipe, a person rejected this"),
         ({"wipe": nb.Respond(output=False)}, [False], "wiped"),
     ],
 )
-async def test_a_confirm_that_is_asked_is_approved_or_rejected(answers, ran, output):
+async def test_a_confirm_is_approved_or_rejected(answers, ran, output):
     """False in ``answers=`` is a no that raises at the line; only code answers False as a value."""
     seen: list[Any] = []
     run = agent_with(wiper(seen)).run("go", answers=answers)
@@ -281,7 +281,7 @@ async def test_a_confirm_that_is_asked_is_approved_or_rejected(answers, ran, out
     assert (seen, run.calls["wipe"][0].output) == (ran, output)
 
 
-async def test_a_confirm_takes_no_text_for_a_yes():
+async def test_a_confirm_accepts_no_text_as_yes():
     """As any approval; and the interrupt says how to answer it."""
     seen: list[Any] = []
     with pytest.raises(nb.errors.InvalidAnswer, match="True to run it, False to reject"):

@@ -27,7 +27,7 @@ class OddError(BaseException):
 )
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_p11_whatever_a_tool_raises_is_its_own_failure(error, alone, is_async):
+async def test_p11_any_exception_of_a_tool_is_its_own_failure(error, alone, is_async):
     """The siblings and the run go on."""
     agent = nb.Agent(nb.ScriptedModel([[call("odd"), *([] if alone else [call("ok")])], "done"]))
 
@@ -109,7 +109,7 @@ async def test_p1_a_pause_is_found_however_it_is_wrapped(wrap):
     assert (await run).text == "done"
 
 
-async def test_p11_a_failing_call_ends_the_run_while_an_agent_inside_works_and_asks():
+async def test_p11_a_failing_call_ends_the_run_while_an_inner_agent_works_and_asks():
     """What works inside ends first; the question inside is left off, and waits again after a retry."""
     go, tries = asyncio.Event(), []
     steps = [[call("slow"), call("asks")], "inner done"]

@@ -71,8 +71,8 @@ ORDERS = list(itertools.permutations(range(3)))
 
 
 @pytest.mark.parametrize("order", ORDERS)
-async def test_c142_one_body_however_retry_and_timeout_stand(order):
-    """It is not known what it came to, and the model is told so; nothing is started beside it."""
+async def test_c142_one_body_runs_in_either_order_of_retry_and_timeout(order):
+    """Its outcome is unknown, and the model gets that; nothing is started beside it."""
     slow = Slow()
     usual: list[Any] = [nb.ToolErrorsToText(), nb.Retry(3), nb.Timeout(SOON)]
     agent = agent_of(slow, [usual[n] for n in order], idempotent=False)
@@ -84,8 +84,8 @@ async def test_c142_one_body_however_retry_and_timeout_stand(order):
     assert (slow.bodies, run.status) == (1, "completed")
 
 
-async def test_c142_an_idempotent_body_that_still_runs_is_waited_for():
-    """The next try gets what the first came to, however late."""
+async def test_c142_an_idempotent_body_that_still_runs_is_awaited():
+    """The next attempt gets the result of the first, however late."""
     slow = Slow()
     opens = Opens(slow, at=2)
     again = [nb.ToolErrorsToText(), nb.Retry(30), nb.Timeout(SOON), opens]
@@ -95,7 +95,7 @@ async def test_c142_an_idempotent_body_that_still_runs_is_waited_for():
     assert opens.passes > 1
 
 
-async def test_c142_what_fails_late_is_tried_again_once_it_has_ended():
+async def test_c142_a_late_failure_is_retried_once_the_body_has_ended():
     """The failure is the next try's, and the one after it starts a body."""
     slow = Slow(fails=True)
     again = [nb.Retry(30), nb.Timeout(SOON), Opens(slow, at=3)]
@@ -104,7 +104,7 @@ async def test_c142_what_fails_late_is_tried_again_once_it_has_ended():
     assert (slow.bodies, slow.most) == (2, 1)
 
 
-async def test_c142_a_body_that_never_ends_has_no_second_beside_it():
+async def test_c142_a_body_that_never_ends_is_never_started_twice():
     """All tries run out of time."""
     slow = Slow()
     agent = agent_of(slow, [nb.Retry(3), nb.Timeout(SOON)], idempotent=True)
@@ -114,7 +114,7 @@ async def test_c142_a_body_that_never_ends_has_no_second_beside_it():
     assert slow.bodies == 1
 
 
-async def test_c142_a_restart_waits_for_the_body_that_was_given_up():
+async def test_c142_a_restart_waits_for_the_body_that_timed_out():
     """Middleware that asks what to do runs no second body beside the first, whatever the answer."""
     slow = Slow()
 
@@ -136,7 +136,7 @@ async def test_c142_a_restart_waits_for_the_body_that_was_given_up():
     assert (slow.bodies, slow.most) == (2, 1)
 
 
-async def test_c142_the_retry_of_a_run_waits_for_the_body_that_was_given_up():
+async def test_c142_the_retry_of_a_run_waits_for_the_body_that_timed_out():
     """A run that failed while a thread went on."""
     slow = Slow()
     agent = agent_of(slow, [nb.Timeout(SOON)], idempotent=False, on_tool_error="raise")
@@ -209,9 +209,7 @@ def failing(agent: nb.Agent, kind: str, ran: list[str], **options: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_p3_a_body_that_began_is_run_again_only_if_it_is_declared_safe(
-    kind, idempotent, caplog
-):
+async def test_p3_a_started_body_is_run_again_only_if_it_is_declared_safe(kind, idempotent, caplog):
     """Failing before its body is another matter; that a tool is left alone is said once."""
     ran: list[str] = []
     name = kind.replace(" ", "_")
@@ -232,7 +230,7 @@ async def test_p3_a_body_that_began_is_run_again_only_if_it_is_declared_safe(
     assert "idempotent" not in first.output + second.output
 
 
-async def test_p3_an_agent_is_tried_again_unless_something_in_it_began():
+async def test_p3_an_agent_is_retried_unless_a_body_inside_has_started():
     """What the inner agent finished is kept; a body in it that failed is not run again by chance."""
     for idempotent, times in [(False, 1), (True, 2)]:
         ran: list[str] = []

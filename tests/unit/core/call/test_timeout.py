@@ -14,7 +14,7 @@ from tests.unit.core.clock import Clock, put_forward
 call = nb.ScriptedModel.call
 
 
-async def test_a_tool_that_takes_too_long_is_given_up(play):
+async def test_a_tool_that_takes_too_long_times_out(play):
     """Its error says so; the siblings keep theirs."""
 
     def define(agent: nb.Agent) -> None:
@@ -33,7 +33,7 @@ async def test_a_tool_that_takes_too_long_is_given_up(play):
     assert "took longer than 30 s" in s.results[1]
 
 
-async def test_a_thread_that_was_given_up_can_do_nothing_to_the_run_any_more():
+async def test_a_thread_that_timed_out_can_no_longer_change_the_run():
     """Its late result is dropped, and its questions are asked of nobody."""
     begun, go, left = threading.Event(), threading.Event(), threading.Event()
     after: list[Any] = []
@@ -61,7 +61,7 @@ async def test_a_thread_that_was_given_up_can_do_nothing_to_the_run_any_more():
     assert (after, run.journal) == ([], journal)
 
 
-async def test_a_tools_own_timeout_error_is_not_taken_for_the_middlewares(play):
+async def test_a_timeout_error_of_the_tool_is_not_mistaken_for_that_of_the_middleware(play):
     """The message is the tool's."""
 
     def define(agent: nb.Agent) -> None:
@@ -100,7 +100,7 @@ async def test_waiting_for_a_person_does_not_count_as_time(is_async):
     assert run.calls["slow"][0].output == "well"
 
 
-async def test_after_a_live_ask_the_clock_runs_again():
+async def test_the_timeout_continues_after_a_live_ask():
     """A body that dawdles after its answer is given up, and not before its time."""
     agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]), middleware=[nb.Timeout(30)])
     dawdles = asyncio.Event()

@@ -33,7 +33,7 @@ BUDGETS = [({"tokens": 25}, "tokens", 3, 22, 2), ({"cost": 0.025}, "cost", 3, 0.
 
 
 @pytest.mark.parametrize(("budget", "name", "turns", "more", "extra"), BUDGETS)
-async def test_p10_live_a_person_is_asked_whether_to_go_on(budget, name, turns, more, extra):
+async def test_p10_live_a_person_is_asked_whether_to_continue(budget, name, turns, more, extra):
     """How much more is the answer; anything else is refused; a no fails the run."""
     agent = loops(**budget)
     run = await agent.run("go").settled()
@@ -55,8 +55,8 @@ async def test_p10_live_a_person_is_asked_whether_to_go_on(budget, name, turns, 
 
 
 @pytest.mark.parametrize(("budget", "name", "turns"), [b[:3] for b in BUDGETS])
-async def test_step_by_step_it_raises_with_the_history_so_far(budget, name, turns):
-    """Nothing is lost, and nothing is open."""
+async def test_step_by_step_the_budget_error_has_the_history_so_far(budget, name, turns):
+    """Nothing is lost, and no call is open."""
     agent = loops(**budget)
     with pytest.raises(nb.errors.BudgetExceeded, match=name) as caught:
         await agent.generate("go")
@@ -65,7 +65,7 @@ async def test_step_by_step_it_raises_with_the_history_so_far(budget, name, turn
 
 
 @pytest.mark.parametrize("through_json", [True, False])
-async def test_p10_a_budget_over_five_pauses_step_by_step(through_json):
+async def test_p10_a_budget_counts_across_five_pauses_step_by_step(through_json):
     """What was used before a pause counts after it, in another process too."""
     agent = loops(pausing=True, tokens=50)
     response = await agent.generate("go")
@@ -84,7 +84,7 @@ async def test_p10_a_budget_over_five_pauses_step_by_step(through_json):
     assert len(agent.model.requests) == 5
 
 
-async def test_p10_a_budget_over_five_pauses_live():
+async def test_p10_a_budget_counts_across_five_pauses_live():
     """The same."""
     agent = loops(pausing=True, tokens=50)
     run = await agent.run("go").settled()
@@ -142,7 +142,7 @@ async def test_p10_time_before_a_failure_counts_after_a_retry_and_time_between_d
     assert (await run.retry()).text == "done"
 
 
-async def test_time_is_counted_step_by_step_over_pauses():
+async def test_time_is_counted_step_by_step_across_pauses():
     """It rides in the messages."""
     agent = loops(pausing=True, seconds=30)
     response = await agent.generate("go")
@@ -156,7 +156,7 @@ async def test_time_is_counted_step_by_step_over_pauses():
         )
 
 
-async def test_p10_a_no_ends_the_run_while_an_agent_inside_asks_in_a_bodys_middle():
+async def test_p10_declining_ends_the_run_while_a_body_of_an_inner_agent_asks():
     """That body is left off; nobody has to answer it first."""
 
     def inner_says(messages: Any) -> Any:
@@ -185,7 +185,7 @@ async def test_p10_a_no_ends_the_run_while_an_agent_inside_asks_in_a_bodys_middl
     assert run.status == "failed"
 
 
-async def test_p10_a_run_is_not_settled_while_a_body_inside_runs_past_the_budget():
+async def test_p10_a_run_is_not_settled_while_an_inner_body_runs_past_the_budget():
     """It is asked about at once, and awaiting says so when that body has ended."""
     go = asyncio.Event()
 
@@ -242,7 +242,7 @@ async def test_a_new_message_starts_a_new_count():
     assert (await agent.generate("b", messages=first.messages)).text == "two"
 
 
-async def test_a_malformed_record_of_what_was_used_is_refused():
+async def test_a_malformed_usage_record_is_refused():
     """No model call on a history that was tampered with."""
     agent = loops(pausing=True, tokens=50)
     last = json.loads(json.dumps((await agent.generate("go")).messages))

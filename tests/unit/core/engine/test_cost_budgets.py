@@ -22,7 +22,7 @@ def working(*usages: Usage, **budget: Any) -> nb.Agent:
     return agent
 
 
-async def test_c204_a_model_whose_cost_nobody_knows_is_not_started_with_a_budget_of_cost() -> None:
+async def test_c204_a_model_with_unknown_cost_is_not_started_with_a_cost_budget() -> None:
     """The error names the model and how to say it; nothing was asked, live or step by step."""
     model = nb.ScriptedModel(["never"], name="mine", usage=Usage())
     agent = nb.Agent(model, budget=nb.Budget(cost=1))
@@ -38,24 +38,24 @@ async def test_c204_a_model_whose_cost_nobody_knows_is_not_started_with_a_budget
 def test_c204_a_model_with_a_price_is_started(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its name at its provider; elsewhere, what a person says counts; another service tier costs otherwise."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert nb.OpenAIModel(name).tells_cost
-    assert not nb.OpenAIModel(name, base_url="http://localhost:1/v1").tells_cost
-    assert nb.OpenAIModel("any/thing", base_url="https://openrouter.ai/api/v1").tells_cost
-    assert not nb.OpenAIModel(name, extra={"service_tier": "flex"}).tells_cost
+    assert nb.OpenAIModel(name).reports_cost
+    assert not nb.OpenAIModel(name, base_url="http://localhost:1/v1").reports_cost
+    assert nb.OpenAIModel("any/thing", base_url="https://openrouter.ai/api/v1").reports_cost
+    assert not nb.OpenAIModel(name, extra={"service_tier": "flex"}).reports_cost
 
 
-def test_c204_what_a_person_says_of_a_server_of_ones_own_counts(
+def test_c204_a_price_set_by_a_person_for_another_server_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing is a price too."""
     monkeypatch.setattr("nbagent.models.prices._own", {})
     model = nb.OpenAIModel("llama", base_url="http://localhost:1/v1")
-    assert not model.tells_cost
+    assert not model.reports_cost
     nb.set_prices({"llama": {"input": 0, "output": 0}})
-    assert model.tells_cost
+    assert model.reports_cost
 
 
-async def test_c205_an_agent_inside_without_a_price_is_not_asked_in_a_budget_of_cost() -> None:
+async def test_c205_an_inner_agent_without_a_price_is_not_started_in_a_cost_budget() -> None:
     """Its call fails and says why; what is outside goes on."""
     asked = nb.ScriptedModel(["never"], name="unpriced", usage=Usage())
     inner = nb.Agent(asked, name="inner")
@@ -75,7 +75,7 @@ UNTOLD = [
 
 
 @pytest.mark.parametrize(("budget", "untold", "says", "more"), UNTOLD)
-async def test_c206_what_a_response_did_not_tell_may_be_all_of_the_budget(
+async def test_c206_a_response_without_usage_makes_a_person_decide_about_the_budget(
     budget: dict[str, Any], untold: Usage, says: str, more: float
 ) -> None:
     """A person is asked, once; from then on what is known counts, against what was there and what they added."""
@@ -93,7 +93,7 @@ async def test_c206_what_a_response_did_not_tell_may_be_all_of_the_budget(
 
 
 @pytest.mark.parametrize(("budget", "untold"), [u[:2] for u in UNTOLD])
-async def test_c206_step_by_step_it_ends_the_run_with_the_history_so_far(
+async def test_c206_step_by_step_unknown_usage_ends_the_run_with_the_history_so_far(
     budget: dict[str, Any], untold: Usage
 ) -> None:
     """Nobody is there to be asked; without such a budget it goes on."""
@@ -104,7 +104,7 @@ async def test_c206_step_by_step_it_ends_the_run_with_the_history_so_far(
     assert (await working(known, untold, known).generate("go")).usage.cost is None
 
 
-async def test_what_is_not_known_stays_unknown_over_a_pause_in_json() -> None:
+async def test_unknown_usage_stays_unknown_across_a_pause_in_json() -> None:
     """Neither the known part nor the doubt is lost."""
     steps: list[Any] = [
         [call("work"), Finished("tool_calls", Usage(10, 1, 0.1))],
@@ -130,7 +130,7 @@ async def test_what_is_not_known_stays_unknown_over_a_pause_in_json() -> None:
     assert usage.input_tokens == 20
 
 
-async def test_a_script_uses_nothing_unless_it_says_so() -> None:
+async def test_a_scripted_model_uses_nothing_unless_it_says_so() -> None:
     """An agent with budgets can be tested with a scripted model: nobody is asked what that cost."""
     agent = nb.Agent(nb.ScriptedModel(["done"]), budget=nb.Budget(tokens=100, cost=0.5))
     run = await agent.run("go", attended=True, show=False).settled()

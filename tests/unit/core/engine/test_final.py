@@ -39,7 +39,7 @@ def define(agent: nb.Agent) -> None:
         return "plain"
 
 
-async def test_c117_a_final_tool_answered_ends_the_run_with_that_output(play):
+async def test_c117_an_answered_final_tool_ends_the_run_with_that_output(play):
     """No model call after it; siblings of the turn are kept."""
     s = await play([[call("plain"), call("sign_off")]], define)
     await s.answer(respond={0: "agreed"})
@@ -58,8 +58,8 @@ async def test_a_final_tool_that_returns_ends_the_run(play):
 
 
 @pytest.mark.parametrize("how", ["rejected", "failed"])
-async def test_a_final_tool_that_is_refused_or_fails_does_not_end_the_run(play, how):
-    """The model is told and goes on."""
+async def test_a_final_tool_that_is_rejected_or_fails_does_not_end_the_run(play, how):
+    """The model gets the reason and continues."""
     s = await play(
         [call("finish", text="ask" if how == "rejected" else "fail"), "going on"], define
     )
@@ -92,7 +92,7 @@ async def test_a_final_output_fits_the_output_type():
         await agent.run("go")
 
 
-async def test_a_conversation_goes_on_after_a_final_tool():
+async def test_a_conversation_continues_after_a_final_tool():
     """Its result is in the history."""
     agent = nb.Agent(nb.ScriptedModel([call("finish", text="x"), "and now this"]))
     define(agent)
@@ -104,7 +104,7 @@ async def test_a_conversation_goes_on_after_a_final_tool():
     assert kinds == ["user", "assistant", "tool", "user", "assistant"]
 
 
-async def test_an_inner_final_tool_ends_the_inner_run_alone(play):
+async def test_an_inner_final_tool_ends_only_the_inner_run(play):
     """Its output is the outer call's result."""
 
     def outer(agent: nb.Agent) -> None:

@@ -47,8 +47,8 @@ def define(agent: nb.Agent, did: list[int]) -> None:
     agent.add(nb.interrupt_tool("ask", output=str))
 
 
-async def test_calls_beyond_those_of_one_turn_are_not_run_and_the_model_is_told(play):
-    """Each has its result, and the next turn starts from nothing."""
+async def test_calls_beyond_the_limit_of_a_turn_are_not_run_and_the_model_learns_it(play):
+    """Each has its result, and the count starts again in the next turn."""
     did: list[int] = []
     first, second = (
         [call("plain", n=n) for n in range(5)],
@@ -62,7 +62,9 @@ async def test_calls_beyond_those_of_one_turn_are_not_run_and_the_model_is_told(
 
 
 @pytest.mark.parametrize("kind", ["approved", "pauses", "asks", "ask"])
-async def test_questions_beyond_those_of_one_turn_are_not_asked_and_the_model_is_told(play, kind):
+async def test_questions_beyond_the_limit_of_a_turn_are_not_asked_and_the_model_learns_it(
+    play, kind
+):
     """What was asked can be answered, and nothing ran that was not."""
     did: list[int] = []
     calls = [call(kind, **({} if kind == "ask" else {"n": n})) for n in range(5)]
@@ -79,7 +81,7 @@ async def test_questions_beyond_those_of_one_turn_are_not_asked_and_the_model_is
     assert s.text == "done"
 
 
-async def test_what_inner_agents_ask_counts_for_the_agents_around_them():
+async def test_questions_of_inner_agents_count_for_the_outer_agents():
     """Not so many for each of them."""
     outer = nb.Agent(
         nb.ScriptedModel([[call(name, prompt="p") for name in "abc"], "done"]), max_questions=3
@@ -141,7 +143,7 @@ def fold(events: list[Any]) -> RunState:
     return state
 
 
-def test_a_turn_of_twice_the_calls_takes_twice_the_work():
+def test_twice_the_calls_in_a_turn_are_twice_the_work():
     """Folding, and looking what comes next, however many others are ready, run, or are done."""
     small, large = (turn_of(n) for n in (4 * ROW, 8 * ROW))
     assert work(lambda: fold(large)) < 2.1 * work(lambda: fold(small))

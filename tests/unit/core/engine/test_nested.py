@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from tests.unit.core.family import Family, asked, outer
+from tests.unit.core.family import Family, outer, wait_for_question
 
 call = nb.ScriptedModel.call
 
 
-async def test_c103_one_interrupt_with_the_whole_path_and_finished_steps_are_not_repeated(play):
+async def test_c103_an_inner_interrupt_has_the_whole_path_and_finished_steps_are_not_repeated(play):
     """What the inner agent did before stays done, and its answer is the call's result."""
     family = Family([call("look", n=1)], call("transfer", amount=5), "all sent")
     s = await play(outer(), family, name="planner")
@@ -28,7 +28,7 @@ async def test_c103_one_interrupt_with_the_whole_path_and_finished_steps_are_not
 
 
 @pytest.mark.parametrize("depth", [2, 4])
-async def test_c103_at_any_depth(play, depth):
+async def test_c103_an_interrupt_at_any_depth_has_the_whole_path(play, depth):
     """The path names every agent on the way."""
     family = Family(call("transfer", amount=5), "all sent", depth=depth)
     s = await play(outer(), family, name="planner")
@@ -81,7 +81,7 @@ async def test_an_edit_reaches_the_inner_model_and_the_body(play):
     assert told.startswith('A person changed the arguments of this call to {"amount":2}.')
 
 
-async def test_an_answer_in_the_inner_tools_place_is_that_tools_result(play):
+async def test_an_answer_in_place_of_an_inner_tool_is_the_result_of_that_tool(play):
     """The inner model gets it, and the outer one only the inner answer."""
     family = Family(call("ask"), "they said b")
     s = await play(outer(), family)
@@ -130,7 +130,7 @@ async def test_inner_parallel_calls_are_answered_one_by_one_in_call_order(play):
     assert s.results == ["both sent", "plain 7"]
 
 
-async def test_an_early_answer_inside_is_taken_while_siblings_still_run():
+async def test_an_early_inner_answer_is_accepted_while_siblings_still_run():
     """An inner question is answerable the moment it is asked."""
     go = asyncio.Event()
     inner = nb.Agent(nb.ScriptedModel([[call("ask"), call("slow")], "in"]), name="inner")
@@ -143,7 +143,7 @@ async def test_an_early_answer_inside_is_taken_while_siblings_still_run():
 
     agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p"), "done"]), tools=[inner.as_tool()])
     run = agent.run("go")
-    await asked(run)
+    await wait_for_question(run)
     assert run.status == "running"
     run.respond(run.interrupts[0], "b")
     assert run.interrupts == []
@@ -151,7 +151,7 @@ async def test_an_early_answer_inside_is_taken_while_siblings_still_run():
     assert (await run).text == "done"
 
 
-async def test_two_inner_agents_at_once_keep_apart():
+async def test_two_concurrent_inner_agents_are_kept_separate():
     """Same ids, same tools: an answer for one is not one for the other."""
     log: list[Any] = []
     models = [nb.ScriptedModel([call("act", "same", n=n), f"agent {n}"]) for n in (1, 2)]
@@ -192,7 +192,7 @@ async def test_partial_answers_of_nested_interrupts_step_by_step():
     assert done.text == "done"
 
 
-async def test_nested_asks_go_on_at_their_line_or_from_the_start(play):
+async def test_nested_asks_continue_at_their_line_or_from_the_start(play):
     """Live and through JSON the same, with the inner agent's locals or its earlier answers."""
     entered: list[int] = []
 
@@ -218,7 +218,7 @@ async def test_nested_asks_go_on_at_their_line_or_from_the_start(play):
     assert s.results == ["in"]
 
 
-async def test_middleware_that_swallows_a_nested_pause_makes_no_result_of_it(play):
+async def test_middleware_that_swallows_a_nested_pause_creates_no_result(play):
     """A pause inside is as sticky as one's own."""
 
     async def swallow(c: nb.ToolCall, nxt: Any) -> Any:
@@ -234,7 +234,7 @@ async def test_middleware_that_swallows_a_nested_pause_makes_no_result_of_it(pla
     assert s.results == ["all sent"]
 
 
-async def test_middleware_may_pause_an_agent_that_has_begun(play):
+async def test_middleware_can_pause_a_started_agent(play):
     """Both its own question and the inner one are there, and both must be answered."""
     passes: list[int] = []
 
@@ -256,7 +256,7 @@ async def test_middleware_may_pause_an_agent_that_has_begun(play):
     assert [entry[1] for entry in family.log] == [5.0, 6.0]
 
 
-async def test_c65_what_waits_inside_goes_on_in_another_process(play):
+async def test_c65_inner_questions_continue_in_another_process(play):
     """Questions, answers, steps and approvals of an inner agent ride in the messages."""
     did: list[Any] = []
 

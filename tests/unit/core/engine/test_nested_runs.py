@@ -14,12 +14,12 @@ from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState
-from tests.unit.core.family import Family, asked, outer
+from tests.unit.core.family import Family, outer, wait_for_question
 
 call = nb.ScriptedModel.call
 
 
-async def test_inner_failures_are_that_calls_result_or_fail_the_run(play):
+async def test_an_inner_failure_is_the_result_of_the_call_or_fails_the_run(play):
     """As for any other tool."""
     family = Family(RuntimeError("model is down"))
     s = await play(outer(), family)
@@ -28,7 +28,7 @@ async def test_inner_failures_are_that_calls_result_or_fail_the_run(play):
         await play(outer(), Family(RuntimeError("model is down")), on_tool_error="raise")
 
 
-async def test_a_failed_inner_run_is_tried_again_from_its_last_good_state(play):
+async def test_a_failed_inner_run_is_retried_from_its_last_good_state(play):
     """``Retry`` around an agent does not repeat what the agent had done."""
     family = Family(call("look", n=1), RuntimeError("model is down"), call("look", n=2), "at last")
     s = await play(outer(), family, middleware=[nb.Retry(2)])
@@ -36,7 +36,7 @@ async def test_a_failed_inner_run_is_tried_again_from_its_last_good_state(play):
     assert family.log == [("look", 1), ("look", 2)]
 
 
-async def test_run_retry_goes_on_inside():
+async def test_run_retry_continues_inside():
     """The inner agent's finished steps are kept by ``run.retry()`` too."""
     family = Family(call("look", n=1), RuntimeError("model is down"), "at last")
     agent = nb.Agent(nb.ScriptedModel(outer()), on_tool_error="raise")
@@ -48,7 +48,7 @@ async def test_run_retry_goes_on_inside():
     assert family.log == [("look", 1)]
 
 
-async def test_the_outer_budget_counts_what_inner_agents_use():
+async def test_the_outer_budget_counts_usage_of_inner_agents():
     """Inner tokens are outer tokens, and nobody inside can go past the outer limit."""
     family = Family(*(call("look", n=n) for n in range(50)))
     agent = nb.Agent(
@@ -84,7 +84,7 @@ async def test_the_outer_budget_stops_inner_agents_step_by_step_without_losing_t
     assert done.usage.total_tokens == 66
 
 
-async def test_the_inner_turn_limit_is_asked_about_with_its_path():
+async def test_a_question_about_the_inner_turn_limit_has_its_path():
     """It is the inner agent that may go on, in the run or from the run's messages."""
     family = Family(
         *(call("look", n=n) for n in range(3)), "in", call("look", n=3), "in", max_turns=2
@@ -103,7 +103,7 @@ async def test_the_inner_turn_limit_is_asked_about_with_its_path():
     assert (branch.text, [n for _, n in family.log]) == ("done", [0, 1, 2, 3])
 
 
-async def test_an_inner_turn_limit_holds_over_pauses(play):
+async def test_an_inner_turn_limit_counts_across_pauses(play):
     """Also from saved messages: step by step the outer model is told, live a person is asked."""
     family = Family(call("look", n=1), call("transfer", amount=5), "never said", max_turns=2)
     s = await play(outer(), family)
@@ -115,7 +115,7 @@ async def test_an_inner_turn_limit_holds_over_pauses(play):
     assert len(family.model.requests) == 2
 
 
-async def test_cancel_goes_down_the_tree(short_grace):
+async def test_cancel_reaches_all_inner_runs(short_grace):
     """Inner bodies are stopped, inner asks end, and nothing inside goes on."""
     stopped: list[str] = []
     started = asyncio.Event()
@@ -140,7 +140,7 @@ async def test_cancel_goes_down_the_tree(short_grace):
     agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p")]), tools=[inner.as_tool()])
     run = agent.run("go")
     await started.wait()
-    await asked(run)
+    await wait_for_question(run)
     await run.cancel()
     assert (run.status, sorted(stopped), run.interrupts) == ("cancelled", ["asks", "slow"], [])
     with pytest.raises(nb.errors.Cancelled):
@@ -172,7 +172,7 @@ async def test_headless_answers_reach_inner_questions():
     assert family.log == [("transfer", 5.0, {"asked": 5.0})]
 
 
-async def test_an_inner_agent_may_have_a_typed_output(play):
+async def test_an_inner_agent_can_have_a_typed_output(play):
     """It is JSON for the outer model."""
 
     def define(agent: nb.Agent) -> None:
@@ -183,7 +183,7 @@ async def test_an_inner_agent_may_have_a_typed_output(play):
     assert s.results == [[1, 2]]
 
 
-async def test_an_agent_whose_call_somebody_else_has_settled_fails_nothing():
+async def test_an_agent_call_that_another_process_settled_fails_nothing():
     """P2: its driver here stops; what another process made of the call is the result."""
     inner = nb.Agent(nb.ScriptedModel([call("asks")]), name="inner")
 

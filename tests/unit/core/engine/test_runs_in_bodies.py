@@ -107,7 +107,7 @@ async def test_c140_a_tool_awaits_a_run_that_it_started(play, how, answer, told,
 
 
 @pytest.mark.parametrize("how", HOWS)
-async def test_c140_two_levels_deep(play, how):
+async def test_c140_a_question_two_runs_deep_has_the_whole_path(play, how):
     """A run inside a run inside a run: one question, with every agent and tool on the way."""
     bank = Bank(how, depth=2)
     s = await play(SCRIPT, bank, name="planner")
@@ -131,7 +131,7 @@ def asking(*script: Any, name: str = "inner", log: list[Any] | None = None) -> n
     return agent
 
 
-async def test_c150_what_a_body_started_before_is_not_repeated(play):
+async def test_c150_a_run_started_before_by_a_body_is_not_repeated(play):
     """A body that is run again gets what has ended at once, and goes on with the rest."""
     log: list[Any] = []
     models = [nb.ScriptedModel([call("act", n=n), f"agent {n}"]) for n in (1, 2)]
@@ -160,7 +160,7 @@ async def test_c150_what_a_body_started_before_is_not_repeated(play):
     assert [len(model.requests) for model in models] == [2, 2]
 
 
-async def test_c150_runs_at_once_are_answered_one_by_one(play):
+async def test_c150_concurrent_inner_runs_are_answered_one_by_one(play):
     """Two at once in one body; each answer counts on its own, whichever comes first."""
     log: list[Any] = []
     models = [nb.ScriptedModel([call("act", "same", n=n), f"agent {n}"]) for n in (1, 2)]
@@ -187,7 +187,7 @@ async def test_c150_runs_at_once_are_answered_one_by_one(play):
     assert [len(model.requests) for model in models] == [2, 2]
 
 
-async def test_c150_a_body_that_starts_something_else_is_told(play_steps):
+async def test_c150_a_body_that_starts_a_different_run_is_reported(play_steps):
     """Nothing of what was started is repeated, nor lost in silence: the run says what is wrong."""
     prompts = iter(["one", "two"])
     model = nb.ScriptedModel([call("ask"), "in"])
@@ -200,12 +200,12 @@ async def test_c150_a_body_that_starts_something_else_is_told(play_steps):
             return (await inner.run(next(prompts))).text
 
     s = await play_steps([call("changing"), "done"], define)
-    with pytest.raises(nb.errors.RunError, match=r"'changing' was run again.*\"two\".*\"one\""):
+    with pytest.raises(nb.errors.RunError, match=r"'changing' ran again.*\"two\".*\"one\""):
         await s.answer(respond={0: "x"})
     assert len(model.requests) == 1
 
 
-async def test_c150_asks_and_runs_of_one_body_go_together(play):
+async def test_c150_one_body_can_combine_asks_runs_and_steps(play):
     """A question of the body's own, a run, a step: each is done once."""
     did: list[str] = []
     model = nb.ScriptedModel([call("ask"), "in"])
@@ -229,7 +229,7 @@ async def test_c150_asks_and_runs_of_one_body_go_together(play):
     assert (s.results, did, len(model.requests)) == (["in yes"], ["ann"], 2)
 
 
-async def test_c140_an_inner_body_that_asks_at_its_line(play):
+async def test_c140_an_inner_body_asks_at_its_line(play):
     """``ctx.ask`` in the inner run's tool: live both bodies wait, elsewhere both are run again."""
     model = nb.ScriptedModel([call("wizard"), "in"])
 
@@ -252,7 +252,7 @@ async def test_c140_an_inner_body_that_asks_at_its_line(play):
     assert s.results == ["in"]
 
 
-async def test_c140_an_answer_that_does_not_fit_is_refused_where_the_tools_are_not_known(play):
+async def test_c140_an_answer_that_does_not_fit_is_refused_without_the_tools(play):
     """Checked by the schema that is stored; the question stays open."""
     bank = Bank("run", call("ask"), "fine")
     s = await play(SCRIPT, bank)
@@ -269,7 +269,7 @@ def giving(body: Any, *script: Any, **options: Any) -> nb.Agent:
     return nb.Agent(nb.ScriptedModel(steps, usage=Usage(0, 1)), tools=[body], **options)
 
 
-async def test_c140_cancelling_the_outer_run_cancels_what_bodies_started():
+async def test_c140_cancelling_the_outer_run_cancels_runs_started_by_bodies():
     """The inner model's request is stopped, and the body with it."""
     begun, seen = asyncio.Event(), []
 
@@ -294,7 +294,7 @@ async def test_c140_cancelling_the_outer_run_cancels_what_bodies_started():
     assert (run.status, seen) == ("cancelled", ["cancelled"])
 
 
-async def test_c140_budgets_count_what_bodies_start():
+async def test_c140_budgets_count_usage_of_runs_started_by_bodies():
     """Tokens of the inner run are the outer's; used up, it is the outer that is over."""
     inner = nb.Agent(nb.ScriptedModel(["in"], usage=Usage(50, 1)), name="inner")
     asked: list[str] = []
@@ -318,7 +318,9 @@ async def test_c140_budgets_count_what_bodies_start():
 
 
 @pytest.mark.parametrize("rule", ["*fer", "pay/banker/transfer"])
-async def test_c140_what_is_denied_around_a_body_is_denied_in_it(play, rule):
+async def test_c140_a_tool_denied_in_the_outer_run_is_denied_in_runs_started_by_its_bodies(
+    play, rule
+):
     """A rule of the outer agent refuses in the run that its tool starts."""
     bank = Bank("run", call("transfer", amount=5), "understood")
     s = await play(SCRIPT, bank, policy=[nb.deny(rule, reason="never")])
@@ -374,7 +376,7 @@ async def test_c153_a_body_calls_a_tool(play, sync, answer, told, did):
     assert (s.results, log) == ([told], ["plain", *did])
 
 
-async def test_c153_a_body_whose_call_another_process_took_over_goes_no_further():
+async def test_c153_a_body_whose_call_another_process_took_over_stops():
     """P3: there an answer ended what the body had called, and the body goes on there alone."""
     log: list[str] = []
     other = "elsewhere:1:1:host"
@@ -408,7 +410,7 @@ async def test_c153_a_body_whose_call_another_process_took_over_goes_no_further(
     assert log == []
 
 
-async def test_c153_what_a_called_body_calls_is_judged_as_well(play):
+async def test_c153_a_tool_called_by_a_called_tool_is_judged_as_well(play):
     """At any depth of bodies, by the rules and the middleware of the run that they are in."""
     log: list[Any] = []
 
@@ -441,7 +443,7 @@ async def test_c153_what_a_called_body_calls_is_judged_as_well(play):
     assert (s.results, log[-2:], log.count(5)) == (["wiped 5"], ["wipe", 5], 1)
 
 
-async def test_c153_a_tool_that_a_body_calls_fails_alone():
+async def test_c153_a_tool_called_by_a_body_fails_alone():
     """Its failure is raised at that line; a rule of the run refuses it; a misfit is told before anything runs."""
     told: list[str] = []
 
@@ -465,7 +467,7 @@ async def test_c153_a_tool_that_a_body_calls_fails_alone():
     assert "A rule denies this call of broken" in told[0]
 
 
-async def test_c151_the_handle_tells_the_truth_of_the_run_inside():
+async def test_c151_the_handle_reports_the_inner_run():
     """Status, questions, journal, usage, calls: of that run; and the body may answer it itself."""
     seen: list[Any] = []
     log: list[Any] = []
@@ -499,8 +501,8 @@ async def test_c151_the_handle_tells_the_truth_of_the_run_inside():
 
 
 @pytest.mark.parametrize("live", [True, False])
-async def test_c151_answers_of_a_run_inside_count_where_nobody_is_there(live):
-    """As for any run; the outermost asks nobody."""
+async def test_c151_answers_passed_to_an_inner_run_count_without_a_person(live):
+    """As for any run; the outermost run asks nobody."""
     log: list[Any] = []
     inner = asking([call("act", n=1)], "in", log=log)
 
@@ -539,7 +541,7 @@ async def test_c151_a_run_that_was_not_awaited_ends_with_the_call(play):
     assert (s.results, log, len(model.requests)) == (["said"], [1], 2)
 
 
-async def test_c151_a_body_that_fails_takes_its_runs_with_it():
+async def test_c151_a_failing_body_ends_the_runs_that_it_started():
     """Nothing of it goes on or asks any more."""
     inner = asking([call("act", n=1)], "in")
 
@@ -554,7 +556,7 @@ async def test_c151_a_body_that_fails_takes_its_runs_with_it():
     assert run.interrupts == []
 
 
-async def test_c151_a_failing_run_fails_where_it_is_awaited():
+async def test_c151_a_failing_inner_run_raises_where_it_is_awaited():
     """With its own error; the body may go on, and the outer run too."""
     inner = nb.Agent(nb.ScriptedModel([]), name="inner")
     told: list[str] = []
@@ -572,7 +574,7 @@ async def test_c151_a_failing_run_fails_where_it_is_awaited():
     assert len(told) == 2
 
 
-async def test_c151_one_run_is_cancelled_and_the_body_goes_on():
+async def test_c151_one_inner_run_is_cancelled_and_the_body_continues():
     """Only that one; its result says so."""
     inner = asking([call("act", n=1)], "in")
 
@@ -591,7 +593,7 @@ async def test_c151_one_run_is_cancelled_and_the_body_goes_on():
     assert run.calls["body"][0].output == "cancelled, 0 open"
 
 
-async def test_c151_what_only_a_run_of_its_own_has_is_refused():
+async def test_c151_an_option_that_needs_a_top_level_run_is_refused():
     """A store, pending, fork and retry: each names nested=False."""
     inner = nb.Agent(nb.ScriptedModel(["a"] * 9), name="inner")
     told: list[str] = []
@@ -621,7 +623,7 @@ async def test_c151_what_only_a_run_of_its_own_has_is_refused():
 
 
 @pytest.mark.parametrize("way", ["to_thread", "asyncio.run", "task"])
-async def test_c140_from_a_helper_thread_or_task_of_the_body(play, way):
+async def test_c140_a_helper_thread_or_task_of_the_body_can_start_runs(play, way):
     """Whatever a body has work for it is still the body."""
     model = nb.ScriptedModel([call("ask"), "in"])
 
@@ -649,7 +651,7 @@ async def test_c140_from_a_helper_thread_or_task_of_the_body(play, way):
     assert (s.results, len(model.requests)) == (["in"], 2)
 
 
-async def test_c152_a_run_of_its_own_is_not_inside():
+async def test_c152_a_run_with_nested_false_is_not_inside():
     """``nested=False`` is as a run outside of a tool: its own id, journal and questions."""
     inner = asking([call("act", n=1)], "in")
     kept: list[nb.Run] = []
@@ -671,7 +673,7 @@ async def test_c152_a_run_of_its_own_is_not_inside():
     assert all(event.type != "body_called" for event in run.journal)
 
 
-async def test_c151_sync_bodies_that_wait_give_up_their_threads(monkeypatch):
+async def test_c151_waiting_sync_bodies_free_their_threads(monkeypatch):
     """More of them wait for a person than threads may run at one time."""
     monkeypatch.setattr("nbagent.core.call.threads.MAX_THREADS", 2)
     agents = [
@@ -694,7 +696,7 @@ async def test_c151_sync_bodies_that_wait_give_up_their_threads(monkeypatch):
     assert (await asyncio.wait_for(run, 20)).text == "done"
 
 
-async def test_c154_a_fork_asks_for_itself_what_a_body_started(tmp_path):
+async def test_c154_a_fork_asks_questions_of_inner_runs_again(tmp_path):
     """Both go on from where the inner run stood, each with its own answer."""
     inner = nb.ScriptedModel([call("ask"), "in", "in too"])
     other = nb.Agent(inner, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
@@ -718,7 +720,7 @@ async def test_c154_a_fork_asks_for_itself_what_a_body_started(tmp_path):
     assert [r.messages[-1]["content"][0].get("output") for r in inner.requests[1:]] == ["x", "y"]
 
 
-async def test_c154_a_fork_at_a_question_does_not_know_what_the_body_called_after_it():
+async def test_c154_a_fork_at_a_question_ignores_calls_that_the_body_made_after_it():
     """Its body goes on from there by itself, with an answer of its own."""
     log: list[Any] = []
 
@@ -750,7 +752,7 @@ async def test_c154_a_fork_at_a_question_does_not_know_what_the_body_called_afte
     assert log == [1, 2, 2]
 
 
-async def test_c150_a_retry_goes_on_with_the_run_that_failed():
+async def test_c150_a_retry_continues_with_the_inner_run_that_failed():
     """What had ended in it is not repeated; the body is run again and takes it up."""
     log: list[int] = []
     model = nb.ScriptedModel([call("count"), nb.errors.ModelError("down"), "in"])
@@ -772,7 +774,7 @@ async def test_c150_a_retry_goes_on_with_the_run_that_failed():
     assert (log, run.calls["body"][0].output) == ([1], "in")
 
 
-async def test_c140_a_question_inside_expires_on_the_outermost_run():
+async def test_c140_an_inner_question_expires_on_the_outermost_run():
     """Its deadline is applied as any other's."""
 
     async def hurried(ctx: nb.ToolContext) -> str:
@@ -791,7 +793,7 @@ async def test_c140_a_question_inside_expires_on_the_outermost_run():
     assert "Nobody answered in time" in model.requests[-1].messages[-1]["content"][0]["output"]
 
 
-async def test_c140_questions_inside_count_in_the_outer_number_of_questions():
+async def test_c140_inner_questions_count_towards_max_questions_of_the_outer_run():
     """``max_questions`` of the outermost run holds for all in it."""
     models = [nb.ScriptedModel([call("ask"), "in"]) for _ in range(3)]
     inner = [
@@ -810,7 +812,7 @@ async def test_c140_questions_inside_count_in_the_outer_number_of_questions():
     assert (await asyncio.wait_for(run, 20)).text == "done"
 
 
-async def test_c140_an_unattended_outer_run_names_what_a_body_asks():
+async def test_c140_an_unattended_outer_run_names_the_question_of_a_body():
     """Awaiting raises, with the path and the schema; the run stays paused, and answers= of it count."""
     inner = nb.Agent(
         nb.ScriptedModel([call("ask"), "in", call("ask"), "in"]),
@@ -831,7 +833,7 @@ async def test_c140_an_unattended_outer_run_names_what_a_body_asks():
     assert (await asyncio.wait_for(again, 20)).text == "done"
 
 
-async def test_c140_a_secret_of_a_run_inside_reaches_its_body_alone():
+async def test_c140_a_secret_of_an_inner_run_reaches_only_its_body():
     """What is asked for there with a secret in it is in no journal, and is asked for where it is gone."""
     got: list[str] = []
 
@@ -855,7 +857,7 @@ async def test_c140_a_secret_of_a_run_inside_reaches_its_body_alone():
     assert "hunter2" not in repr(run.journal)
 
 
-async def test_c150_a_middleware_that_tries_again_goes_on_with_the_run_that_failed():
+async def test_c150_retry_middleware_continues_with_the_inner_run_that_failed():
     """``nb.Retry`` of a tool that may be repeated: what failed inside is tried again too."""
     model = nb.ScriptedModel([nb.errors.ModelError("down"), "in"])
     inner = nb.Agent(model, name="inner")
@@ -870,7 +872,7 @@ async def test_c150_a_middleware_that_tries_again_goes_on_with_the_run_that_fail
 
 
 @pytest.mark.parametrize("sync", [False, True])
-async def test_c151_a_time_limit_ends_what_the_body_started(sync):
+async def test_c151_a_time_limit_ends_runs_started_by_the_body(sync):
     """The inner run has no time of its own; while a person is asked none passes."""
 
     class Slow(nb.ScriptedModel):
@@ -893,7 +895,7 @@ async def test_c151_a_time_limit_ends_what_the_body_started(sync):
 
 
 @pytest.mark.parametrize("agent_outside", [True, False])
-async def test_c140_bodies_and_agents_as_tools_in_each_other(play, agent_outside):
+async def test_c140_bodies_and_agents_as_tools_can_contain_each_other(play, agent_outside):
     """A body in an agent that is a tool, and an agent that is a tool in a body: one path, nothing twice."""
     model = nb.ScriptedModel([call("ask"), "in"])
     middles = nb.ScriptedModel(
@@ -919,7 +921,7 @@ async def test_c140_bodies_and_agents_as_tools_in_each_other(play, agent_outside
     assert (s.results, len(model.requests), len(middles.requests)) == (["mid"], 2, 2)
 
 
-async def test_c140_a_new_message_refuses_what_a_body_asks():
+async def test_c140_a_new_message_rejects_questions_of_a_body():
     """``pending="reject"``: as with any open question."""
     inner = nb.Agent(
         nb.ScriptedModel([call("ask"), call("ask")]),
@@ -938,7 +940,7 @@ async def test_c140_a_new_message_refuses_what_a_body_asks():
     assert (await asyncio.wait_for(agent.run("b", after=run, pending="reject"), 20)).text == "newer"
 
 
-async def test_c153_what_thousands_of_calls_cost_grows_with_their_number(monkeypatch):
+async def test_c153_the_cost_of_thousands_of_calls_grows_with_their_number(monkeypatch):
     """One more call of a body is no look at all that came before: not here, and not in the fold."""
     looks = 0
     state = StartedRuns.state
@@ -965,7 +967,7 @@ async def test_c153_what_thousands_of_calls_cost_grows_with_their_number(monkeyp
     assert cost[1] < 15 * cost[0]
 
 
-async def test_c153_a_secret_that_a_call_came_to_is_never_a_mask():
+async def test_c153_a_secret_result_of_a_call_is_never_a_mask():
     """Where the body is run again, or a person answered, it is gone, and the body is told so."""
     got: list[str] = []
 
@@ -990,7 +992,7 @@ async def test_c153_a_secret_that_a_call_came_to_is_never_a_mask():
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("is_flow", [False, True])
-async def test_c153_rules_and_middleware_reach_what_is_called_at_any_depth(depth, is_flow):
+async def test_c153_rules_and_middleware_apply_to_called_tools_at_any_depth(depth, is_flow):
     """A tool that a called tool calls is asked about, and surrounded, as one that the model calls."""
     ran: list[str] = []
     saw: list[str] = []
@@ -1030,7 +1032,7 @@ async def test_c153_rules_and_middleware_reach_what_is_called_at_any_depth(depth
     assert ran == ["drop"]
 
 
-async def test_c153_a_refusal_stays_one_where_the_body_is_run_again(play):
+async def test_c153_a_rejection_is_raised_again_where_the_body_is_run_again(play):
     """It is raised as it was, so that a body that goes on without the call takes the same way again."""
     ran: list[str] = []
 

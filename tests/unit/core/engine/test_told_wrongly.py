@@ -51,9 +51,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("told", WRONG.values(), ids=WRONG.keys())
-async def test_what_a_model_tells_is_of_its_type_or_fails_the_run(
-    told: Any, tmp_path: Path
-) -> None:
+async def test_a_wrong_event_of_a_model_fails_the_run(told: Any, tmp_path: Path) -> None:
     """As an error of the model that says what was wrong; the journal is read again, whatever was told."""
     end = () if isinstance(told, Finished) else (Finished("stop"),)
     store = nb.SQLiteStore(tmp_path / "runs.db")
@@ -93,7 +91,7 @@ SERVERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("item", SERVERS.values(), ids=SERVERS.keys())
-def test_what_a_hosted_call_tells_wrongly_is_left_out(item: dict[str, Any]) -> None:
+def test_a_wrong_part_of_a_hosted_call_is_left_out(item: dict[str, Any]) -> None:
     """It is for the person alone, and no reason to lose an answer; files are pictures that pages draw."""
     parser = ResponsesParser("h")
     for delta in parser.chunk({"output": [item], "status": "completed"}):

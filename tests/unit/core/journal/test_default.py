@@ -26,7 +26,7 @@ def talker() -> nb.Agent:
     return nb.Agent(nb.ScriptedModel(lambda _messages: "hello"), name="talker")
 
 
-async def test_c272_one_line_makes_every_run_durable_also_of_agents_made_before(
+async def test_c272_one_line_makes_every_run_durable_even_of_earlier_agents(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Read when a run starts; the first card alone says where, as does the log; None goes back to memory."""
@@ -58,7 +58,7 @@ async def test_c272_one_line_makes_every_run_durable_also_of_agents_made_before(
     assert len(store.run_ids()) == 3
 
 
-async def test_c273_the_environment_says_it_too_and_a_bad_place_is_told_by_name(
+async def test_c273_the_environment_can_set_the_store_and_a_bad_place_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code comes first; ``memory`` turns it off; what cannot be used is refused at once and changes nothing."""
@@ -78,7 +78,7 @@ async def test_c273_the_environment_says_it_too_and_a_bad_place_is_told_by_name(
         talker().run("Hi.")
 
 
-async def test_c274_a_run_is_opened_by_its_id_alone(tmp_path: Path) -> None:
+async def test_c274_a_run_is_opened_by_its_id_only(tmp_path: Path) -> None:
     """The default store, and the newest agent here of its agent's name; else the error names that."""
     store = nb.use_store(tmp_path / "runs.db")
     agent = talker()
@@ -91,7 +91,7 @@ async def test_c274_a_run_is_opened_by_its_id_alone(tmp_path: Path) -> None:
         await nb.open_run("hi", store=store)
 
 
-async def test_c272_a_place_that_is_said_again_is_the_same_store_and_its_runs_the_same_handles(
+async def test_c272_the_same_path_given_twice_is_the_same_store_with_the_same_handles(
     tmp_path: Path,
 ) -> None:
     """A cell run again, a path of an agent: a run of an id is the one that is open; a file made anew is another place."""

@@ -35,13 +35,13 @@ def failing(count: int) -> nb.Agent[Any]:
     return agent
 
 
-def saying(count: int) -> nb.Agent[Any]:
+def long_answer_agent(count: int) -> nb.Agent[Any]:
     """One that says long things."""
     return nb.Agent(nb.ScriptedModel([f"{TEXT} {n}" for n in range(count)]))
 
 
 async def by_after(store: nb.Store) -> list[nb.Run]:
-    agent = saying(3)
+    agent = long_answer_agent(3)
     runs: list[nb.Run] = []
     for n in range(3):
         runs.append(agent.run(f"go {n}", after=runs[-1] if runs else None, store=store))
@@ -66,7 +66,7 @@ async def by_edit(store: nb.Store) -> list[nb.Run]:
 
 
 async def by_line(store: nb.Store) -> list[nb.Run]:
-    agent = saying(3)
+    agent = long_answer_agent(3)
     runs = [agent.run("go", store=store)]
     runs += [agent.run("then", after=runs[-1], store=store)]
     runs += [agent.run("then", after=runs[-1], store=store)]
@@ -105,7 +105,7 @@ PATHS: list[Callable[[nb.Store], Awaitable[list[nb.Run]]]] = [
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
-async def test_c256_whatever_goes_on_with_a_run_refers_to_it_and_reads_back_whole(
+async def test_c256_every_kind_of_follow_up_refers_to_its_run_and_is_read_back_complete(
     path, kind, tmp_path
 ):
     """One rule for every road to a follow-up; the state a new process folds is the live one."""
@@ -123,7 +123,7 @@ async def test_c256_whatever_goes_on_with_a_run_refers_to_it_and_reads_back_whol
         assert sum(len(row.data) for row in store.rows(run.id)) < 2_500
 
 
-async def test_a_turn_takes_as_much_at_turn_100_as_at_turn_5(tmp_path):
+async def test_turn_100_costs_as_much_as_turn_5(tmp_path):
     """Bytes do not grow with the conversation, an image is stored once, and turn 100 opens at once."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     chat = nb.Agent(nb.ScriptedModel([f"{TEXT} {n}" for n in range(100)]), store=store).chat(id="c")
@@ -174,8 +174,8 @@ def forged(**changes: Any) -> dict[str, Any]:
             forged(id="gone"),
             "'run' continues the first 3 events of run 'gone', which cannot be read",
         ),
-        (forged(id="run"), "which itself continues this run"),
-        (forged(id="round"), "which itself continues this run"),
+        (forged(id="run"), "which in turn continues this run"),
+        (forged(id="round"), "which in turn continues this run"),
         (forged(events=99), "which has only 3 events"),
         (forged(messages=99), "which has only 2 messages"),
         (forged(events=-1), "not a reference"),
@@ -201,7 +201,7 @@ async def test_c257_a_forged_reference_is_refused_in_words(entry, told):
         Journal("run", store).catch_up()
 
 
-async def test_where_the_run_before_is_in_another_store_all_is_stored():
+async def test_a_follow_up_in_another_store_stores_the_whole_history():
     """A reference is only made to what is there."""
     first = nb.Agent(nb.ScriptedModel(["one"]), store=nb.MemoryStore())
     run = first.run("go")

@@ -218,7 +218,7 @@ NO_STORE = {"view"}
 """What asks no store for anything."""
 
 
-def test_each_door_of_a_run_and_a_chat_is_gone_through() -> None:
+def test_each_method_of_a_run_and_a_chat_is_covered_here() -> None:
     """A new one is tried here, or is said to wait."""
     names = {n for kind in (nb.Run, nb.Chat) for n in dir(kind) if not n.startswith("_")}
     source = "".join(map(inspect.getsource, [Door, *DOORS]))
@@ -227,7 +227,7 @@ def test_each_door_of_a_run_and_a_chat_is_gone_through() -> None:
 
 
 @pytest.mark.parametrize("use", DOORS, ids=lambda use: use.__name__)
-async def test_no_door_of_a_run_waits_for_its_store_on_the_loop(use: Any) -> None:
+async def test_no_method_of_a_run_blocks_the_loop_on_its_store(use: Any) -> None:
     """A run is begun, opened, answered, followed and read while the loop goes on."""
     door = Door()
     await use(door)
@@ -235,7 +235,7 @@ async def test_no_door_of_a_run_waits_for_its_store_on_the_loop(use: Any) -> Non
     assert door.store.on_loop == []
 
 
-async def test_a_run_by_its_id_comes_back_at_once_however_long_the_store_takes() -> None:
+async def test_a_run_by_its_id_returns_at_once_however_slow_the_store() -> None:
     """The loop goes on while it is looked for, and the run begins once it is known that there is none."""
     door, free = Door(), threading.Event()
     read = door.store.near.read

@@ -15,7 +15,7 @@ from hypothesis import given
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.base.events import RunFailed, ToolFinished, dump, kept, parse
+from nbagent.core.base.events import RunFailed, ToolFinished, dump, parse, storable_event
 from nbagent.core.base.messages import MAX_DEPTH, storable
 
 call = nb.ScriptedModel.call
@@ -135,7 +135,7 @@ def arguments(value: Any) -> nb.Agent:
     return agent_with(work, [call("work", x=value), "done"])
 
 
-def said(value: Any) -> nb.Agent:
+def agent_answering(value: Any) -> nb.Agent:
     return nb.Agent(nb.ScriptedModel([value if isinstance(value, str) else type(value).__name__]))
 
 
@@ -152,7 +152,7 @@ DOORS: dict[str, Door] = {
         a_step_name,
         a_question,
         arguments,
-        said,
+        agent_answering,
     )
 }
 
@@ -185,14 +185,14 @@ BY_ANY_DOOR = [
 
 
 @pytest.mark.parametrize(("door", "what"), BY_ANY_DOOR)
-async def test_whatever_comes_in_can_be_read_again(door: str, what: str, tmp_path: Path) -> None:
+async def test_any_stored_input_can_be_read_again(door: str, what: str, tmp_path: Path) -> None:
     """Each hostile value by each door: kept, cut or refused, and never a run that nobody can open."""
     agent = DOORS[door](HOSTILE[what])
     await check(agent, tmp_path / "runs.db", lambda run: run.restart(run.interrupts[0]))
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-async def test_whatever_a_person_answers_can_be_read_again(what: str, tmp_path: Path) -> None:
+async def test_any_stored_answer_can_be_read_again(what: str, tmp_path: Path) -> None:
     """As an output, as changed input, as data, as the reason of a refusal: kept, or refused."""
     value = HOSTILE[what]
     text = value if isinstance(value, str) else "no"
@@ -214,7 +214,7 @@ async def test_whatever_a_person_answers_can_be_read_again(what: str, tmp_path: 
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-async def test_whatever_is_asked_first_can_be_read_again(what: str, tmp_path: Path) -> None:
+async def test_any_stored_prompt_or_history_can_be_read_again(what: str, tmp_path: Path) -> None:
     """A prompt, or a history that was given."""
     value = HOSTILE[what]
     text = value if isinstance(value, str) else repr(type(value))
@@ -245,30 +245,30 @@ values = st.recursive(
 
 
 @given(value=values)
-def test_what_is_storable_is_read_as_it_is(value: Any) -> None:
+def test_a_storable_value_is_read_back_unchanged(value: Any) -> None:
     """A value is kept unchanged, but for text that is no Unicode, or it is refused with a reason."""
     try:
         stored = storable(value)
     except (ValueError, TypeError):
         return
-    event = kept(ToolFinished(at=1.0, call_id="c", output=stored))
+    event = storable_event(ToolFinished(at=1.0, call_id="c", output=stored))
     read = parse(dump(event))
     assert isinstance(read, ToolFinished)
     assert read.output == stored
 
 
 @given(value=values, text=st.text(st.characters(), max_size=9))
-def test_any_event_that_is_kept_can_be_read(value: Any, text: str) -> None:
+def test_any_stored_event_can_be_read(value: Any, text: str) -> None:
     """The last check before the store, whatever the doors before it let through."""
     event = ToolFinished(at=1.0, call_id=text, output=value, printed=text)
     try:
-        same = kept(event)
+        same = storable_event(event)
     except ValueError:
         return
     assert dump(parse(dump(same))) == dump(same)
 
 
-async def test_the_model_is_told_of_arguments_that_are_nested_too_deep() -> None:
+async def test_arguments_nested_too_deep_are_refused_to_the_model() -> None:
     """The call does not run, the run goes on, and the reason names the bound."""
     agent = arguments(nested(150))
     run = agent.run("go")
@@ -284,7 +284,7 @@ class Deep(BaseModel):
     x: Any
 
 
-async def test_a_final_answer_that_is_nested_too_deep_fails_clearly(tmp_path: Path) -> None:
+async def test_a_final_answer_nested_too_deep_fails_clearly(tmp_path: Path) -> None:
     """The run fails by its model, and can be read."""
     text = json.dumps({"x": nested(150)})
     agent = nb.Agent(nb.ScriptedModel([text]), output_type=Deep, output_retries=0)

@@ -20,7 +20,7 @@ call = nb.ScriptedModel.call
 Fails = Callable[[StoredEvent], bool]
 
 
-def of(kind: str, *, inside: bool = False) -> Fails:
+def event_matches(kind: str, *, inside: bool = False) -> Fails:
     """Whether an event is of this type, and of the run inside a call or not."""
     return lambda event: event.type == kind and bool(event.scope) == inside
 
@@ -80,17 +80,17 @@ def types(run: nb.Run) -> list[str]:
 async def test_a_result_that_could_not_be_stored_is_stored_by_the_retry() -> None:
     """A transfer that was made is not made again: its result is kept in the process."""
     sent: list[float] = []
-    run = await approved(banker(Shaky(of("tool_finished")), sent))
+    run = await approved(banker(Shaky(event_matches("tool_finished")), sent))
     assert (run.status, sent) == ("failed", [5.0])
     assert (await run.retry()).text == "done"
     assert sent == [5.0]
     assert types(run)[-4:] == ["run_retried", "tool_finished", "model_responded", "run_completed"]
 
 
-async def test_another_handle_of_the_process_stores_it_as_well() -> None:
-    """What is kept belongs to the run, not to the handle."""
+async def test_another_handle_of_the_process_can_store_the_result_as_well() -> None:
+    """The stored result belongs to the run, not to the handle."""
     sent: list[float] = []
-    store = Shaky(of("tool_finished"))
+    store = Shaky(event_matches("tool_finished"))
     agent = banker(store, sent)
     run = await approved(agent)
     other = await nb.open_run(run.id, agent=agent, store=store, attended=True)
@@ -99,7 +99,7 @@ async def test_another_handle_of_the_process_stores_it_as_well() -> None:
 
 
 @pytest.mark.parametrize("look", ["go_on", "follow"])
-async def test_who_looks_as_a_run_fails_does_not_hide_why(look: str) -> None:
+async def test_watching_a_run_as_it_fails_does_not_hide_the_error(look: str) -> None:
     """Its driver is not begun again for what was seen before it ended: awaiting raises its own error."""
 
     class Watched(Shaky):
@@ -108,7 +108,7 @@ async def test_who_looks_as_a_run_fails_does_not_hide_why(look: str) -> None:
             if events[0].type == "run_failed":
                 getattr(session_of(run), look)()
 
-    agent = banker(Watched(of("tool_finished")), [])
+    agent = banker(Watched(event_matches("tool_finished")), [])
     run = agent.run("go", attended=True)
     await run.settled()
     run.restart(run.interrupts[0])
@@ -119,10 +119,10 @@ async def test_who_looks_as_a_run_fails_does_not_hide_why(look: str) -> None:
         session_of(run).follower.look()
 
 
-async def test_nothing_that_comes_of_such_a_run_does_it_again() -> None:
+async def test_a_fork_or_history_of_such_a_run_does_not_repeat_the_call() -> None:
     """A fork takes the result over; the messages say that it is not known."""
     sent: list[float] = []
-    agent = banker(Shaky(of("tool_finished")), sent)
+    agent = banker(Shaky(event_matches("tool_finished")), sent)
     run = await approved(agent)
     assert (await run.fork()).text == "done"
     with pytest.raises(nb.errors.StoreError) as error:
@@ -133,19 +133,19 @@ async def test_nothing_that_comes_of_such_a_run_does_it_again() -> None:
     assert sent == [5.0]
 
 
-async def test_another_process_does_not_run_again_what_may_have_been_done(
+async def test_another_process_does_not_repeat_a_call_that_may_have_taken_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """There it is not known what the body came to, and the refusal names it."""
     sent: list[float] = []
-    run = await approved(banker(Shaky(of("tool_finished")), sent))
+    run = await approved(banker(Shaky(event_matches("tool_finished")), sent))
     monkeypatch.setattr("nbagent.core.state.retry.this_process", lambda: "elsewhere:1:1")
     with pytest.raises(nb.errors.UsageError, match="was running these calls: 'transfer'"):
         run.retry()
     assert (run.status, sent) == ("failed", [5.0])
 
 
-async def test_a_store_that_was_down_takes_the_run_up_where_it_was(
+async def test_a_run_continues_once_its_store_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Neither the result nor the failure could be stored; both are with the retry that can be."""
@@ -171,10 +171,10 @@ async def test_a_store_that_was_down_takes_the_run_up_where_it_was(
     assert (await nb.open_run(run.id, agent=agent, store=store)).status == "completed"
 
 
-async def test_an_end_that_was_never_stored_gives_way_to_what_others_did(
+async def test_an_end_that_was_not_stored_loses_to_events_of_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The store is the truth: who could not write his end there finds the run as it is."""
+    """The store is the truth: a handle that could not store its end reads the run from there."""
     caplog.set_level(logging.CRITICAL, "nbagent")
     store = Shaky(lambda event: False)
     agent = banker(store, [])
@@ -198,13 +198,11 @@ async def test_an_end_that_was_never_stored_gives_way_to_what_others_did(
 
 @pytest.mark.parametrize("kind", ["tool_started", "interrupted", "step_finished"])
 @pytest.mark.parametrize("swallows", [False, True])
-async def test_c121_what_a_tool_does_and_cannot_be_stored_fails_the_run(
-    kind: str, swallows: bool
-) -> None:
-    """It is no failure of the tool that a model is told of, whatever the tool makes of it."""
+async def test_c121_a_store_failure_during_a_tool_fails_the_run(kind: str, swallows: bool) -> None:
+    """It is not reported to the model as a failure of the tool, whatever the tool does with it."""
     done: list[str] = []
     model = nb.ScriptedModel([call("pay"), "done"])
-    agent = nb.Agent(model, store=Shaky(of(kind)))
+    agent = nb.Agent(model, store=Shaky(event_matches(kind)))
 
     @agent.tool
     async def pay(ctx: nb.ToolContext) -> str:
@@ -227,7 +225,7 @@ async def test_c121_what_a_tool_does_and_cannot_be_stored_fails_the_run(
 
 
 @pytest.mark.parametrize("deep", [False, True])
-async def test_c121_a_body_that_swallows_what_could_not_be_stored_waits_for_no_person(
+async def test_c121_a_body_that_swallows_a_store_failure_does_not_wait_for_a_person(
     deep: bool,
 ) -> None:
     """Its call fails the run whatever comes: nobody is there to answer, and nothing hangs on that."""
@@ -265,12 +263,12 @@ async def test_c121_a_body_that_swallows_what_could_not_be_stored_waits_for_no_p
     assert (run.calls["both"][0].output, did) == ("['mine', 'paid']", ["paid"])
 
 
-async def test_c121_a_run_inside_a_call_fails_the_run_around_it() -> None:
+async def test_c121_a_store_failure_in_an_inner_run_fails_the_outer_run() -> None:
     """A response that could not be stored is not told as the failure of an agent."""
     inner = nb.Agent(nb.ScriptedModel(["lost", "found"]), name="inner")
     model = nb.ScriptedModel([call("inner", prompt="x"), "done"])
     agent = nb.Agent(
-        model, tools=[inner.as_tool()], store=Shaky(of("model_responded", inside=True))
+        model, tools=[inner.as_tool()], store=Shaky(event_matches("model_responded", inside=True))
     )
     run = agent.run("go")
     with pytest.raises(nb.errors.StoreError, match="no space left"):
@@ -280,7 +278,7 @@ async def test_c121_a_run_inside_a_call_fails_the_run_around_it() -> None:
     assert "found" in str(run.result.messages)
 
 
-async def test_a_store_error_of_the_tools_own_is_its_own_failure() -> None:
+async def test_a_store_error_raised_by_the_tool_itself_is_its_own_failure() -> None:
     """A tool that uses another store fails as tools do, and the model is told."""
     agent = nb.Agent(nb.ScriptedModel([call("archive"), "done"]))
 
@@ -296,10 +294,10 @@ KINDS = ["model_responded", "tool_started", "tool_finished", "interrupted", "res
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "run_completed"])
-async def test_an_append_that_was_done_and_raised_counts(kind: str) -> None:
+async def test_an_append_that_succeeded_and_raised_counts(kind: str) -> None:
     """As when a connection breaks after the commit: what is there is there, and nothing hangs."""
     sent: list[float] = []
-    store = Shaky(of(kind), "after")
+    store = Shaky(event_matches(kind), "after")
     run = await approved(banker(store, sent))
     assert store.fails is None
     assert (await run).text == "done"
@@ -308,8 +306,8 @@ async def test_an_append_that_was_done_and_raised_counts(kind: str) -> None:
     assert types(run).count(kind) == (2 if kind == "model_responded" else 1)
 
 
-async def test_an_answer_of_which_it_was_not_known_that_it_is_stored_is_found_later() -> None:
-    """Who answers is told of the failure; the run goes on as soon as the store can be read again."""
+async def test_an_answer_with_an_unknown_outcome_is_found_later() -> None:
+    """The caller gets an error; the run continues once the store can be read again."""
 
     class Cut(Shaky):
         cut = False
@@ -328,7 +326,7 @@ async def test_an_answer_of_which_it_was_not_known_that_it_is_stored_is_found_la
             return super().read(run_id, start)
 
     sent: list[float] = []
-    run = banker(Cut(of("resolved"), "after"), sent).run("go", attended=True)
+    run = banker(Cut(event_matches("resolved"), "after"), sent).run("go", attended=True)
     await run.settled()
     with pytest.raises(nb.errors.StoreError, match="the connection broke"):
         run.restart(run.interrupts[0])
@@ -378,7 +376,7 @@ TROUBLES = [("reads",), ("writes",), ("reads", "writes")]
 
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("fails", TROUBLES, ids="+".join)
-async def test_c226_what_waits_behind_a_run_that_is_cancelled_while_the_store_is_away_ends_with_it(
+async def test_c226_a_queued_run_ends_with_a_run_cancelled_while_the_store_is_down(
     kind: Any, fails: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once the store is back, by itself: the end is stored, and what waits for it looks again."""
@@ -405,7 +403,7 @@ def open_in(store: Any, run_id: str) -> bool:
 
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("fails", TROUBLES, ids="+".join)
-async def test_an_answer_that_fails_while_the_store_is_away_is_given_again_once_it_is_back(
+async def test_an_answer_that_fails_while_the_store_is_down_can_be_given_again(
     kind: Any, fails: tuple[str, ...]
 ) -> None:
     """The error of the outage goes with it: awaiting the run waits for the answer, and then gives the result."""
@@ -422,7 +420,7 @@ async def test_an_answer_that_fails_while_the_store_is_away_is_given_again_once_
     assert ((await run).text, sent) == ("done", [5.0])
 
 
-async def test_an_end_that_a_refused_answer_brought_to_light_is_told_to_all_who_wait() -> None:
+async def test_an_end_discovered_by_a_refused_answer_reaches_all_waiters() -> None:
     """Whoever waits for the run, and what waits behind it, though the store's own word comes later."""
 
     class Slow(nb.MemoryStore):
@@ -445,7 +443,7 @@ async def test_an_end_that_a_refused_answer_brought_to_light_is_told_to_all_who_
     await until(lambda: behind.status == "cancelled")
 
 
-async def test_a_body_that_waits_hears_of_an_end_that_a_refused_answer_brought_to_light() -> None:
+async def test_a_waiting_body_learns_of_an_end_discovered_by_a_refused_answer() -> None:
     """Its driver ends with the run: nobody waits for it any more."""
     store = Away()
     agent = nb.Agent(nb.ScriptedModel([call("pay"), "done"]), store=store)

@@ -62,7 +62,7 @@ APPENDS = 11
 
 
 @pytest.mark.parametrize("fails_at", range(APPENDS))
-async def test_c121_c123_whichever_append_fails_nothing_happens_that_is_not_stored(
+async def test_c121_c123_a_failed_append_never_has_an_effect(
     fails_at: int,
 ) -> None:
     """No tool runs on an unstored claim or answer, no unstored pause is shown, and all is loud."""
@@ -104,14 +104,14 @@ async def test_c123_an_answer_that_could_not_be_stored_leaves_the_question_open(
     assert sorted(done) == ["gate", "plain"]
 
 
-async def test_all_appends_are_among_those_that_were_made_to_fail() -> None:
+async def test_every_append_is_among_the_failed_ones() -> None:
     """Guards the number above."""
     store = FailingStore(1000)
     await make_agent([]).run("go", store=store, answers={"gate": True})
     assert 1000 - store.left == APPENDS
 
 
-async def test_two_handles_in_one_process_follow_each_other_without_asking_the_store() -> None:
+async def test_two_handles_in_one_process_follow_each_other_without_polling_the_store() -> None:
     """A memory store tells: a paused run costs nothing, and whoever answers, both know."""
     done: list[str] = []
     store = FailingStore(1000)
@@ -135,7 +135,7 @@ async def test_two_handles_in_one_process_follow_each_other_without_asking_the_s
 
 
 async def test_an_ended_run_opens_with_its_result() -> None:
-    """It is there to read, and nothing runs."""
+    """Its result can be read, and nothing runs."""
     store = nb.MemoryStore()
     first = make_agent([]).run("go", store=store, answers={"gate": True})
     await first
@@ -145,7 +145,7 @@ async def test_an_ended_run_opens_with_its_result() -> None:
     assert opened.messages == first.messages
 
 
-async def test_answers_given_when_opening_settle_what_waits_already() -> None:
+async def test_answers_passed_when_opening_settle_open_questions() -> None:
     """A script finishes what a notebook left open."""
     store = nb.MemoryStore()
     done: list[str] = []
@@ -163,7 +163,7 @@ async def test_c122_opening_an_unknown_run_names_the_store() -> None:
         await nb.open_run("nope", agent=make_agent([]), store=nb.MemoryStore())
 
 
-async def test_what_a_body_asked_is_not_answered_without_its_tool() -> None:
+async def test_a_question_of_a_body_is_not_answered_without_its_tool() -> None:
     """The answer would be spent on a body that cannot go on: it is refused, and serves once the tool is there."""
     store = nb.MemoryStore()
     agent = nb.Agent(nb.ScriptedModel([call("plan"), "Done."]), name="planner", store=store)
@@ -188,7 +188,7 @@ async def test_what_a_body_asked_is_not_answered_without_its_tool() -> None:
         await nb.open_run("rome", agent=other)
 
 
-async def test_c59_opening_a_run_whose_answered_tool_is_gone_names_the_tool() -> None:
+async def test_c59_opening_a_run_whose_answered_tool_is_missing_names_the_tool() -> None:
     """The model is not asked, the call is not failed: add the tool and open again."""
     store = nb.MemoryStore()
     agent = make_agent([])

@@ -53,7 +53,7 @@ CASES: list[tuple[str, str, str | None]] = [
 @pytest.mark.parametrize(
     ("change", "told"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
-async def test_c262_what_was_tampered_with_is_named(change: str, told: str | None, tmp_path):
+async def test_c262_a_changed_event_is_named(change: str, told: str | None, tmp_path):
     """The first event, by number and type; what was cut off shows by a seal that was noted."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(["answer 1", "answer 2", "answer 3"]), store=store)
@@ -72,7 +72,7 @@ async def test_c262_what_was_tampered_with_is_named(change: str, told: str | Non
     assert not noted
     if told is None:
         assert found
-        assert "Its end was removed" in repr(noted)
+        assert "Its last events were removed" in repr(noted)
     else:
         assert not found
         assert f"run {second.id!r}: {told}" in repr(found)
@@ -95,7 +95,7 @@ BEFORE: list[Callable[[str], str]] = [
 
 
 @pytest.mark.parametrize("change", BEFORE, ids=["changed", "gone"])
-async def test_a_run_before_that_was_tampered_with_is_named(change: Any, tmp_path):
+async def test_a_changed_earlier_run_is_named(change: Any, tmp_path):
     """Its words are part of the run that goes on with it."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(["answer 1", "answer 2"]), store=store)
@@ -109,7 +109,7 @@ async def test_a_run_before_that_was_tampered_with_is_named(change: Any, tmp_pat
     assert first.id in repr(found)
 
 
-async def test_what_has_no_seals_is_not_verified(tmp_path):
+async def test_a_run_without_seals_is_not_verified(tmp_path):
     """Rows of format 1 have none: neither they nor a run that goes on with them can be called unchanged."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(["answer", "and another"]), store=store)

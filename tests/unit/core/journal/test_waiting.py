@@ -60,7 +60,7 @@ class Far:
         return self.near.run_ids()
 
 
-def of(kind: type[StoredEvent]) -> Any:
+def hold_first(kind: type[StoredEvent]) -> Any:
     """Holds the first append of such an event."""
     return lambda events, _count: any(isinstance(event, kind) for event in events)
 
@@ -70,7 +70,7 @@ def arrived(store: Far, run: nb.Run) -> list[StoredEvent]:
 
 
 @pytest.mark.parametrize("slow", range(APPENDS))
-async def test_the_loop_goes_on_and_nothing_happens_that_is_not_stored(slow: int) -> None:
+async def test_the_loop_continues_and_no_unstored_event_has_an_effect(slow: int) -> None:
     """Whichever append takes long: no body starts, nothing is told, and the run ends as any other."""
     done: list[str] = []
     heard: list[Any] = []
@@ -97,12 +97,12 @@ async def approve(run: nb.Run) -> None:
     await run.restart(run.interrupts[0])
 
 
-async def test_of_two_answers_on_their_way_one_counts() -> None:
-    """The second learns who was first when its turn comes; the run waits for neither in between."""
+async def test_of_two_answers_that_are_being_stored_one_counts() -> None:
+    """The second caller learns who was first; the run does not wait for either."""
     store, done = Far(), list[str]()
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: run.status == "interrupted" and "plain" in done)
-    store.held = of(Resolved)
+    store.held = hold_first(Resolved)
     first = run.restart(run.interrupts[0])
     second = run.reject(run.interrupts[0])
     await until(lambda: store.is_held)
@@ -116,7 +116,7 @@ async def test_of_two_answers_on_their_way_one_counts() -> None:
     assert sum(isinstance(event, Resolved) for event in run.journal) == 1
 
 
-async def test_a_bad_answer_is_refused_on_the_spot() -> None:
+async def test_a_bad_answer_is_refused_at_once() -> None:
     """Whatever the store takes its time for, what is wrong with an answer is known at once."""
     store = Far()
     run = make_agent([]).run("go", store=store, attended=True)
@@ -130,7 +130,7 @@ async def test_a_bad_answer_is_refused_on_the_spot() -> None:
 async def test_a_result_that_waits_to_be_stored_is_kept_when_the_run_is_stopped() -> None:
     """Stopped means stored as stopped, after what was done before."""
     store, done = Far(), list[str]()
-    store.held = of(ToolFinished)
+    store.held = hold_first(ToolFinished)
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: store.is_held)
     stopping = asyncio.create_task(run.cancel())
@@ -160,7 +160,7 @@ async def test_a_claim_that_waits_to_be_stored_is_dropped_when_the_run_is_stoppe
         started.append("two")
         return "2"
 
-    store.held = of(ToolStarted)
+    store.held = hold_first(ToolStarted)
     run = agent.run("go", store=store, attended=True)
     await until(lambda: store.is_held)
     stopping = asyncio.create_task(run.cancel())
@@ -172,8 +172,8 @@ async def test_a_claim_that_waits_to_be_stored_is_dropped_when_the_run_is_stoppe
     assert started == []
 
 
-async def test_a_run_whose_beginning_cannot_be_stored_says_so() -> None:
-    """Nobody waits for ever for a run that never began."""
+async def test_a_run_whose_start_cannot_be_stored_says_so() -> None:
+    """No caller waits forever for a run that never started."""
     store = Far()
 
     def fails(*_: object) -> None:
@@ -195,7 +195,7 @@ def locked(path: Path) -> sqlite3.Connection:
     return other
 
 
-async def test_a_locked_file_stops_no_loop(tmp_path: Path) -> None:
+async def test_a_locked_file_blocks_no_loop(tmp_path: Path) -> None:
     """While another program writes, the loop goes on; what was to be written comes after."""
     done: list[str] = []
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
@@ -243,7 +243,7 @@ async def _settled(run: nb.Run) -> None:
     await run.settled()
 
 
-async def test_what_waits_keeps_its_order() -> None:
+async def test_waiting_appends_keep_their_order() -> None:
     """Many writers at once: each event once, in the order in which it was asked for."""
     store = Far()
     store.held = lambda _events, count: count == 0
@@ -259,8 +259,8 @@ async def test_what_waits_keeps_its_order() -> None:
     assert [e.agent for e in journal.read()] == [e.agent for e in made]  # type: ignore[union-attr]
 
 
-async def test_who_waits_for_the_run_hears_that_its_answer_was_not_taken(tmp_path: Path) -> None:
-    """And not that nobody answered; the run goes on with the next answer."""
+async def test_a_waiter_learns_that_its_answer_was_not_stored(tmp_path: Path) -> None:
+    """It gets that error, and not that nobody answered; the run continues with the next answer."""
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
         run = await make_agent([]).run("go", store=store).settled()
         with closing(locked(store.path)):
@@ -271,7 +271,7 @@ async def test_who_waits_for_the_run_hears_that_its_answer_was_not_taken(tmp_pat
         assert (await run).text == "done"
 
 
-async def test_a_result_that_a_locked_file_did_not_take_is_known_to_the_retry_here_alone(
+async def test_a_result_that_a_locked_file_rejected_is_known_only_to_a_local_retry(
     tmp_path: Path,
 ) -> None:
     """The failure goes by the name that a retry in another process looks for, which then refuses."""
@@ -297,12 +297,12 @@ async def test_a_result_that_a_locked_file_did_not_take_is_known_to_the_retry_he
 
 
 @pytest.mark.parametrize("how", ["receipt", "by its record"])
-async def test_who_waits_no_more_for_an_answer_on_its_way_takes_nothing_back(how: str) -> None:
+async def test_cancelling_the_wait_for_an_answer_does_not_withdraw_it(how: str) -> None:
     """The answer is stored, the run goes on with it, and whoever waits for the run is told."""
     store, done = Far(), list[str]()
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: run.status == "interrupted" and "plain" in done)
-    store.held = of(Resolved)
+    store.held = hold_first(Resolved)
     if how == "receipt":
         waits: Any = wait_for(run.restart(run.interrupts[0]))
     else:
@@ -322,7 +322,7 @@ async def wait_for(receipt: Any) -> None:
     await receipt
 
 
-async def test_a_lost_call_beside_a_deadline_is_asked_about_on_the_runs_loop() -> None:
+async def test_a_lost_call_beside_a_deadline_is_asked_about_on_the_loop_of_the_run() -> None:
     """The store tells in its thread that the question is stored; timers are the loop's."""
     gone, store = this_process().replace(":", ":1", 1), Far()
     agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("send")], "done"]), name="office")
@@ -352,7 +352,7 @@ async def test_a_lost_call_beside_a_deadline_is_asked_about_on_the_runs_loop() -
     await run.cancel()
 
 
-async def test_who_gave_up_waiting_is_kept_in_no_list() -> None:
+async def test_cancelled_waiters_are_removed_from_every_list() -> None:
     """A run that is looked at each second for a day holds no day of looks."""
     run = make_agent([]).run("go", attended=True, show=False)
     await run.settled()

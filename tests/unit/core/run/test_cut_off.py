@@ -90,7 +90,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return made.get(request.param, lambda: Waited(path))()
 
 
-async def begun(model: Speaker, **options: Any) -> nb.Run:
+async def started_run(model: Speaker, **options: Any) -> nb.Run:
     """A run whose model has said what it says first, watched by somebody."""
     run = nb.Agent(model, name="analyst").run("go", show=False, attended=True, **options)
     run.subscribe(lambda _event: None)
@@ -99,10 +99,10 @@ async def begun(model: Speaker, **options: Any) -> nb.Run:
 
 
 @pytest.mark.parametrize("by", ["code", "form"])
-async def test_c400_what_a_stopped_run_has_said_is_kept(store: Any, by: str) -> None:
+async def test_c400_the_partial_answer_of_a_stopped_run_is_kept(store: Any, by: str) -> None:
     """In the history and the journal, marked; how many tokens it used is not known; the next turn has it."""
     model = Speaker(ReasoningDelta("Hm."), TextDelta("The quick "), TextDelta("brown fox "))
-    run = await begun(model, store=store)
+    run = await started_run(model, store=store)
     session_of(run).stop(by=by)
     await until(lambda: run.status == "cancelled")
     thought = {"type": "reasoning", "text": "Hm.", "nbagent": {"cut": "stopped"}}
@@ -117,7 +117,7 @@ async def test_c400_what_a_stopped_run_has_said_is_kept(store: Any, by: str) -> 
     assert (await opened if asyncio.iscoroutine(opened) else opened).messages == run.messages
 
 
-async def test_c400_what_a_chat_had_said_is_part_of_its_next_turn() -> None:
+async def test_c400_the_partial_answer_of_a_chat_is_part_of_its_next_turn() -> None:
     """The model sees its own cut-off answer before the person's next message."""
     model = Speaker(TextDelta(SAID))
     chat = nb.Agent(model, name="analyst").chat()
@@ -130,12 +130,12 @@ async def test_c400_what_a_chat_had_said_is_part_of_its_next_turn() -> None:
 
 
 @pytest.mark.parametrize("then", [OSError("the line broke"), nb.errors.ModelError("overloaded")])
-async def test_c400_what_was_said_before_the_call_failed_is_kept_and_asked_for_anew(
+async def test_c400_a_partial_answer_before_a_failure_is_kept_and_requested_again(
     store: Any, then: Exception
 ) -> None:
     """A retry, and a run that begins with this history, ask for the whole answer, without the piece."""
     model = Speaker(TextDelta(SAID), then=then)
-    run = await begun(model, store=store)
+    run = await started_run(model, store=store)
     with pytest.raises(nb.errors.ModelError) as caught:
         await run
     said = {**CUT, "nbagent": {"cut": "failed"}}
@@ -151,33 +151,31 @@ async def test_c400_what_was_said_before_the_call_failed_is_kept_and_asked_for_a
     assert [m["role"] for m in model.asked[2]] == ["user"]
 
 
-async def test_c400_what_was_said_before_the_connection_was_lost_is_kept_where_nothing_came_after() -> (
-    None
-):
-    """A provider's client begins again by itself; what it says then takes the place of what it said before."""
+async def test_c400_a_partial_answer_before_a_lost_connection_is_kept_if_nothing_follows() -> None:
+    """The provider's client starts again by itself; the new answer replaces the old one."""
     lost = Discarded("the connection was lost")
     for first, kept in (
         ((TextDelta(SAID), lost), SAID),
         ((TextDelta(SAID), lost, TextDelta("A ")), "A "),
     ):
-        run = await begun(Speaker(*first, then=OSError("down")))
+        run = await started_run(Speaker(*first, then=OSError("down")))
         with pytest.raises(nb.errors.ModelError):
             await run
         assert run.messages[1]["content"][0]["text"] == kept
 
 
-async def test_c400_nothing_is_kept_of_what_nobody_could_read() -> None:
+async def test_c400_unreadable_parts_of_an_answer_are_not_kept() -> None:
     """Calls that were not whole, and no text at all."""
     for first in ((), (ToolCallDelta(0, "c1", "pay", '{"to": "A'),), (TextDelta(" \n"),)):
-        run = await begun(Speaker(*first))
+        run = await started_run(Speaker(*first))
         await run.cancel()
         assert [m["role"] for m in run.messages] == ["user"]
-    run = await begun(Speaker(TextDelta(SAID), ToolCallDelta(0, "c1", "pay", '{"to": "A')))
+    run = await started_run(Speaker(TextDelta(SAID), ToolCallDelta(0, "c1", "pay", '{"to": "A')))
     await run.cancel()
     assert run.messages[1]["content"] == [CUT]
 
 
-async def test_c400_a_whole_answer_on_its_way_to_the_store_is_not_kept_twice(
+async def test_c400_a_complete_answer_that_is_being_stored_is_not_kept_twice(
     tmp_path: Path,
 ) -> None:
     """A run that is stopped while its answer is written has it once, and is stopped."""
@@ -196,10 +194,10 @@ async def test_c400_a_whole_answer_on_its_way_to_the_store_is_not_kept_twice(
     assert run.journal[1].cut is None  # type: ignore[union-attr]
 
 
-async def test_c400_the_end_is_kept_in_memory_while_the_store_takes_nothing(tmp_path: Path) -> None:
+async def test_c400_the_end_is_kept_in_memory_while_the_store_fails(tmp_path: Path) -> None:
     """What was said, too; both are stored once it does."""
     store = Waited(tmp_path / "runs.db")
-    run = await begun(Speaker(TextDelta(SAID)), store=store)
+    run = await started_run(Speaker(TextDelta(SAID)), store=store)
     store.fails = True
     await run.cancel()
     assert run.messages[1]["content"] == [CUT]
@@ -236,7 +234,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_c400_what_was_said_before_ctrl_c_is_kept(tmp_path: Path) -> None:
+def test_c400_the_partial_answer_before_ctrl_c_is_kept(tmp_path: Path) -> None:
     """The program ends at once, and its store has it."""
     path = tmp_path / "runs.db"
     command = [sys.executable, "-c", SCRIPT, str(path)]
@@ -273,7 +271,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("goes_on", [True, False], ids=["gone on with", "stopped"])
-async def test_c410_what_was_streamed_when_its_process_was_killed_is_kept(
+async def test_c410_a_partial_answer_is_kept_when_its_process_is_killed(
     tmp_path: Path, goes_on: bool
 ) -> None:
     """Whoever goes on with the run, or stops it, has what was kept; the model is asked for the whole answer."""
@@ -306,7 +304,7 @@ async def test_c410_what_was_streamed_when_its_process_was_killed_is_kept(
     assert said.strip()[:40] in plain.render(view_of(run, shown=True)) or goes_on
 
 
-async def test_c410_a_store_that_fails_while_an_answer_streams_ends_no_run(
+async def test_c410_a_store_that_fails_during_a_stream_ends_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it did not take comes with the next piece."""
@@ -341,7 +339,7 @@ def _events(path: Path) -> list[Any]:
         return store.read("one") if "one" in store.run_ids() else []
 
 
-async def test_c410_what_is_kept_of_a_stream_grows_with_the_stream_and_begins_anew_with_it(
+async def test_c410_stored_pieces_of_a_stream_grow_with_it_and_restart_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lost connection begins the response anew; a run in memory keeps nothing of it."""
@@ -367,23 +365,23 @@ async def test_c410_what_is_kept_of_a_stream_grows_with_the_stream_and_begins_an
             assert session_of(run).state.partial == ("", "")
 
 
-async def test_c400_a_card_shows_what_was_said_and_where_it_ends() -> None:
+async def test_c400_a_card_shows_the_partial_answer_and_where_it_ends() -> None:
     """Also where it is drawn from the store alone."""
-    run = await begun(Speaker(TextDelta(SAID)))
+    run = await started_run(Speaker(TextDelta(SAID)))
     await run.cancel()
     drawn = plain.render(view_of(run, shown=True))
     assert SAID.strip() in drawn
     assert drawn.index(SAID.strip()) < drawn.index("Stopped by code.")
-    run = await begun(Speaker(TextDelta(SAID), then=OSError("down")))
+    run = await started_run(Speaker(TextDelta(SAID), then=OSError("down")))
     with pytest.raises(nb.errors.ModelError):
         await run
     assert TEXTS["cut_failed"] in plain.render(view_of(run, shown=True))
 
 
-async def test_c400_what_was_cut_off_calls_nothing_in_a_forged_document() -> None:
+async def test_c400_a_partial_answer_in_a_forged_document_calls_nothing() -> None:
     """A document says that an answer was cut off, and called a tool: it is refused."""
     store = nb.MemoryStore()
-    run = await begun(Speaker(TextDelta(SAID)), store=store)
+    run = await started_run(Speaker(TextDelta(SAID)), store=store)
     await run.cancel()
     document = json.loads(json.dumps(nb.export_run(run.id, store=store)))
     row = document["runs"][0]["rows"][1]

@@ -44,7 +44,7 @@ def clocked(agent: nb.Agent, clock: Clock) -> nb.Run:
     return clock.on(agent).run("go")
 
 
-def asked(run: nb.Run) -> str:
+def first_question_id(run: nb.Run) -> str:
     """The id of the first question, whether or not it is still open."""
     return next(e.id for e in run.journal if e.type == "interrupted")
 
@@ -57,14 +57,14 @@ EXPIRED = [
 
 @pytest.mark.parametrize(("on_expire", "told"), EXPIRED)
 @pytest.mark.parametrize("seconds", [60, timedelta(minutes=1)])
-async def test_c133_past_its_deadline_the_default_is_applied_once_and_recorded(
+async def test_c133_after_the_deadline_the_default_is_applied_once_and_recorded(
     on_expire, told, seconds
 ):
-    """Refused or answered, by "expiry"; the body never runs; a later answer is told so."""
+    """Rejected or answered, by "expiry"; the body never runs; a later answer gets an error."""
     ran: list[Any] = []
     clock = Clock()
     run = await clocked(make(ran, on_expire=on_expire, seconds=seconds), clock).settled()
-    i = asked(run)
+    i = first_question_id(run)
     await clock.go_on(59)
     assert run.status == "interrupted"
     await clock.go_on(2)
@@ -76,7 +76,7 @@ async def test_c133_past_its_deadline_the_default_is_applied_once_and_recorded(
         run.restart(i)
 
 
-async def test_c133_a_deadline_may_fail_the_run_and_a_retry_waits_as_long_again():
+async def test_c133_a_deadline_can_fail_the_run_and_a_retry_waits_as_long_again():
     """``Expired`` names the tool and carries the history; finished siblings are kept."""
     ran: list[Any] = []
     clock = Clock()
@@ -136,7 +136,7 @@ async def test_a_failing_deadline_waits_for_calls_that_still_run():
 
 
 @pytest.mark.parametrize("on_expire", ["reject", "fail", nb.Respond(output="default")])
-async def test_the_deadline_of_a_question_in_the_middle_of_a_body(on_expire):
+async def test_a_question_in_the_middle_of_a_body_has_a_deadline(on_expire):
     """A live ask: Rejected at the line, the default at the line, or the run fails and the body ends."""
     ended: list[str] = []
     agent = nb.Agent(nb.ScriptedModel([call("asks"), "done"]))
@@ -211,8 +211,8 @@ async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expi
         assert won == len([e for e in settled if e.by == "code"]) == len(ran)
 
 
-def test_a_deadline_that_passed_while_no_loop_ran_is_applied_when_somebody_looks():
-    """The loop of the run is gone; a late answer is refused, and the default takes its place."""
+def test_a_deadline_that_passed_without_a_loop_is_applied_at_the_next_access():
+    """The run's loop is closed; a late answer is refused, and the default is applied."""
     ran: list[Any] = []
     clock = Clock()
 
@@ -225,13 +225,13 @@ def test_a_deadline_that_passed_while_no_loop_ran_is_applied_when_somebody_looks
         return (await run).text
 
     run = asyncio.run(begin())
-    i = asked(run)
+    i = first_question_id(run)
     clock.now += 61
     assert asyncio.run(late(run)) == "done"
     assert ran == []
 
 
-def test_awaiting_alone_applies_a_deadline_that_has_passed():
+def test_awaiting_a_run_applies_a_passed_deadline():
     """Nobody needs to answer for that."""
     clock = Clock()
 
@@ -305,7 +305,7 @@ async def test_two_handles_on_one_run_apply_a_deadline_once():
         ({"expires_in": 1, "on_expire": nb.Restart()}, "'reject', 'fail'"),
     ],
 )
-async def test_a_deadline_that_makes_no_sense_is_the_tools_failure(play, options, problem):
+async def test_an_invalid_deadline_is_a_failure_of_the_tool(play, options, problem):
     """The message says what is possible; nothing can make an expiry run a tool."""
 
     def define(agent: nb.Agent) -> None:
@@ -317,7 +317,7 @@ async def test_a_deadline_that_makes_no_sense_is_the_tools_failure(play, options
     assert problem in s.results[0]
 
 
-def test_the_raised_interrupt_takes_what_the_context_takes():
+def test_the_raised_interrupt_accepts_the_options_of_the_context_method():
     """``raise nb.Interrupt(…, expires_in=…)``."""
     raised = nb.Interrupt({"m": 1}, expires_in=timedelta(minutes=1), on_expire="fail")
     assert (raised.expiry.seconds, raised.expiry.then) == (60.0, "fail")
@@ -329,7 +329,7 @@ def test_the_raised_interrupt_takes_what_the_context_takes():
 @pytest.mark.parametrize(
     "moves", [[(-1000, 61), (1060, 1060)], [(61, 60)], [(59, 59), (-3, 2), (4, 4)]]
 )
-async def test_a_clock_that_is_set_moves_the_deadline_with_it(on_expire, moves):
+async def test_setting_the_clock_moves_the_deadline_with_it(on_expire, moves):
     """It counts by the clock that it was given by, however the loop's own goes on beside that.
 
     Each move: seconds by which the clock is put on, and seconds that the loop's timers see of it.
@@ -364,7 +364,7 @@ async def test_an_answer_is_refused_from_the_moment_its_question_expires(past):
     await run
 
 
-async def test_a_deadline_that_the_store_did_not_take_is_applied_later(caplog):
+async def test_a_deadline_that_could_not_be_stored_is_applied_later(caplog):
     """A locked file, once, at that moment: the question is not open for ever."""
     clock = Clock()
     store = Shaky(lambda event: event.type == "resolved")
@@ -375,7 +375,7 @@ async def test_a_deadline_that_the_store_did_not_take_is_applied_later(caplog):
     assert run.status == "completed"
 
 
-async def test_a_deadline_that_the_store_does_not_take_is_no_failure_of_others() -> None:
+async def test_a_deadline_that_cannot_be_stored_does_not_fail_other_calls() -> None:
     """A call that ends meanwhile has its own result, and who waits for the run is told that it stands."""
 
     class Full(nb.MemoryStore):
@@ -403,7 +403,7 @@ async def test_a_deadline_that_the_store_does_not_take_is_no_failure_of_others()
     assert run.status == "interrupted"
 
 
-async def test_a_deadline_goes_on_when_the_loop_of_its_run_is_gone():
+async def test_a_deadline_still_applies_when_the_loop_of_its_run_is_closed():
     """Whoever looks at the run takes it to a loop that lives, and its deadline with it."""
     clock = Clock()
 

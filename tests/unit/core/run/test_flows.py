@@ -47,7 +47,7 @@ def cleaning(done: list[str], **options: Any) -> nb.Flow:
     return clean
 
 
-async def test_c160_a_flow_runs_without_a_model_and_gives_what_its_function_returns():
+async def test_c160_a_flow_runs_without_a_model_and_returns_the_value_of_its_function():
     """One call of the function is the run: its input is kept, it asks as a tool does, its value is the output."""
     done: list[str] = []
     clean = cleaning(done)
@@ -89,20 +89,20 @@ def nothing() -> None:
         (nothing, (), None, None, ""),
     ],
 )
-async def test_c160_any_function_is_a_flow(function, args, answers, output, text):
+async def test_c160_any_function_can_be_a_flow(function, args, answers, output, text):
     """Sync functions too, with and without a context, and with parameters of any type that JSON can carry."""
     made = nb.flow(function).with_options(answers=answers)
     result = await made.run(*args)
     assert (result.output, result.text) == (output, text)
 
 
-def test_c160_a_flow_in_synchronous_code():
+def test_c160_a_flow_runs_in_synchronous_code():
     """``run_sync`` waits; the flow stays callable as the function that it is."""
     assert nb.flow(asking).with_options(answers=[5]).run_sync(n=1).output == 7
     assert nb.flow(plain)(Path("y"))[0] == "y"
 
 
-async def test_c160_a_flow_is_given_what_its_function_takes():
+async def test_c160_a_flow_validates_its_input():
     """What does not fit, or cannot be kept with the run, is refused before anything is stored."""
     store = nb.MemoryStore()
     made = nb.flow(store=store)(asking)
@@ -126,7 +126,7 @@ async def test_c160_a_flow_is_given_what_its_function_takes():
     assert list(store.run_ids()) == []
 
 
-async def test_c160_an_agent_and_a_flow_open_their_own_runs_alone():
+async def test_c160_an_agent_and_a_flow_open_only_their_own_runs():
     """A run of one is refused to the other, and no message goes on with a flow."""
     store = nb.MemoryStore()
     agent = nb.Agent(nb.ScriptedModel(["Hello."]), store=store)
@@ -141,7 +141,7 @@ async def test_c160_an_agent_and_a_flow_open_their_own_runs_alone():
         agent.run("And now?", after=ran)
 
 
-async def test_c160_a_secret_of_a_flow_is_its_functions_alone():
+async def test_c160_only_the_function_of_a_flow_gets_its_secret():
     """The function gets it; the journal and the calls have a mask."""
     seen = []
 
@@ -157,7 +157,7 @@ async def test_c160_a_secret_of_a_flow_is_its_functions_alone():
 
 
 @pytest.mark.parametrize("pausing", [0, 1])
-async def test_c161_a_flow_that_is_reopened_goes_on_behind_what_it_has_done(tmp_path, pausing):
+async def test_c161_a_reopened_flow_continues_after_its_finished_steps(tmp_path, pausing):
     """Earlier answers and steps are given at once, the open question is asked again, nothing is done twice."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         done: list[str] = []
@@ -181,7 +181,7 @@ async def test_c161_a_flow_that_is_reopened_goes_on_behind_what_it_has_done(tmp_
 
 
 @pytest.fixture(scope="module")
-def gone() -> str:
+def ended_process() -> str:
     """The word of a process that has ended."""
     says = "from nbagent.core.base.process import this_process; print(this_process())"
     told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
@@ -189,8 +189,10 @@ def gone() -> str:
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(idempotent, gone):
-    """Unless it says that it may just go on; its steps are kept either way."""
+async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(
+    idempotent, ended_process
+):
+    """Unless it is declared idempotent; its steps are kept either way."""
     done: list[str] = []
 
     @nb.flow(idempotent=idempotent)
@@ -202,7 +204,7 @@ async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(idempo
     run = work.run()
     await run
     kept = [
-        event.model_copy(update={"owner": gone}) if getattr(event, "owner", "") else event
+        event.model_copy(update={"owner": ended_process}) if getattr(event, "owner", "") else event
         for event in run.journal[:3]
     ]
     assert [event.type for event in kept[1:]] == ["tool_started", "step_finished"]
@@ -218,7 +220,7 @@ async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(idempo
     assert done == ["second"]
 
 
-async def test_c162_a_flow_that_fails_fails_its_run_and_a_retry_goes_on_behind_its_steps():
+async def test_c162_a_failing_flow_fails_its_run_and_a_retry_continues_after_its_steps():
     """The error is its own; what was done is kept, and the step that failed is done again."""
     done: list[str] = []
 
@@ -235,7 +237,7 @@ async def test_c162_a_flow_that_fails_fails_its_run_and_a_retry_goes_on_behind_i
         return await ctx.step("second", second)
 
     run = fetch.run()
-    with pytest.raises(nb.errors.ToolFailed, match="the flow 'fetch' failed: OSError") as caught:
+    with pytest.raises(nb.errors.ToolFailed, match="The flow 'fetch' failed: OSError") as caught:
         await run
     assert isinstance(caught.value.__cause__, OSError)
     assert run.status == "failed"
@@ -245,7 +247,7 @@ async def test_c162_a_flow_that_fails_fails_its_run_and_a_retry_goes_on_behind_i
     assert done == ["first", "second", "second"]
 
 
-async def test_c162_a_persons_no_ends_a_flow():
+async def test_c162_a_rejection_ends_a_flow():
     """A rejection that the function lets pass fails the run; one that it takes does not."""
 
     @nb.flow
@@ -261,12 +263,12 @@ async def test_c162_a_persons_no_ends_a_flow():
             return "kept"
         return "sent"
 
-    with pytest.raises(nb.errors.ToolFailed, match="the flow 'send' failed: Rejected"):
+    with pytest.raises(nb.errors.ToolFailed, match="The flow 'send' failed: Rejected"):
         await send.with_options(answers=[False]).run()
     assert (await maybe.with_options(answers=[False]).run()).output == "kept"
 
 
-async def test_c162_a_flow_whose_call_is_refused_fails():
+async def test_c162_a_flow_whose_call_is_rejected_fails():
     """Where there is no model to tell, what a call came to instead of a result is why the run failed."""
 
     @nb.flow
@@ -331,7 +333,7 @@ async def test_c164_a_flow_calls_tools_under_its_rules():
     assert set(middleware.saw) == {"drop", "name"}
 
 
-async def test_c164_a_call_of_a_flow_survives_its_process(tmp_path):
+async def test_c164_a_tool_call_of_a_flow_survives_its_process(tmp_path):
     """What a tool gave before comes at once; what it asks stands on the run, with the path there."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         shop = Shop()
@@ -345,21 +347,21 @@ async def test_c164_a_call_of_a_flow_survives_its_process(tmp_path):
         assert shop.did == ["look", "logs", "note"]
 
 
-async def test_c164_what_a_rule_or_a_person_refuses_is_raised_in_the_flow():
+async def test_c164_a_denial_or_rejection_is_raised_in_the_flow():
     """It may go on otherwise; else its run fails and says why."""
     shop = Shop()
     denied = shop.flow(policy=[nb.deny("drop", reason="Not today.")])
     with pytest.raises(
-        nb.errors.ToolFailed, match=r"the flow 'tidy' failed: ToolFailed.*Not today"
+        nb.errors.ToolFailed, match=r"The flow 'tidy' failed: ToolFailed.*Not today"
     ):
         await denied.run("logs")
     asked = shop.flow(policy=[nb.review("drop")])
-    with pytest.raises(nb.errors.ToolFailed, match="the flow 'tidy' failed: Rejected"):
+    with pytest.raises(nb.errors.ToolFailed, match="The flow 'tidy' failed: Rejected"):
         await asked.with_options(answers=[False]).run("logs")
     assert shop.did == ["look", "look"]
 
 
-async def test_c164_rules_of_a_flow_name_tools_that_it_has():
+async def test_c164_rules_of_a_flow_must_name_its_tools():
     """A rule that can never match is no rule."""
     with pytest.raises(nb.errors.UsageError, match=r"'dorp'.*drop.*nb\.flow\(tools="):
         Shop().flow(policy=[nb.deny("dorp")]).run("logs")
@@ -378,7 +380,7 @@ async def test_c164_a_flow_is_a_tool_of_an_agent():
 
 
 @pytest.mark.parametrize("way", ["run", "run_sync"])
-async def test_c151_a_flow_inside_a_body_is_called(way: str) -> None:
+async def test_c151_a_flow_inside_a_body_must_be_called_or_run_separately(way: str) -> None:
     """Started there it would ask where nobody looks; called, or on purpose a run of its own, it works."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("tidy"), "Done."]))
 
@@ -415,7 +417,7 @@ async def test_c164_a_flow_as_a_tool_keeps_its_rules_and_middleware(verdict):
     await run.cancel()
 
 
-async def test_c164_a_flow_as_a_tool_allows_nothing_that_its_agent_denies():
+async def test_c164_a_flow_as_a_tool_cannot_allow_calls_that_its_agent_denies():
     """Its own rule that allows comes first, and stands for a question alone."""
     shop = Shop()
     flow = shop.flow(policy=[nb.allow("drop")])
@@ -426,7 +428,7 @@ async def test_c164_a_flow_as_a_tool_allows_nothing_that_its_agent_denies():
 
 
 @pytest.mark.parametrize("is_tool", [False, True])
-async def test_c164_the_budget_of_a_flow_holds_where_it_is_a_tool(is_tool):
+async def test_c164_the_budget_of_a_flow_applies_where_it_is_a_tool(is_tool):
     """Agents that it runs share it; past it a person is asked, and the run goes on with what they grant."""
     call, used = nb.ScriptedModel.call, Usage(100, 1)
     script = [call("look", n=1), call("look", n=2), "Looked."]
@@ -446,7 +448,7 @@ async def test_c164_the_budget_of_a_flow_holds_where_it_is_a_tool(is_tool):
     assert (await run).text == "Looked."
 
 
-async def test_a_call_that_is_answered_in_its_place_lets_its_body_go_on():
+async def test_a_call_that_is_answered_in_its_place_frees_its_body():
     """Also where somebody looked at what is open between its answer and the body's hearing of it."""
     pay = nb.tool(name="pay", approval=True)(lambda n: f"paid {n}")
 

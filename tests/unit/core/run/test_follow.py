@@ -72,10 +72,8 @@ def running(*owners: str) -> RunState:
         ((), "nobody's"),
     ],
 )
-def test_a_run_is_lost_when_a_call_of_it_is(
-    time: Time, owners: tuple[str, ...], whose: str
-) -> None:
-    """Somebody is asked about the call that does not go on, whatever else does."""
+def test_a_run_with_a_lost_call_is_lost(time: Time, owners: tuple[str, ...], whose: str) -> None:
+    """A question is asked about the lost call, whatever else continues."""
     state = running(*owners)
     if not owners:
         waiting = CallState(id="c", name="t", proposed={}, input={}, status="waiting")
@@ -88,7 +86,7 @@ LIVES = process._owner(os.getppid())
 """This machine's, and alive, or not to be known."""
 
 
-def test_a_run_that_nobody_drives_is_whose_it_was_first_and_anybodys_after_a_moment(
+def test_a_run_without_a_driver_belongs_first_to_its_process_and_then_to_anyone(
     time: Time,
 ) -> None:
     """The process that had it goes on at once; a gone one and none are not waited for; nor is one here at work."""
@@ -105,7 +103,7 @@ def test_a_run_that_nobody_drives_is_whose_it_was_first_and_anybodys_after_a_mom
     assert [turn(one) for one in (LIVES, FAR)] == ["ours"] * 2
 
 
-def test_a_living_process_that_leaves_no_beats_drives_nothing(
+def test_a_live_process_without_heartbeats_drives_nothing(
     time: Time, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its steps are taken elsewhere after as long as those of one out of sight, and that is told; a body is waited for."""
@@ -128,7 +126,7 @@ def test_a_living_process_that_leaves_no_beats_drives_nothing(
     assert "which is running but does not respond: it has been silent for 10 s" in told.getMessage()
 
 
-def test_a_process_out_of_sight_lives_as_long_as_it_is_heard(
+def test_a_remote_process_counts_as_live_while_it_sends_heartbeats_or_events(
     time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Any beat or event counts; a store that fails is no news; silence is told before it is believed."""
@@ -154,7 +152,7 @@ def test_a_process_out_of_sight_lives_as_long_as_it_is_heard(
     assert not others.has_ended(FAR)
 
 
-def test_where_a_store_takes_no_beats_events_alone_are_heard(time: Time) -> None:
+def test_without_heartbeats_in_the_store_only_events_count(time: Time) -> None:
     """A slow tool on another machine is given more time there."""
     others = Others(object(), "run")
     time.now = UNHEARD - 1

@@ -86,7 +86,7 @@ async def test_c99_a_fork_at_an_interrupt_is_an_independent_run():
     assert run.calls["plain"][0].value == fork.calls["plain"][0].value == "plain 1"
 
 
-async def test_c99_a_fork_at_an_earlier_interrupt_keeps_what_siblings_did_since():
+async def test_c99_a_fork_at_an_earlier_interrupt_keeps_later_results_of_siblings():
     """Their results and answers; not what came of the answer itself."""
     shop = Shop()
     agent = nb.Agent(nb.ScriptedModel(talk))
@@ -107,7 +107,7 @@ async def test_c99_a_fork_at_an_earlier_interrupt_keeps_what_siblings_did_since(
 
 
 @pytest.mark.parametrize("inside", [False, True])
-async def test_a_fork_at_a_question_takes_over_what_a_retry_has_done_since(inside):
+async def test_a_fork_at_a_question_takes_over_results_of_a_later_retry(inside):
     """A sibling that failed the run and then succeeded is done; it does not run again."""
     shop = Shop(plain=1)
     turns = [[call("gate", n=1), call("plain", n=2)], "done"]
@@ -157,7 +157,7 @@ async def test_a_fork_of_a_question_in_the_middle_keeps_earlier_answers():
     assert [r.calls["asks"][0].output for r in (run, fork)] == ["a b", "a B"]
 
 
-async def test_a_fork_inside_an_agent_keeps_what_its_siblings_inside_and_outside_did():
+async def test_a_fork_inside_an_agent_keeps_results_of_siblings_inside_and_outside():
     """At any depth."""
     log: list[Any] = []
 
@@ -267,7 +267,7 @@ async def test_p3_an_answer_is_acted_on_by_the_original_and_the_fork_asks_again(
     assert did == [kind, kind]
 
 
-async def test_a_fork_of_an_external_question_is_not_answered_by_its_token():
+async def test_the_token_of_an_external_question_does_not_answer_its_fork():
     """One token, one answer."""
     tokens: list[str] = []
     agent = nb.Agent(nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else call("pay")))
@@ -284,7 +284,7 @@ async def test_a_fork_of_an_external_question_is_not_answered_by_its_token():
     assert fork.status == "interrupted"
 
 
-async def test_forks_of_ended_runs_go_on_where_they_were():
+async def test_forks_of_ended_runs_continue_from_their_end():
     """A failed one tries again, a completed one is complete."""
     shop = Shop(plain=1)
     agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), on_tool_error="raise")
@@ -301,7 +301,7 @@ async def test_forks_of_ended_runs_go_on_where_they_were():
 # --- retry
 
 
-async def test_c102_a_retry_goes_on_from_the_last_good_state():
+async def test_c102_a_retry_continues_from_the_last_good_state():
     """Finished calls and answers are kept; only the call that failed runs again."""
     shop = Shop(plain=1)
     agent = nb.Agent(
@@ -343,7 +343,7 @@ async def test_c102_a_model_that_failed_is_asked_again():
     assert model.requests[1].messages == model.requests[3].messages
 
 
-async def test_a_retried_run_whose_agent_inside_asks_about_its_budget_waits_for_that_answer():
+async def test_a_retried_run_whose_inner_agent_asks_about_its_budget_waits_for_that_answer():
     """It is interrupted, and the call that failed inside runs again after the answer."""
     spent = Usage(5, 5)
 
@@ -384,7 +384,7 @@ async def test_a_retried_run_whose_agent_inside_asks_about_its_budget_waits_for_
     assert len(tries) == 2
 
 
-async def test_only_a_failed_run_is_retried():
+async def test_only_a_failed_run_can_be_retried():
     """A clear error for all others."""
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
     Shop()(agent)
@@ -397,7 +397,7 @@ async def test_only_a_failed_run_is_retried():
         run.retry()
 
 
-async def test_c102_step_by_step_the_errors_messages_are_the_starting_point():
+async def test_c102_step_by_step_a_retry_starts_from_the_messages_of_the_error():
     """For a model that failed, too."""
     agent = nb.Agent(nb.ScriptedModel([call("plain"), RuntimeError("down"), "done"]))
     shop = Shop()
@@ -408,7 +408,7 @@ async def test_c102_step_by_step_the_errors_messages_are_the_starting_point():
     assert shop.log == [("plain", 0)]
 
 
-async def test_a_retry_runs_nothing_again_that_another_process_was_running():
+async def test_a_retry_repeats_no_call_of_another_process():
     """What became of it is not known here; what the failing process itself ran has ended, and is."""
     shop = Shop(plain=1)
     agent = nb.Agent(nb.ScriptedModel([call("plain")]), on_tool_error="raise")
@@ -436,8 +436,8 @@ class Patient(nb.MemoryStore):
 
 
 @pytest.mark.parametrize("kind", ["memory", "file", "patient"])
-async def test_who_is_too_late_to_retry_follows_who_was_first(kind, tmp_path):
-    """It is told that the run goes on, at once or in the log, and hears of its end."""
+async def test_the_loser_of_two_retries_follows_the_winner(kind, tmp_path):
+    """The loser gets an error or a log line that the run continues, and receives its end."""
     shop = Shop(plain=1)
     agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), on_tool_error="raise")
     shop(agent)
@@ -462,7 +462,7 @@ async def test_who_is_too_late_to_retry_follows_who_was_first(kind, tmp_path):
 # --- at any event of a turn that is over
 
 
-async def test_c168_a_fork_at_any_event_goes_on_after_the_turn_of_that_event():
+async def test_c168_a_fork_at_any_event_continues_after_the_turn_of_that_event():
     """What its calls did is taken over and not done again; the model is asked anew."""
     shop = Shop()
     agent = nb.Agent(nb.ScriptedModel(talk), store=nb.MemoryStore())
@@ -488,7 +488,7 @@ async def test_c168_a_fork_at_any_event_goes_on_after_the_turn_of_that_event():
             assert outputs((await fork).messages) == outputs(run.messages)
 
 
-async def test_c168_a_fork_at_an_event_inside_an_agent_goes_on_after_its_turn_there():
+async def test_c168_a_fork_at_an_event_inside_an_agent_continues_after_its_inner_turn():
     """What stands beside it is as it is at a question: done, or asked again."""
     did: list[int] = []
 
@@ -517,7 +517,7 @@ async def test_c168_a_fork_at_an_event_inside_an_agent_goes_on_after_its_turn_th
         assert outputs((await fork).messages) == outputs(run.messages)
 
 
-async def test_c168_an_event_of_another_run_is_no_place_to_fork_at():
+async def test_c168_a_fork_at_an_event_of_another_run_is_refused():
     """It is told so, and where to take one from."""
     shop = Shop()
     agent = nb.Agent(nb.ScriptedModel(lambda m: "done"))

@@ -58,7 +58,7 @@ class Desk:
 
 
 @pytest.mark.parametrize("source", ["response", "run", "json"])
-async def test_c167_a_live_run_goes_on_from_a_history_with_what_is_open_in_it(source):
+async def test_c167_a_live_run_continues_from_a_history_with_its_open_calls(source):
     """Its questions are asked as the run's own; what was done is not done again."""
     desk = Desk(store=nb.MemoryStore())
     if source == "run":
@@ -85,7 +85,7 @@ async def test_c167_a_live_run_goes_on_from_a_history_with_what_is_open_in_it(so
     )
 
 
-async def test_c167_a_prompt_goes_behind_a_history_that_waits_for_nothing():
+async def test_c167_a_prompt_can_follow_a_history_without_open_calls():
     """Of a run, of a ``generate``, and what these give can be gone on with in turn."""
     desk = Desk()
     run = desk.agent.run("go", answers={"ask": "b", "gate": True, "act": True}, attended=False)
@@ -97,7 +97,7 @@ async def test_c167_a_prompt_goes_behind_a_history_that_waits_for_nothing():
     assert response.messages[: len(again.messages)] == again.messages
 
 
-async def test_c167_answers_given_beforehand_and_the_end_of_its_time_hold_for_what_was_open():
+async def test_c167_prepared_answers_and_the_deadline_apply_to_open_calls():
     """As for what the run asks itself."""
     desk = Desk()
     messages = (await desk.agent.generate("go")).messages
@@ -127,7 +127,7 @@ async def test_c167_answers_given_beforehand_and_the_end_of_its_time_hold_for_wh
         ({"messages": "open", "after": True}, nb.errors.UsageError, "Got both"),
     ],
 )
-async def test_c167_what_cannot_be_gone_on_with_is_refused_before_anything_is_stored(
+async def test_c167_a_history_that_cannot_be_continued_is_refused_before_anything_is_stored(
     given, error, said
 ):
     """As ``generate`` does; nothing runs."""
@@ -149,7 +149,7 @@ async def test_c167_what_cannot_be_gone_on_with_is_refused_before_anything_is_st
 
 
 @pytest.mark.parametrize("pending", ["reject", "queue"])
-async def test_c167_a_prompt_may_refuse_what_is_open_or_wait_for_it(pending):
+async def test_c167_a_prompt_can_reject_open_calls_or_wait_for_them(pending):
     """As in ``generate``."""
     desk = Desk()
     messages = (await desk.agent.generate("go")).messages
@@ -160,7 +160,7 @@ async def test_c167_a_prompt_may_refuse_what_is_open_or_wait_for_it(pending):
     assert [m["role"] for m in run.messages] == ["user", "assistant", "tool", "user", "assistant"]
 
 
-async def test_c167_a_fork_of_such_a_run_asks_with_ids_of_its_own():
+async def test_c167_a_fork_of_such_a_run_asks_with_new_ids():
     """Also what was open in the history; a question of it is a place to fork at."""
     desk = Desk()
     messages = (await desk.agent.generate("go")).messages
@@ -179,7 +179,7 @@ async def test_c167_a_fork_of_such_a_run_asks_with_ids_of_its_own():
     assert desk.log.count("act") == 1
 
 
-async def test_c167_its_card_shows_what_approving_does_for_what_was_open_already():
+async def test_c167_its_card_previews_open_calls_of_the_history():
     """The preview of a question that the run did not ask itself, but begins with."""
     seen: list[int] = []
 

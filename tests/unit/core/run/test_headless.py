@@ -50,7 +50,7 @@ async def test_c392_the_error_names_each_way_to_answer(tmp_path):
         with pytest.raises(nb.HumanInputRequired) as caught:
             await run
         text = str(caught.value)
-        for word in ("answers=", "run.respond", "await it again", "attended=True"):
+        for word in ("answers=", "run.respond", "await the run again", "attended=True"):
             assert word in text
         shell = re.search("nbagent answer (.*):\n", text)
         assert (shell is None) == isinstance(store, nb.MemoryStore)
@@ -71,7 +71,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
-async def test_p7_answers_stand_in_for_a_person(answers):
+async def test_p7_answers_replace_a_person(answers):
     """A list in order, by tool, or computed."""
     ran: list[int] = []
     agent = nb.Agent(nb.ScriptedModel([[call("ask", q="b"), call("gate", n=1)], "done"]))

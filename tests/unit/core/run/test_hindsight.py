@@ -26,7 +26,7 @@ class Halved:
         return await go_on(call)
 
 
-async def test_a_call_tells_what_ran_and_what_was_proposed(tmp_path):
+async def test_a_call_has_its_executed_and_its_proposed_input(tmp_path):
     """An edit of a person, and what middleware made of the input, are what its body got; reopened too."""
     edited = nb.Restart({"to": "ABC", "amount": 50})
     for options, answer, ran in (
@@ -48,7 +48,7 @@ async def test_a_call_tells_what_ran_and_what_was_proposed(tmp_path):
                     assert f"sent {ran['amount']} to ABC" in transfer.output
 
 
-async def test_a_call_that_waits_tells_what_it_would_run_with():
+async def test_a_waiting_call_has_the_input_that_it_would_run_with():
     """As it stands: what the model asked for, until somebody changes it."""
     run = transferring().run("Send")
     await run.settled()
@@ -57,7 +57,7 @@ async def test_a_call_that_waits_tells_what_it_would_run_with():
     assert not transfer.done
 
 
-async def test_a_result_tells_why_the_model_ended():
+async def test_a_result_has_the_finish_reason_of_the_model():
     """As a ``Response`` does: ``stop``, or the model's own word for it."""
     agent = transferring()
     result = await agent.run("Send", answers={"transfer": True})

@@ -32,7 +32,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> nb.Store:
     return nb.MemoryStore() if request.param == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
 
 
-async def test_c266_the_same_id_is_the_same_run_here_and_its_result_comes_at_once(
+async def test_c266_the_same_id_is_the_same_run_here_and_its_result_is_returned_at_once(
     store: nb.Store,
 ) -> None:
     """Open here: the very run. Ended: its result. The prompt may be left out then; nothing is done again."""
@@ -58,7 +58,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-async def test_c267_another_process_opens_the_run_of_that_id_with_what_it_asks(
+async def test_c267_another_process_opens_the_run_of_that_id_with_its_question(
     tmp_path: Path,
 ) -> None:
     """What was written is all that is needed."""
@@ -86,7 +86,7 @@ def _deliver(did: list[str]):  # type: ignore[no-untyped-def]
     return deliver
 
 
-async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_and_says_both(
+async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_with_both(
     store: nb.Store,
 ) -> None:
     """Nothing is begun, and the message shows what was asked then and now."""
@@ -104,7 +104,7 @@ async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_and_says
 
 
 async def test_c269_a_failed_run_is_opened_as_failed_and_retried_by_hand(store: nb.Store) -> None:
-    """An id means this run: it is not begun anew behind anybody's back."""
+    """An id means one run: it is not silently started again."""
     agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "up"]), store=store)
     with pytest.raises(nb.errors.RunError):
         await agent.run("Go.", id="a")
@@ -114,7 +114,7 @@ async def test_c269_a_failed_run_is_opened_as_failed_and_retried_by_hand(store: 
 
 
 @pytest.mark.usefixtures("elsewhere")
-async def test_c270_of_many_that_begin_one_id_at_once_one_begins_and_the_others_follow(
+async def test_c270_of_many_that_start_one_id_at_once_one_starts_and_the_others_follow(
     tmp_path: Path,
 ) -> None:
     """From threads, each with a store object of its own: one run, one result, and nobody is refused."""
@@ -153,7 +153,7 @@ async def test_c271_a_flow_has_ids_too(store: nb.Store) -> None:
         named.run(3)
 
 
-async def test_an_id_is_for_a_run_of_its_own_in_a_body() -> None:
+async def test_a_run_inside_a_body_cannot_have_an_id() -> None:
     """A run inside a call is found with the run around it."""
     inner = nb.Agent(nb.ScriptedModel(["inner"]))
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("starts"), "end"]))

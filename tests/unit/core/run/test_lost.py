@@ -27,7 +27,7 @@ call = nb.ScriptedModel.call
 
 
 @pytest.fixture(scope="module")
-def gone() -> str:
+def ended_process() -> str:
     """The word of a process that has ended."""
     says = "from nbagent.core.base.process import this_process; print(this_process())"
     told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
@@ -80,7 +80,7 @@ class Bank:
         return await nb.open_run("r", agent=self.agent, store=store, attended=True, show=False)
 
 
-async def test_c136_a_lost_call_is_one_question_and_takes_three_answers(gone):
+async def test_c136_a_lost_call_is_one_question_with_three_answers(ended_process):
     """Run it again, give its result, or let it fail; and nothing else."""
     for answer, told, did in [
         (nb.Restart(), "sent 5", [5]),
@@ -90,7 +90,7 @@ async def test_c136_a_lost_call_is_one_question_and_takes_three_answers(gone):
         bank = Bank(call("send", n=5))
         run = bank.agent.run("go", show=False)
         await run
-        run = await bank.lost(run, gone)
+        run = await bank.lost(run, ended_process)
         await run.settled()
         (i,) = run.interrupts
         assert (i.kind, i.expects, i.input, i.restartable) == ("lost", "outcome", {"n": 5}, True)
@@ -106,13 +106,13 @@ async def test_c136_a_lost_call_is_one_question_and_takes_three_answers(gone):
         assert bank.did == did
 
 
-async def test_c136_a_lost_gate_runs_again_with_what_it_was_restarted_with(gone):
+async def test_c136_a_lost_gate_runs_again_with_the_data_of_its_restart(ended_process):
     """Its state and the person's data are those of the body that was lost; nobody approves twice."""
     bank = Bank(call("gate", n=5))
     run = await bank.agent.run("go", attended=True, show=False).settled()
     run.restart(run.interrupts[0], data="yes")
     await run
-    run = await bank.lost(run, gone)
+    run = await bank.lost(run, ended_process)
     await run.settled()
     (i,) = run.interrupts
     run.restart(i)
@@ -120,7 +120,9 @@ async def test_c136_a_lost_gate_runs_again_with_what_it_was_restarted_with(gone)
     assert bank.did == [(5, {"quote": 5}, "yes")]
 
 
-async def test_c136_a_lost_call_with_a_secret_runs_again_once_that_is_given_again(gone):
+async def test_c136_a_lost_call_with_a_secret_runs_again_once_the_secret_is_entered_again(
+    ended_process,
+):
     """P13: the secret went with its process, so it is asked for before the body runs."""
     got: list[str] = []
     bank = Bank(call("login", password="hunter2"))
@@ -133,7 +135,7 @@ async def test_c136_a_lost_call_with_a_secret_runs_again_once_that_is_given_agai
     run = await bank.agent.run("go", attended=True, show=False).settled()
     run.restart(run.interrupts[0])
     await run
-    run = await bank.lost(run, gone)
+    run = await bank.lost(run, ended_process)
     got.clear()
     await run.settled()
     (i,) = run.interrupts
@@ -155,19 +157,19 @@ class CancelledMeanwhile(nb.MemoryStore):
         super().append(run_id, events, expected)
 
 
-async def test_c136_nothing_is_asked_of_a_run_that_was_cancelled_meanwhile(gone):
-    """Its end is the last event."""
+async def test_c136_nothing_is_asked_of_a_run_that_was_cancelled_meanwhile(ended_process):
+    """Cancellation is the last event."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
     await run
-    run = await bank.lost(run, gone, CancelledMeanwhile())
+    run = await bank.lost(run, ended_process, CancelledMeanwhile())
     with pytest.raises(nb.errors.Cancelled):
         await run
     assert run.journal[-1].type == "run_cancelled"
     assert (run.interrupts, bank.did) == ([], [])
 
 
-async def test_c136_what_is_idempotent_runs_again_and_the_journal_says_why(gone):
+async def test_c136_an_idempotent_call_runs_again_and_the_journal_says_why(ended_process):
     """Nobody is asked."""
     bank = Bank([call("put", n=1), call("send", n=2)])
     run = bank.agent.run("go", show=False)
@@ -175,7 +177,7 @@ async def test_c136_what_is_idempotent_runs_again_and_the_journal_says_why(gone)
     events = list(run.journal)
     started = [e for e in events if isinstance(e, ToolStarted)]
     assert len(started) == 2
-    run = await bank.lost(run, gone)
+    run = await bank.lost(run, ended_process)
     await run.settled()
     assert [(i.tool_name, i.kind) for i in run.interrupts] in ([("send", "lost")], [])
     for i in run.interrupts:
@@ -187,7 +189,7 @@ async def test_c136_what_is_idempotent_runs_again_and_the_journal_says_why(gone)
             assert event.resolution == nb.Restart()
 
 
-async def test_c136_an_agent_in_which_nothing_had_begun_runs_again(gone):
+async def test_c136_an_inner_agent_that_had_not_started_runs_again(ended_process):
     """Its call was claimed, and its process gone before the run inside began."""
     bank = Bank(call("inner", prompt="go"))
     run = bank.agent.run("go", show=False)
@@ -196,7 +198,9 @@ async def test_c136_an_agent_in_which_nothing_had_begun_runs_again(gone):
     claim = next(n for n, e in enumerate(events) if isinstance(e, ToolStarted))
     assert events[claim].scope == ()
     store = nb.MemoryStore()
-    store.append("r", [*events[:claim], events[claim].model_copy(update={"owner": gone})], 0)
+    store.append(
+        "r", [*events[:claim], events[claim].model_copy(update={"owner": ended_process})], 0
+    )
     bank.did.clear()
     bank.agent.model = nb.ScriptedModel(["done"])
     bank.agent.tools.pop("inner")
@@ -208,12 +212,12 @@ async def test_c136_an_agent_in_which_nothing_had_begun_runs_again(gone):
     assert bank.did == [3]
 
 
-async def test_c136_a_lost_call_waits_in_a_history_too(gone):
+async def test_c136_a_lost_call_waits_in_a_history_too(ended_process):
     """Through JSON, step by step; nothing runs before the answer."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
     await run
-    run = await bank.lost(run, gone)
+    run = await bank.lost(run, ended_process)
     await run.settled()
     messages = json.loads(json.dumps(run.messages))
     (i,) = bank.agent.interrupts(messages)
@@ -226,12 +230,12 @@ async def test_c136_a_lost_call_waits_in_a_history_too(gone):
 @pytest.mark.parametrize(
     "answers", [{"send": True}, [True], lambda _: "yes"], ids=["by name", "in order", "by function"]
 )
-async def test_c136_answers_that_were_meant_for_something_else_restart_nothing(gone, answers):
+async def test_c136_answers_for_other_questions_do_not_restart_a_lost_call(ended_process, answers):
     """``answers=`` must say what becomes of a lost call."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
     await run
-    lost = await bank.lost(run, gone)
+    lost = await bank.lost(run, ended_process)
     await lost.settled()
     store = nb.MemoryStore()
     store.append("r", list(lost.journal), 0)
@@ -244,12 +248,12 @@ async def test_c136_answers_that_were_meant_for_something_else_restart_nothing(g
     assert ((await run).text, bank.did) == ("done", [5])
 
 
-async def test_c136_a_fork_asks_what_became_of_a_lost_call_for_itself(gone):
+async def test_c136_a_fork_asks_about_a_lost_call_separately(ended_process):
     """Its question has an id of its own."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
     await run
-    run = await bank.lost(run, gone)
+    run = await bank.lost(run, ended_process)
     await run.settled()
     fork = await run.fork().settled()
     (i,), (asked,) = fork.interrupts, [e for e in run.journal if isinstance(e, Interrupted)]
@@ -293,8 +297,8 @@ async def test_c302_a_call_whose_process_ends_is_asked_about_while_a_body_here_w
     assert (await run).text == "done"
 
 
-async def test_an_agent_inside_is_begun_later_where_another_process_goes_on_with_the_run_first(
-    gone: str,
+async def test_an_inner_agent_starts_later_where_another_process_continues_the_run_first(
+    ended_process: str,
 ):
     """Its call had been claimed by then: it does not fail, and runs once nobody else has the run."""
 
@@ -313,7 +317,7 @@ async def test_an_agent_inside_is_begun_later_where_another_process_goes_on_with
                 call_id=asked.call_id,
                 resolution=nb.Respond(output="well"),
                 by="inbox",
-                owner=gone,
+                owner=ended_process,
             )
             super().append(run_id, [answer], expected + len(events))
 

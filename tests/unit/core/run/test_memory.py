@@ -13,8 +13,8 @@ from nbagent.core.base.events import (
     ModelResponded,
     dump,
     encoded,
-    kept,
     parse,
+    storable_event,
     stored,
 )
 
@@ -48,7 +48,7 @@ async def test_many_paused_runs_are_little_more_than_their_messages():
     assert size < (6.25 if sys.version_info < (3, 13) else 7) * 1024
 
 
-def test_an_event_is_small_and_is_copied_and_written_as_pydantics_models_are():
+def test_an_event_is_small_and_is_copied_and_written_like_a_pydantic_model():
     """It has no dict of its own, and the names that people know from pydantic."""
     event = ModelResponded(at=1.0, text="hm", calls=(CallRequested(id="c", name="pay", input={}),))
     assert not hasattr(event, "__dict__")
@@ -57,9 +57,9 @@ def test_an_event_is_small_and_is_copied_and_written_as_pydantics_models_are():
     assert event.model_dump()["calls"][0]["name"] == "pay"
 
 
-def test_the_encoding_of_an_event_is_not_held_once_it_is_stored():
+def test_the_encoding_of_an_event_is_freed_once_it_is_stored():
     """What was checked is what the store writes; from then on the event alone is kept."""
-    event = kept(ModelResponded(at=1.0, text="hm"))
+    event = storable_event(ModelResponded(at=1.0, text="hm"))
     data = encoded(event)
     assert encoded(event) is data
     stored(event)

@@ -33,7 +33,7 @@ def banker(**options):
 
 
 @pytest.mark.parametrize("value", ["yes", "no", "True", 1, 0, {}, "approve"])
-async def test_an_approval_takes_true_or_false_and_nothing_else(value):
+async def test_an_approval_accepts_only_true_or_false(value):
     """A text in ``answers=`` neither approves nor passes for the tool's result."""
     agent, ran = banker()
     run = agent.run("go", answers={"pay": value})
@@ -42,7 +42,7 @@ async def test_an_approval_takes_true_or_false_and_nothing_else(value):
     assert (run.status, ran) == ("interrupted", [])
 
 
-async def test_what_is_needed_is_said_in_the_words_of_answers():
+async def test_the_error_describes_the_needed_answer_for_the_answers_argument():
     """The error of an unanswered approval says what to give."""
     agent, _ = banker()
     with pytest.raises(nb.HumanInputRequired, match=r"to approve, use answers=\{'pay': True\}"):
@@ -56,14 +56,14 @@ async def test_what_is_needed_is_said_in_the_words_of_answers():
         ("yes", "answers= must be a list"),
     ],
 )
-async def test_answers_that_answer_nothing_are_refused(answers, said):
+async def test_answers_that_match_nothing_are_refused(answers, said):
     """Before anything starts."""
     agent, _ = banker()
     with pytest.raises(UsageError, match=said):
         agent.run("go", answers=answers)
 
 
-async def test_a_name_in_answers_that_nobody_can_ever_ask_by_is_refused():
+async def test_an_unknown_name_in_answers_is_refused():
     """Before anything starts, where no body is there that could call what has that name."""
     agent = nb.Agent(nb.ScriptedModel(["x"]), tools=[nb.interrupt_tool("choose", output=str)])
     with pytest.raises(
@@ -74,7 +74,7 @@ async def test_a_name_in_answers_that_nobody_can_ever_ask_by_is_refused():
 
 @pytest.mark.parametrize("answers", [{"pay": True}, [True]], ids=["by name", "in order"])
 @pytest.mark.parametrize("kind", ["tool", "flow", "call"])
-async def test_answers_reach_what_a_body_starts_by_the_name_that_the_error_says(kind, answers):
+async def test_answers_reach_tools_started_by_a_body_by_the_name_in_the_error(kind, answers):
     """A body calls what it likes: an agent or a tool inside a tool or a flow is answered by its own name."""
     inner, ran = banker(name="inner")
 
@@ -103,7 +103,7 @@ async def test_answers_reach_what_a_body_starts_by_the_name_that_the_error_says(
         (["unused", True], None),
     ],
 )
-async def test_answers_that_did_not_answer_are_told_where_one_is_missing(answers, said):
+async def test_unused_answers_are_listed_where_one_is_missing(answers, said):
     """A name that nothing asked by, next to what asks; nothing of it where all was used."""
     agent, ran = banker()
     run = agent.run("go", answers=answers)
@@ -125,7 +125,7 @@ async def test_a_list_of_answers_that_is_used_up_says_so():
 
 
 @pytest.mark.parametrize("by", ["approval", "rule", "rule for any"])
-async def test_a_condition_that_fails_is_said_with_the_question_that_it_makes(by):
+async def test_a_failing_condition_is_reported_with_its_question(by):
     """Whoever is asked reads that it was not meant: the kind of error, and never a value."""
     wrong = lambda amount: amount > 100  # noqa: E731 - it is given the whole input
     ran = []
@@ -152,7 +152,7 @@ async def test_a_condition_that_fails_is_said_with_the_question_that_it_makes(by
     assert ran == [5]
 
 
-def test_options_that_cannot_be_meant_are_refused():
+def test_unknown_options_are_refused():
     """A typo in an option never passes for its default."""
     with pytest.raises(UsageError, match="on_tool_error"):
         nb.Agent(nb.ScriptedModel(["x"]), on_tool_error="rais")
@@ -235,7 +235,7 @@ async def _calls_with_a_table(ctx):
         (lambda: nb.flow(_calls_with_a_table).run_sync(), r"_takes_x is not JSON.*a path"),
     ],
 )
-def test_a_table_where_plain_data_is_kept_says_what_to_give_instead(do, said):
+def test_a_table_in_a_place_for_plain_data_is_refused_with_an_alternative(do, said):
     """The name of what holds it, and a path, an id or its rows; nothing of how a schema is made."""
     with pytest.raises(nb.NbagentError, match=said) as caught:
         do()
@@ -280,7 +280,7 @@ def _asking(type_):
         (OldDict, "typing_extensions.TypedDict"),
     ],
 )
-def test_a_type_that_is_written_wrong_says_what_is_wrong_with_it(type_, said):
+def test_a_wrong_type_annotation_is_reported_with_its_reason(type_, said):
     """What pydantic says of it; not that no JSON is of it, which would be untrue."""
     if type_ is OldDict and sys.version_info >= (3, 12):
         assert nb.tool(_taking(type_)).input_schema["properties"]["x"]
@@ -292,7 +292,7 @@ def test_a_type_that_is_written_wrong_says_what_is_wrong_with_it(type_, said):
         assert "\n" not in str(caught.value)
 
 
-async def test_a_number_of_numpy_is_that_number_wherever_a_value_is_kept():
+async def test_a_numpy_number_is_stored_as_that_number():
     """What ``Series.sum()`` gives: as a step's value, a flow's input, and an answer."""
     numpy = pytest.importorskip("numpy")
 
@@ -308,7 +308,7 @@ async def test_a_number_of_numpy_is_that_number_wherever_a_value_is_kept():
 
 @pytest.mark.parametrize("work", [2, "coroutine"])
 @pytest.mark.parametrize("sync", [False, True])
-def test_a_step_that_is_given_a_value_says_that_it_takes_a_function(work, sync):
+def test_a_step_that_gets_a_value_asks_for_a_function(work, sync):
     """The value itself, or the coroutine of an async function that was called."""
 
     async def load() -> int:
@@ -327,7 +327,7 @@ def test_a_step_that_is_given_a_value_says_that_it_takes_a_function(work, sync):
         nb.flow(waits_not if sync else waits).run_sync()
 
 
-def test_an_option_of_the_run_among_a_flows_inputs_says_where_it_goes():
+def test_a_run_option_among_the_inputs_of_a_flow_names_its_place():
     """``answers=`` and its like come by ``with_options``."""
     with pytest.raises(
         TypeError, match=r"'answers'. This is a run option: use f\.with_options\(answers=…\)"
@@ -335,7 +335,7 @@ def test_an_option_of_the_run_among_a_flows_inputs_says_where_it_goes():
         nb.flow(name="f")(_takes_x).run(3, answers=[True])
 
 
-def test_choices_are_plain_values_as_a_columns_are():
+def test_choices_are_plain_values_as_in_a_column():
     """A list of numbers offers those numbers, and gives the one that was chosen."""
 
     @nb.flow
@@ -353,7 +353,7 @@ def test_choices_are_plain_values_as_a_columns_are():
         (lambda _: nb.review("x", editable_fields=["a"]), "Use editable="),
     ],
 )
-def test_words_of_other_frameworks_are_told_ours(do, said):
+def test_names_of_other_frameworks_are_answered_with_the_nbagent_name(do, said):
     """Words of the frameworks that docs/coming-from.md is about."""
     with pytest.raises(TypeError, match=said):
         do(banker()[0])

@@ -15,7 +15,7 @@ FORM_RECORD = "notebook/cards/form_card.py"
 """The record of a form that belongs to no run: it is drawn, and never stored."""
 
 
-def made_in(tree: ast.AST) -> Iterator[ast.Call]:
+def resolutions_in(tree: ast.AST) -> Iterator[ast.Call]:
     """Each call that makes a ``Resolved``, by its name, or through ``made`` or a class method."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -36,9 +36,9 @@ def test_the_search_finds_every_way_to_make_one():
     """By name, by module, unchecked, parsed, and as the engine makes events."""
     ways = ["Resolved(a=1)", "events.Resolved(a=1)", "Resolved.model_construct(a=1)"]
     ways += ["Resolved.model_validate(a)", "made(Resolved, a=1)"]
-    assert [len(list(made_in(ast.parse(way)))) for way in ways] == [1] * len(ways)
+    assert [len(list(resolutions_in(ast.parse(way)))) for way in ways] == [1] * len(ways)
     assert not list(
-        made_in(ast.parse("match e:\n case Resolved(by=by): pass\nisinstance(e, Resolved)"))
+        resolutions_in(ast.parse("match e:\n case Resolved(by=by): pass\nisinstance(e, Resolved)"))
     )
 
 
@@ -47,16 +47,18 @@ def test_p2_no_other_module_makes_an_answer():
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
-        if any(made_in(ast.parse(path.read_text(encoding="utf-8"))))
+        if any(resolutions_in(ast.parse(path.read_text(encoding="utf-8"))))
     }
     assert found == {DOOR, FORM_RECORD}
 
 
-def test_p2_no_other_module_takes_the_door_apart():
+def test_p2_no_other_module_bypasses_the_single_entry_of_answers():
     """What decides whether an answer is in time, and fits, is imported by nobody."""
     tree = ast.parse((PACKAGE / DOOR).read_text(encoding="utf-8"))
     makers = {
-        node.name for node in tree.body if isinstance(node, ast.FunctionDef) and any(made_in(node))
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and any(resolutions_in(node))
     }
     assert makers == {"_settled", "run_again"}
     callers = {

@@ -24,7 +24,7 @@ async def partials(script: list[Any], **options: Any) -> list[Any]:
     return [p async for p in nb.Agent(nb.ScriptedModel(script), **options).run("go").partials()]
 
 
-async def test_an_object_comes_field_by_field_and_whole_at_the_end():
+async def test_a_partial_object_grows_field_by_field_and_is_complete_at_the_end():
     """Each is more than the one before, and none is told twice."""
     text = '{"name": "Rome", "people": 28}'
     found = await partials([slow(text, pieces=30)], output_type=City)
@@ -34,7 +34,7 @@ async def test_an_object_comes_field_by_field_and_whole_at_the_end():
     assert all(one != other for one, other in pairwise(found))
 
 
-async def test_a_list_comes_unwrapped():
+async def test_a_partial_list_is_unwrapped():
     """Rows, and never what they are wrapped in."""
     text = '{"value": [{"name": "Rome", "people": 1}, {"name": "Milan", "people": 2}]}'
     found = await partials([slow(text, pieces=40)], output_type=list[City])
@@ -42,7 +42,7 @@ async def test_a_list_comes_unwrapped():
     assert [each["name"] for each in found[-1]] == ["Rome", "Milan"]
 
 
-async def test_a_text_comes_as_it_is():
+async def test_a_partial_text_is_unchanged():
     """Without an output type, and with ``str``."""
     for type_ in (None, str):
         found = await partials([slow("hello", pieces=5)], output_type=type_)
@@ -50,7 +50,7 @@ async def test_a_text_comes_as_it_is():
         assert all("hello".startswith(each) for each in found)
 
 
-async def test_what_does_not_count_is_begun_anew():
+async def test_a_discarded_answer_starts_again_empty():
     """An answer that was refused, a turn with calls, an attempt that broke."""
     bad, good = '{"name": "Bad"}', '{"name": "Good", "people": 1}'
     script = [["Looking …", call("look")], bad, [TextDelta('{"na'), Discarded("broke"), good]]
@@ -63,7 +63,7 @@ async def test_what_does_not_count_is_begun_anew():
     assert all(each.get("name", "Good") in ("Bad", "Good") for each in found)
 
 
-async def test_a_run_that_fails_says_so_in_the_loop():
+async def test_a_run_that_fails_raises_in_the_loop_over_partials():
     """It does not just end; and one that has ended gives its answer."""
     with pytest.raises(nb.errors.ModelError):
         await partials(["soup"], output_type=City, output_retries=0)

@@ -36,7 +36,7 @@ def kinds(run: nb.Run) -> list[str]:
     return [event.type for event in run.journal]
 
 
-async def test_c145_a_chain_of_runs_goes_on_in_order_once_the_first_is_answered():
+async def test_c145_a_chain_of_runs_continues_in_order_once_the_first_is_answered():
     """Each begins with the whole conversation; what was asked is stored at once."""
     agent = asking(*(str(n) for n in range(60)))
     runs = [agent.run("p0", attended=True)]
@@ -47,7 +47,7 @@ async def test_c145_a_chain_of_runs_goes_on_in_order_once_the_first_is_answered(
     assert [run.status for run in runs] == ["interrupted", *["queued"] * 59]
     assert kinds(runs[-1]) == ["run_queued"]
     assert "queued behind the previous run, which is interrupted" in repr(runs[-1])
-    for pending in ("refuse", "reject"):
+    for pending in ("raise", "reject"):
         with pytest.raises(nb.errors.RunNotFinished, match="has not ended"):
             agent.run("x", after=runs[-1], pending=pending)
     with pytest.raises(nb.errors.RunNotFinished, match="queued"):
@@ -60,7 +60,7 @@ async def test_c145_a_chain_of_runs_goes_on_in_order_once_the_first_is_answered(
     assert said == [f"p{n}" for n in range(60)]
 
 
-async def test_c145_a_run_behind_one_that_the_model_still_works_on_waits_for_it():
+async def test_c145_a_run_queued_behind_a_working_one_waits_for_it():
     """Not only questions are waited for; time in line counts toward no budget."""
     gate = asyncio.Event()
 
@@ -75,14 +75,14 @@ async def test_c145_a_run_behind_one_that_the_model_still_works_on_waits_for_it(
     await until(lambda: first.status == "running" and bool(session_of(first).executing))
     assert second.status == "queued"
     with pytest.raises(nb.errors.RunNotFinished, match="pending='wait'"):
-        agent.run("c", after=first, pending="refuse")
+        agent.run("c", after=first, pending="raise")
     gate.set()
     assert (await second).text == "two"
     assert session_of(second).state.active < 30
 
 
 @pytest.mark.parametrize("end", ["cancelled", "failed"])
-async def test_c226_what_waits_behind_a_run_that_comes_to_nothing_ends_with_it(end):
+async def test_c226_a_queued_run_ends_with_the_failed_run_before_it(end):
     """The whole chain, each saying why; a model is not asked in vain."""
     agent = asking()  # the script is at its end after the question: asked again, the model fails
     first = agent.run("a", attended=True)
@@ -101,7 +101,7 @@ async def test_c226_what_waits_behind_a_run_that_comes_to_nothing_ends_with_it(e
     assert len(agent.model.requests) == (1 if end == "cancelled" else 2)
 
 
-async def test_c226_a_run_that_failed_with_the_one_before_is_retried_after_it():
+async def test_c226_a_run_that_failed_with_the_previous_one_is_retried_after_it():
     """Both in any order: the later one waits again."""
     fails = [True]
 
@@ -122,7 +122,7 @@ async def test_c226_a_run_that_failed_with_the_one_before_is_retried_after_it():
     assert [m["role"] for m in second.messages] == ["user", "assistant"] * 2
 
 
-async def test_c227_a_queued_run_is_cancelled_by_itself():
+async def test_c227_a_queued_run_can_be_cancelled_alone():
     """The one before goes on, and what stands behind ends too."""
     agent = asking("said")
     first = agent.run("a", attended=True)
@@ -140,7 +140,7 @@ async def test_c227_a_queued_run_is_cancelled_by_itself():
         agent.run("d", after=second)
 
 
-async def test_c227_a_message_for_a_queued_run_comes_after_its_first_answer():
+async def test_c227_a_message_for_a_queued_run_follows_its_first_answer():
     """``pending="queue"`` loses nothing."""
     agent = asking("one", "two", "three")
     first = agent.run("a", attended=True)
@@ -151,8 +151,8 @@ async def test_c227_a_message_for_a_queued_run_comes_after_its_first_answer():
     assert (await second).text == "three"
 
 
-async def test_c227_where_nobody_is_there_awaiting_a_queued_run_tells_what_the_first_one_asks():
-    """It would wait for ever; both can still be answered later."""
+async def test_c227_without_a_person_awaiting_a_queued_run_names_the_question_of_the_first():
+    """It would wait forever; both can still be answered later."""
     agent = asking("one", "two", "three")
     first = agent.run("a")
     second = agent.run("b", after=first)
@@ -165,7 +165,7 @@ async def test_c227_where_nobody_is_there_awaiting_a_queued_run_tells_what_the_f
     assert (await third).text == "three"
 
 
-def test_c227_synchronous_code_waits_for_the_runs_before_too():
+def test_c227_synchronous_code_waits_for_earlier_runs_too():
     """From a thread without a loop; a question is answered meanwhile."""
     agent = asking("one", "two")
     first = agent.run("a", attended=True)
@@ -182,8 +182,8 @@ def test_c227_synchronous_code_waits_for_the_runs_before_too():
     thread.join()
 
 
-async def test_c227_a_loop_that_is_to_be_held_up_lets_a_waiting_line_go_and_refuses_one_at_work():
-    """Where the run before works on the loop that would stand still, waiting would last for ever."""
+async def test_c227_a_loop_about_to_block_moves_waiting_runs_away_and_refuses_a_working_one():
+    """A run that works on the loop about to block would never finish, so waiting is refused."""
     gate = asyncio.Event()
 
     async def slow() -> str:
@@ -206,7 +206,7 @@ async def test_c227_a_loop_that_is_to_be_held_up_lets_a_waiting_line_go_and_refu
     assert asks.run_sync("b", after=paused, attended=True).text == "two"
 
 
-async def test_c228_a_line_of_runs_goes_on_where_both_are_opened(tmp_path: Path):
+async def test_c228_a_queue_of_runs_continues_where_both_are_opened(tmp_path: Path):
     """Each handle knows the other run by the store; the second begins once, whoever finds it first."""
     path = tmp_path / "runs.db"
     with nb.SQLiteStore(path) as store:
@@ -224,7 +224,7 @@ async def test_c228_a_line_of_runs_goes_on_where_both_are_opened(tmp_path: Path)
         assert kinds(second).count("run_started") == 1
 
 
-async def test_c228_a_queued_run_whose_run_before_is_nowhere_says_so_and_can_be_cancelled():
+async def test_c228_a_queued_run_whose_previous_run_is_missing_says_so_and_can_be_cancelled():
     """It waits for nothing that can be found; nobody begins it with half a conversation."""
     agent = nb.Agent(nb.ScriptedModel(["never"]))
     queued = RunQueued(at=1.0, agent="agent", model="m", after="nowhere", text="b", elsewhere=True)
@@ -237,7 +237,7 @@ async def test_c228_a_queued_run_whose_run_before_is_nowhere_says_so_and_can_be_
     assert (kinds(run), run.status) == (["run_queued", "run_cancelled"], "cancelled")
 
 
-async def test_a_run_that_could_not_be_stored_stands_in_no_line():
+async def test_a_run_that_could_not_be_stored_is_in_no_queue():
     """Its store was full as it was asked for: nothing looks for it there once the run before ends."""
     told: list[Any] = []
 
@@ -259,7 +259,7 @@ async def test_a_run_that_could_not_be_stored_stands_in_no_line():
     assert told == []
 
 
-def test_threads_may_begin_runs_while_another_looks_for_one():
+def test_threads_can_start_runs_while_another_searches_for_one():
     """The list of runs here is whole at each look, however many are begun meanwhile."""
     spec = session_of(nb.Agent(nb.ScriptedModel(["x"])).run("go")).spec
     stop, failed = threading.Event(), list[BaseException]()
@@ -303,7 +303,7 @@ asyncio.run(main())
 """
 
 
-async def test_c228_a_line_of_runs_outlives_its_process(tmp_path: Path):
+async def test_c228_a_queue_of_runs_survives_its_process(tmp_path: Path):
     """Opened in any order, the first answered, both go on; also where the first was never opened here."""
     path = tmp_path / "runs.db"
     command = [sys.executable, "-c", _BOTH, str(path)]

@@ -17,7 +17,7 @@ class Rating(BaseModel):
     stars: Annotated[int, nb.FormHint(widget="slider")] = 3
 
 
-async def test_the_type_of_an_awaited_answer_is_known_where_its_body_waits():
+async def test_the_reply_type_of_an_open_question_is_known_to_its_form():
     """A form is built from the type that was given as ``reply=``, its hints included."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("rate"), "thanks"]))
 

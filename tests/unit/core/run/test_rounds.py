@@ -30,7 +30,7 @@ class Counting(nb.SQLiteStore):
         return super().read(run_id, start)
 
 
-async def test_runs_that_wait_are_read_only_where_somebody_has_written(
+async def test_waiting_runs_are_read_only_after_a_write_to_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One look at the store for all of them; an answer that another process writes lets its run go on."""

@@ -78,7 +78,7 @@ async def _answered(run: nb.Run) -> nb.Run:
     return await run.settled()
 
 
-def test_a_paused_run_is_answered_with_no_loop_at_all():
+def test_a_paused_run_is_answered_without_any_loop():
     """It goes on on the private loop, and can be waited for without one."""
 
     async def begin() -> nb.Run:
@@ -90,7 +90,7 @@ def test_a_paused_run_is_answered_with_no_loop_at_all():
 
 
 def test_an_answer_given_as_the_loop_ends_is_not_lost():
-    """Accepted in one asyncio.run that ends at once, acted on in the next."""
+    """The answer is accepted in one asyncio.run that ends at once, and acted on in the next."""
     slow = [nb.ScriptedModel.slow("done", delay=0.01) for _ in range(2)]
 
     async def begin() -> nb.Run:
@@ -110,7 +110,7 @@ async def _wait(run: nb.Run) -> Result:
     return await run
 
 
-def test_a_run_whose_loop_stops_under_it_says_so():
+def test_a_run_whose_loop_stops_says_so():
     """Instead of hanging whoever awaits it in the next loop."""
     agent = nb.Agent(nb.ScriptedModel([call("slow")]))
 
@@ -167,7 +167,7 @@ def test_run_sync_works_wherever_it_is_called(where):
     assert text == "done"
 
 
-def test_run_sync_raises_what_awaiting_raises():
+def test_run_sync_raises_the_same_error_as_awaiting():
     """Nobody is attached, so it does not hang."""
     with pytest.raises(nb.HumanInputRequired):
         asking().run_sync("go")
@@ -235,8 +235,8 @@ async def test_an_answer_given_by_a_listener_counts():
     assert told.count("interrupted") == told.count("resolved") == 3
 
 
-async def test_whoever_waits_is_not_woken_between_an_answer_and_what_it_starts():
-    """settled() after an answer means settled after what the answer caused."""
+async def test_a_waiter_is_not_woken_between_an_answer_and_its_effects():
+    """settled() after an answer returns after the effects of that answer."""
     agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("gate")], "done"]))
     ran = []
 
@@ -266,8 +266,8 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "GRACE", 0.2)
 
 
-async def test_whoever_awaits_a_cancelled_run_is_told(short_grace):
-    """And not that it has not finished."""
+async def test_awaiting_a_cancelled_run_reports_the_cancellation(short_grace):
+    """The error is not that the run has not finished."""
     agent = nb.Agent(nb.ScriptedModel([call("slow")]))
     entered = asyncio.Event()
 
@@ -286,7 +286,7 @@ async def test_whoever_awaits_a_cancelled_run_is_told(short_grace):
     assert [e.type for e in run.journal].count("run_cancelled") == 1
 
 
-async def test_no_answer_is_taken_while_a_run_is_being_cancelled():
+async def test_no_answer_is_accepted_while_a_run_is_being_cancelled():
     """An approval that races the stop button does not run the tool."""
     agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("stubborn")]]))
     ran, entered, leave = [], threading.Event(), threading.Event()
@@ -318,7 +318,7 @@ async def test_no_answer_is_taken_while_a_run_is_being_cancelled():
     assert ran == []
 
 
-async def test_a_tool_that_swallows_its_cancellation_does_not_go_on_to_the_model(short_grace):
+async def test_a_tool_that_swallows_its_cancellation_does_not_continue_to_the_model(short_grace):
     """Its result is kept, and the model is not called again."""
     model = nb.ScriptedModel([call("deaf"), "never"])
     agent = nb.Agent(model)
@@ -342,7 +342,7 @@ async def test_a_tool_that_swallows_its_cancellation_does_not_go_on_to_the_model
     assert len(model.requests) == 1
 
 
-async def test_a_tool_may_cancel_its_own_run():
+async def test_a_tool_can_cancel_its_own_run():
     """The stop goes through although the tool that waits for it is stopped too."""
     agent = nb.Agent(nb.ScriptedModel([call("stop")]))
 
@@ -356,7 +356,7 @@ async def test_a_tool_may_cancel_its_own_run():
         await asyncio.wait_for(_wait(run), 10)
 
 
-async def test_giving_up_waiting_does_not_stop_the_run():
+async def test_a_timed_out_wait_does_not_stop_the_run():
     """A timeout around ``await run`` is about the waiting."""
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]))
@@ -400,13 +400,13 @@ async def test_cancelling_generate_stops_its_tools():
 # --- going on
 
 
-async def test_a_conversation_goes_on_after_a_run():
+async def test_a_conversation_continues_after_a_run():
     """The history is the one before, and the new prompt."""
     model = nb.ScriptedModel(["one", "two"])
     agent = nb.Agent(model)
     first = agent.run("a")
     with pytest.raises(nb.errors.RunNotFinished):
-        agent.run("b", after=first, pending="refuse")
+        agent.run("b", after=first, pending="raise")
     await first
     second = agent.run("b", after=first)
     assert (await second).text == "two"
@@ -414,7 +414,7 @@ async def test_a_conversation_goes_on_after_a_run():
     assert second.journal[0].after == first.id
 
 
-async def test_a_conversation_after_a_cancelled_run_knows_what_was_done():
+async def test_a_conversation_after_a_cancelled_run_includes_the_finished_work():
     """Finished work is told, so that the model does not repeat it; no call dangles."""
     model = nb.ScriptedModel([[call("send"), call("slow")], "I had sent it already"])
     agent = nb.Agent(model)
@@ -472,7 +472,7 @@ async def test_a_typed_answer_is_an_instance_of_its_type():
 # --- watching
 
 
-async def test_events_tell_everything_in_order_with_unread_text_joined():
+async def test_events_are_complete_and_in_order_with_unread_text_joined():
     """From the first on, whenever one begins to read."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.slow("a long text", pieces=11)]))
     run = agent.run("go")
@@ -487,7 +487,7 @@ async def test_events_tell_everything_in_order_with_unread_text_joined():
     assert types[-2:] == ["model_responded", "run_completed"]
 
 
-async def test_a_reader_that_sleeps_finds_the_text_joined():
+async def test_a_slow_reader_gets_the_text_joined():
     """So nothing unread piles up piece by piece."""
     agent = nb.Agent(nb.ScriptedModel([[TextDelta("x") for _ in range(1000)]]))
     run = agent.run("go")
@@ -500,7 +500,7 @@ async def test_a_reader_that_sleeps_finds_the_text_joined():
     assert [d.text for d in deltas] == ["x" * 1000]
 
 
-async def test_a_listener_that_fails_is_dropped_and_the_run_goes_on(caplog):
+async def test_a_listener_that_fails_is_dropped_and_the_run_continues(caplog):
     """Logged once; the others hear everything."""
     agent = asking()
     run = agent.run("go")
@@ -536,7 +536,7 @@ class Full(nb.MemoryStore):
         super().append(run_id, events, expected)
 
 
-async def test_c121_c123_what_cannot_be_stored_fails_loudly_and_runs_nothing():
+async def test_c121_c123_an_event_that_cannot_be_stored_fails_loudly_and_runs_nothing():
     """The answer is refused and still pending; a run that goes on by itself fails."""
     ran = []
     agent = nb.Agent(nb.ScriptedModel([call("gate"), "done"]))
@@ -566,7 +566,7 @@ async def test_c121_c123_what_cannot_be_stored_fails_loudly_and_runs_nothing():
 # --- threads of our own
 
 
-async def test_a_tools_thread_has_the_callers_context_and_no_more_than_64_run():
+async def test_tool_threads_have_the_context_of_the_caller_and_at_most_64_run():
     """Context variables are copied; further tools wait their turn."""
     variable = contextvars.ContextVar("variable", default="outside")
     variable.set("inside")
@@ -614,7 +614,7 @@ async def test_cancelling_leaves_the_thread_and_frees_its_place():
 
 
 @pytest.mark.parametrize("error", [StopIteration, SystemExit, KeyboardInterrupt])
-async def test_what_a_future_cannot_carry_is_wrapped(error):
+async def test_an_exception_that_a_future_cannot_carry_is_wrapped(error):
     """And does not take the loop down."""
 
     def work() -> None:
@@ -624,7 +624,7 @@ async def test_what_a_future_cannot_carry_is_wrapped(error):
         await run_in_thread(work)
 
 
-def test_there_is_one_private_loop():
+def test_only_one_private_loop_exists():
     """However many threads ask for it at once."""
     with ThreadPoolExecutor(8) as pool:
         found = {id(loop) for loop in pool.map(lambda _: private_loop(), range(32))}
@@ -646,7 +646,7 @@ async def test_sync_tools_of_one_turn_run_side_by_side():
     assert [c.output for c in run.calls["meet"]] == ["met", "met"]
 
 
-async def test_messages_taken_while_a_body_runs_do_not_run_it_again():
+async def test_messages_copied_while_a_body_runs_do_not_run_it_again():
     """Whether it takes effect is not known to who resumes them; after a failure it has ended."""
     acted, go = [], asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([call("act"), "done"]))
@@ -670,7 +670,7 @@ async def test_messages_taken_while_a_body_runs_do_not_run_it_again():
 
 
 @pytest.mark.parametrize("where", ["show", "wait_sync"])
-def test_a_keyboard_interrupt_ends_a_blocking_run_wherever_it_comes(monkeypatch, where):
+def test_a_keyboard_interrupt_ends_a_blocking_run_at_any_moment(monkeypatch, where):
     """Also before the waiting has begun: the run does not stay behind with its question."""
     started: list[nb.Run] = []
 
@@ -685,7 +685,7 @@ def test_a_keyboard_interrupt_ends_a_blocking_run_wherever_it_comes(monkeypatch,
     assert (started[0].status, started[0].journal[-1].by) == ("cancelled", "keyboard")
 
 
-def test_a_keyboard_interrupt_on_the_runs_own_loop_waits_for_nothing_there(monkeypatch):
+def test_a_keyboard_interrupt_on_the_loop_of_the_run_waits_for_nothing_there(monkeypatch):
     """What is to stop lives on that very loop: the run is stored as cancelled at once."""
     started: list[nb.Run] = []
 
@@ -703,7 +703,7 @@ def test_a_keyboard_interrupt_on_the_runs_own_loop_waits_for_nothing_there(monke
     assert (started[0].status, started[0].journal[-1].by) == ("cancelled", "keyboard")
 
 
-async def test_a_cancelled_run_names_what_it_left_running():
+async def test_a_cancelled_run_names_the_calls_that_still_run():
     """Also where the body ended before the run did: its result was dropped, its effect was not."""
     go_on, began = threading.Event(), threading.Event()
     agent = nb.Agent(nb.ScriptedModel([call("pay"), "done"]))
@@ -728,7 +728,7 @@ async def test_a_cancelled_run_names_what_it_left_running():
 
 
 @pytest.mark.parametrize("owner", ["another", "this"])
-async def test_ctrl_c_stops_what_is_driven_here_and_no_more_than_the_waiting_elsewhere(owner):
+async def test_ctrl_c_stops_local_runs_and_only_the_waiting_for_remote_ones(owner):
     """Who only watches a run that another process goes on with does not end it."""
     model = nb.ScriptedModel([lambda _messages: asyncio.Event().wait()])
     session = session_of(nb.Agent(model).run("go", attended=True))

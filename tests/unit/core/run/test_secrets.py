@@ -72,7 +72,7 @@ GIVEN = {"user": "ann", "password": "hunter2"}
 
 
 @pytest.mark.parametrize("options", [{"approval": True}, {"approval": True, "editable": ["user"]}])
-async def test_a_secret_that_is_gone_is_asked_for_and_no_mask_is_run(store, options):
+async def test_a_lost_secret_is_requested_and_no_mask_is_run(store, options):
     """Approving what was shown is refused with the way out; given again, it runs at once."""
     door = Door(store, call("login", **GIVEN), "done", **options)
     first = await door.agent().run("go", attended=False).settled()
@@ -92,8 +92,8 @@ async def test_a_secret_that_is_gone_is_asked_for_and_no_mask_is_run(store, opti
     await first.settled()
 
 
-async def test_who_approves_where_the_secret_is_need_not_give_it(store):
-    """The process that has it, and any handle in it on the same objects, runs what was shown."""
+async def test_an_approval_in_the_process_with_the_secret_needs_no_secret(store):
+    """The process with the secret, and any handle there on the same objects, runs the displayed input."""
     door = Door(store, call("login", **GIVEN), "done", approval=True)
     run = await door.agent().run("go", attended=False).settled()
     shown = run.interrupts[0]
@@ -142,7 +142,7 @@ async def test_a_lost_call_that_runs_again_asks_for_its_secret(store):
     assert door.got == ["hunter2", "hunter2"]
 
 
-async def test_an_answer_taken_elsewhere_leaves_its_secret_there(store):
+async def test_an_answer_accepted_elsewhere_leaves_its_secret_there(store):
     """A body that waits here asks again when another process took the answer; what that wrote is a mask."""
     got = []
     agent = nb.Agent(nb.ScriptedModel([call("login"), "done"]), store=store)
@@ -171,7 +171,7 @@ async def test_an_answer_taken_elsewhere_leaves_its_secret_there(store):
     assert got == ["hunter2"]
 
 
-async def test_a_mask_that_a_model_copies_is_not_a_password(store):
+async def test_a_mask_copied_by_a_model_is_not_a_password(store):
     """It has seen the mask in its own call before: the secret behind it is another call's."""
     seen = []
 
@@ -210,7 +210,7 @@ async def test_a_retry_of_a_failed_run_gives_the_body_its_secret_again(store):
     assert got == ["hunter2", "hunter2"]
 
 
-async def test_messages_that_went_through_json_ask_again(store):
+async def test_messages_that_went_through_json_ask_for_the_secret_again(store):
     """``generate`` with a saved history has no secret; with the very objects it has."""
     door = Door(store, call("login", **GIVEN), "done", "done", approval=True)
     agent = door.agent()
@@ -246,7 +246,7 @@ async def test_a_refused_answer_is_not_echoed(store):
     await run.cancel()
 
 
-async def test_an_edited_secret_is_told_as_an_edit_and_not_what_it_is(store):
+async def test_an_edited_secret_is_reported_as_edited_without_its_value(store):
     """The model learns that the arguments were changed; its own secret is another mask."""
     door = Door(store, call("login", **GIVEN), "done", approval=True)
     run = await door.agent().run("go", attended=False).settled()
@@ -299,7 +299,7 @@ async def test_a_secret_is_released_with_its_call():
 
 
 @pytest.mark.parametrize("where", ["state", "step", "default"])
-async def test_what_comes_back_to_a_tool_holds_no_secret(where):
+async def test_data_stored_for_a_tool_cannot_contain_a_secret(where):
     """It would come back as a mask, so it is refused when it is given away."""
     agent = nb.Agent(nb.ScriptedModel([call("login")]))
 
@@ -318,7 +318,7 @@ async def test_what_comes_back_to_a_tool_holds_no_secret(where):
     assert "hunter2" not in str(caught.value)
 
 
-async def test_middleware_that_gives_a_mask_runs_nothing(store):
+async def test_middleware_that_passes_a_mask_runs_nothing(store):
     """As one that dumps the input to JSON and loads it again does."""
 
     async def through_json(tool_call: Any, next: Any) -> Any:  # noqa: A002 - the usual word
@@ -363,7 +363,7 @@ def documents(draw, depth=3):
 
 
 @given(documents())
-def test_exactly_the_secret_parts_are_masked_and_come_back(document):
+def test_exactly_the_secret_parts_are_masked_and_restored(document):
     """A secret's place has a mask in any text, what is plain stays, and the whole is found again."""
     schema, value = document
     places = SecretPlaces({"$ref": "#/$defs/x", "$defs": {"x": schema}})
@@ -433,7 +433,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_type_finds_its_secret_wherever_it_takes_it(kind):
+def test_a_type_finds_its_secret_under_every_name(kind):
     """Under every name that it has; what is not secret is seen, and a mask that is alone is known as lost."""
     type_, value = KINDS[kind]
 

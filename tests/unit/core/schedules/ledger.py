@@ -11,7 +11,7 @@ import nbagent as nb
 from nbagent.core.base import events
 from nbagent.core.run.generate import NEW_MESSAGE
 from nbagent.core.state.fold import later_text
-from tests.unit.core.schedules.turns import said
+from tests.unit.core.schedules.turns import answer_count
 from tests.unit.core.schedules.world import EDIT, FREE, GATED, NEEDED, REVIEWED, SWALLOWED, Act
 
 Scope = tuple[str, ...]
@@ -122,7 +122,7 @@ class Ledger:
     def _fits_replies(self, n: int, told: str) -> bool:
         replies = self.replies(n)
         if any(isinstance(r, nb.Reject) for r in replies.values()):
-            return "said no" in told or "was stopped while it was running" in told
+            return "rejected this" in told or "was stopped while it was running" in told
         return told == " | ".join(str(replies[k].output) for k in sorted(replies))
 
     def _fits_calls(self, n: int, told: str) -> bool:
@@ -240,7 +240,7 @@ class Ledger:
 def turns_of(history: Any) -> int:
     """Model responses since the last message of a person."""
     last = max(k for k, m in enumerate(history) if m["role"] == "user")
-    return said(history[last:])
+    return answer_count(history[last:])
 
 
 def results_in(history: Any) -> Iterator[tuple[Any, list[Any]]]:

@@ -29,10 +29,10 @@ from tests.unit.core.schedules.turns import (
     TURNS,
     USAGE,
     Watched,
+    answer_count,
     kinds_in,
     named,
     numbered,
-    said,
     speaker,
 )
 from tests.unit.core.schedules.world import (
@@ -129,7 +129,7 @@ class Schedule(RuleBasedStateMachine):
         self.stores = (first, kind_of(stores[1], self.outage) if drawn["in_file"] else first)
         self.options = {
             "middleware": middleware(kind),
-            "on_tool_error": "raise" if drawn["raises"] else "tell",
+            "on_tool_error": "raise" if drawn["raises"] else "report",
         }
         branch = Branch(0, nb.core.tools.spec.new_id())
         self.branches.append(branch)
@@ -162,7 +162,11 @@ class Schedule(RuleBasedStateMachine):
         answer = speaker(None if depth else self.script, depth)
 
         def step(messages: Any) -> Any:
-            if not depth and said(messages) == self.fails_at and seat.branch not in self.failed:
+            if (
+                not depth
+                and answer_count(messages) == self.fails_at
+                and seat.branch not in self.failed
+            ):
                 self.failed.add(seat.branch)
                 return RuntimeError("the model is down")
             return answer(messages)

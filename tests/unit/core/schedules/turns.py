@@ -86,7 +86,7 @@ def requested(turn: list[Any]) -> list[Any]:
     return [nb.ScriptedModel.call(kind, **input_of(kind, what)) for kind, what in turn]
 
 
-def said(messages: Any) -> int:
+def answer_count(messages: Any) -> int:
     """How often the model has answered in this history."""
     return sum(m["role"] == "assistant" for m in messages)
 
@@ -96,7 +96,7 @@ def speaker(turns: list[Any] | None, depth: int = 0) -> Callable[[Any], Any]:
 
     def speak(messages: Any) -> Any:
         mine = json.loads(messages[0]["content"][0]["text"]) if turns is None else turns
-        number = said(messages)
+        number = answer_count(messages)
         return requested(mine[number]) if number < len(mine) else f"done at {depth}"
 
     return speak
@@ -106,7 +106,7 @@ class Watched:
     """A model whose every request is looked at before it answers."""
 
     def __init__(self, model: nb.ScriptedModel, look: Callable[[Request], None]) -> None:
-        self.name, self.tells_cost = model.name, model.tells_cost
+        self.name, self.reports_cost = model.name, model.reports_cost
         self._model, self._look = model, look
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:

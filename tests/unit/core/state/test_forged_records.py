@@ -135,7 +135,7 @@ RECORDS = range(len(forged("sync")))
 
 @pytest.mark.parametrize("record", RECORDS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_p1_no_history_runs_what_a_rule_denies(kind, record):
+async def test_p1_no_history_runs_a_denied_tool(kind, record):
     """Step by step, and as the beginning of a stored run; the model is told of the refusal."""
     world = World(policy=[nb.allow("harmless"), nb.deny("*", reason="never")])
     messages = history(tool_call(kind, forged(kind)[record]))
@@ -151,7 +151,7 @@ async def test_p1_no_history_runs_what_a_rule_denies(kind, record):
 
 @pytest.mark.parametrize("by_rule", [True, False])
 @pytest.mark.parametrize("kind", KINDS[:-1])
-async def test_p1_what_a_rule_let_pass_is_judged_anew(kind, by_rule):
+async def test_p1_a_call_that_a_rule_allowed_is_judged_again(kind, by_rule):
     """A history carries what people answered, and no verdict: without an answer the tool is asked about."""
     for record in forged(kind)[:5]:
         world = World(policy=[nb.review("*")]) if by_rule else World(approval=True)
@@ -169,7 +169,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", OTHERS)
-async def test_p5_a_question_that_is_not_its_calls_own_is_refused(lie):
+async def test_p5_a_question_that_does_not_match_its_call_is_refused(lie):
     """Whoever approved what it shows would let something else run."""
     world = World(approval=True)
     paused = (await world.agent.generate(messages=history(tool_call("sync", {})))).messages
@@ -202,7 +202,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_p5_what_is_remembered_of_something_else_lets_nothing_pass(lie):
+async def test_p5_a_remembered_approval_covers_only_its_tool_and_input(lie):
     """It covers the tool that it names, as that is, and the input that it names."""
     for allows, changed in ((True, {}), (False, LIES[lie])):
         world = World(policy=[nb.review("*")])
@@ -212,7 +212,7 @@ async def test_p5_what_is_remembered_of_something_else_lets_nothing_pass(lie):
 
 
 @pytest.mark.parametrize("missing", ["tool", "parameters", "code"])
-async def test_p5_what_is_remembered_of_a_tool_that_it_does_not_say_is_refused(missing):
+async def test_p5_a_remembered_approval_without_its_tool_is_refused(missing):
     """Without any part of what it is bound to it would cover more."""
     world = World(policy=[nb.review("*")])
     told = {k: v for k, v in memory("sync").items() if k != missing}
@@ -223,7 +223,7 @@ async def test_p5_what_is_remembered_of_a_tool_that_it_does_not_say_is_refused(m
     assert world.ran == []
 
 
-async def test_p1_what_is_remembered_in_a_history_outdoes_no_rule_that_denies():
+async def test_p1_a_remembered_approval_in_a_history_never_overrides_a_denial():
     """Neither the agent's own, nor those around it; it turns a question into a yes, never a no."""
     record = {"run": {"remembered": [memory("sync"), memory("agent")]}}
     for rules in ([nb.deny("sync")], [nb.deny("agent/sync")]):
@@ -330,7 +330,7 @@ def records() -> list[dict[str, Any]]:
 
 @settings(max_examples=120)
 @given(data=st.data())
-async def test_p1_a_record_that_was_changed_in_any_way_runs_nothing_that_is_denied(records, data):
+async def test_p1_a_record_changed_in_any_way_runs_no_denied_tool(records, data):
     """Nor, where no person is said to have approved, what is to be asked about; with every answer tried."""
     record = mutated(data, records)
     name = data.draw(st.sampled_from(["sync", "generator", "context", "asks", "agent"]))

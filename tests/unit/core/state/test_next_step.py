@@ -28,7 +28,7 @@ from nbagent.core.state.state import CallState, RunState, evolve
 START = ev.RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=2)
 
 
-def asked(*names: str, text: str = "") -> ev.ModelResponded:
+def calls_response(*names: str, text: str = "") -> ev.ModelResponded:
     """A response that calls these tools, with ids c0, c1 and so on."""
     calls = tuple(
         ev.CallRequested(id=f"c{n}", name=name, input={"n": n}) for n, name in enumerate(names)
@@ -68,7 +68,7 @@ LIMIT = ev.Interrupted(
 )
 
 
-def go_on(resolution: Any) -> ev.Resolved:
+def limit_answered(resolution: Any) -> ev.Resolved:
     """The question whether to go on is answered."""
     return ev.Resolved(at=5, id="b", call_id="", resolution=resolution, by="me")
 
@@ -83,75 +83,119 @@ def fold(*events: Any) -> RunState:
 
 TABLE: list[tuple[str, list[Any], Any, str]] = [
     ("a prompt", [], CallModel(), "running"),
-    ("a text", [asked(text="hi")], Finish("hi"), "running"),
-    ("calls", [asked("a", "b")], RunCalls(("c0", "c1")), "running"),
-    ("one runs", [asked("a", "b"), started(0)], RunCalls(("c1",)), "running"),
-    ("both run", [asked("a", "b"), started(0), started(1)], Wait(), "running"),
-    ("one is done", [asked("a", "b"), started(0), finished(0), started(1)], Wait(), "running"),
-    ("all are done", [asked("a"), started(0), finished(0)], CallModel(), "running"),
-    ("one waits", [asked("a"), started(0), paused(0)], Wait(), "interrupted"),
+    ("a text", [calls_response(text="hi")], Finish("hi"), "running"),
+    ("calls", [calls_response("a", "b")], RunCalls(("c0", "c1")), "running"),
+    ("one runs", [calls_response("a", "b"), started(0)], RunCalls(("c1",)), "running"),
+    ("both run", [calls_response("a", "b"), started(0), started(1)], Wait(), "running"),
+    (
+        "one is done",
+        [calls_response("a", "b"), started(0), finished(0), started(1)],
+        Wait(),
+        "running",
+    ),
+    ("all are done", [calls_response("a"), started(0), finished(0)], CallModel(), "running"),
+    ("one waits", [calls_response("a"), started(0), paused(0)], Wait(), "interrupted"),
     (
         "one waits, one runs",
-        [asked("a", "b"), started(0), paused(0), started(1)],
+        [calls_response("a", "b"), started(0), paused(0), started(1)],
         Wait(),
         "running",
     ),
     (
         "one waits, one is done",
-        [asked("a", "b"), started(1), finished(1), paused(0)],
+        [calls_response("a", "b"), started(1), finished(1), paused(0)],
         Wait(),
         "interrupted",
     ),
-    ("answered", [asked("a"), paused(0), settled(0, Respond(output=1))], CallModel(), "running"),
-    ("refused", [asked("a"), paused(0), settled(0, Reject())], CallModel(), "running"),
-    ("restarted", [asked("a"), paused(0), settled(0, Restart())], RunCalls(("c0",)), "running"),
+    (
+        "answered",
+        [calls_response("a"), paused(0), settled(0, Respond(output=1))],
+        CallModel(),
+        "running",
+    ),
+    ("refused", [calls_response("a"), paused(0), settled(0, Reject())], CallModel(), "running"),
+    (
+        "restarted",
+        [calls_response("a"), paused(0), settled(0, Restart())],
+        RunCalls(("c0",)),
+        "running",
+    ),
     (
         "restarted, one waits",
-        [asked("a", "b"), paused(0), paused(1), settled(1, Restart())],
+        [calls_response("a", "b"), paused(0), paused(1), settled(1, Restart())],
         RunCalls(("c1",)),
         "running",
     ),
     (
         "answered, one waits",
-        [asked("a", "b"), paused(0), paused(1), settled(1, Respond(output=1))],
+        [calls_response("a", "b"), paused(0), paused(1), settled(1, Respond(output=1))],
         Wait(),
         "interrupted",
     ),
     (
         "the limit",
-        [asked("a"), finished(0), asked("b"), ev.ToolFinished(at=3, call_id="c0", output=1)],
+        [
+            calls_response("a"),
+            finished(0),
+            calls_response("b"),
+            ev.ToolFinished(at=3, call_id="c0", output=1),
+        ],
         LimitReached(),
         "running",
     ),
-    ("a text at the limit", [asked("a"), finished(0), asked(text="x")], Finish("x"), "running"),
+    (
+        "a text at the limit",
+        [calls_response("a"), finished(0), calls_response(text="x")],
+        Finish("x"),
+        "running",
+    ),
     (
         "the limit is asked about",
-        [asked("a"), finished(0), asked("b"), finished(0), LIMIT],
+        [calls_response("a"), finished(0), calls_response("b"), finished(0), LIMIT],
         Wait(),
         "interrupted",
     ),
     (
         "more turns",
-        [asked("a"), finished(0), asked("b"), finished(0), LIMIT, go_on(Respond(output=1))],
+        [
+            calls_response("a"),
+            finished(0),
+            calls_response("b"),
+            finished(0),
+            LIMIT,
+            limit_answered(Respond(output=1)),
+        ],
         CallModel(),
         "running",
     ),
     (
         "no more turns",
-        [asked("a"), finished(0), asked("b"), finished(0), LIMIT, go_on(Reject())],
+        [
+            calls_response("a"),
+            finished(0),
+            calls_response("b"),
+            finished(0),
+            LIMIT,
+            limit_answered(Reject()),
+        ],
         LimitReached(),
         "running",
     ),
     ("completed", [ev.RunCompleted(at=9, text="x")], Done(), "completed"),
-    ("failed", [asked("a"), ev.RunFailed(at=9, error="E", message="m")], Done(), "failed"),
-    ("cancelled", [asked("a"), started(0), ev.RunCancelled(at=9, by="me")], Done(), "cancelled"),
+    ("failed", [calls_response("a"), ev.RunFailed(at=9, error="E", message="m")], Done(), "failed"),
+    (
+        "cancelled",
+        [calls_response("a"), started(0), ev.RunCancelled(at=9, by="me")],
+        Done(),
+        "cancelled",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
     ("events", "step", "status"), [t[1:] for t in TABLE], ids=[t[0] for t in TABLE]
 )
-def test_what_comes_next_and_where_the_run_stands(events, step, status):
+def test_the_next_step_and_the_status_follow_from_the_journal(events, step, status):
     """Both are functions of the journal alone; a closed turn is a well-formed history."""
     state = fold(START, *events)
     assert next_step(state) == step
@@ -162,7 +206,7 @@ def test_what_comes_next_and_where_the_run_stands(events, step, status):
 
 
 @pytest.mark.parametrize("events", [t[1] for t in TABLE[:16]], ids=[t[0] for t in TABLE[:16]])
-def test_an_open_turn_rides_in_the_messages(events):
+def test_an_open_turn_is_part_of_the_messages(events):
     """Through JSON and back it is the same turn; a body that was stopped is ready to run again."""
     state = fold(START, *events)
     back = restore(load(json.loads(json.dumps(paused_messages(state, stopped=True)))))
@@ -176,10 +220,14 @@ def test_an_open_turn_rides_in_the_messages(events):
                 assert getattr(other, name) == getattr(call, name), name
 
 
-def test_a_restart_keeps_what_was_shown_and_tells_what_was_changed():
+def test_a_restart_keeps_the_displayed_input_and_reports_the_change():
     """Input, proposed input, record and note."""
     state = fold(
-        START, asked("a"), started(0), paused(0), settled(0, Restart(input={"n": 9}, data=1))
+        START,
+        calls_response("a"),
+        started(0),
+        paused(0),
+        settled(0, Restart(input={"n": 9}, data=1)),
     )
     call = state.calls["c0"]
     assert (call.status, call.input, call.proposed, call.replaced) == (
@@ -195,7 +243,7 @@ def test_a_restart_keeps_what_was_shown_and_tells_what_was_changed():
     assert result["nbagent"][0]["resolution"] == {"type": "restart", "input": {"n": 9}, "data": 1}
 
 
-def test_an_input_given_back_in_another_order_is_no_change():
+def test_an_input_returned_in_another_order_is_not_a_change():
     """A form may send the fields in its own order."""
     first = ev.CallRequested(id="c0", name="gate", input={"a": 1, "b": [2]})
     state = fold(
@@ -207,16 +255,18 @@ def test_an_input_given_back_in_another_order_is_no_change():
     assert not state.calls["c0"].replaced
 
 
-def test_the_results_of_a_turn_come_in_call_order():
+def test_the_results_of_a_turn_are_in_call_order():
     """Whatever finished first."""
-    state = fold(START, asked("a", "b", "c"), finished(2, "z"), finished(0, "x"), finished(1, "y"))
+    state = fold(
+        START, calls_response("a", "b", "c"), finished(2, "z"), finished(0, "x"), finished(1, "y")
+    )
     assert [p["output"] for p in state.messages[-1]["content"]] == ["x", "y", "z"]
     assert state.calls == {}
 
 
 def test_usage_and_turns_add_up():
     """Over the whole run."""
-    state = fold(START, asked("a"), finished(0), asked(text="x"))
+    state = fold(START, calls_response("a"), finished(0), calls_response(text="x"))
     assert (state.usage.input_tokens, state.usage.output_tokens, state.turns) == (20, 2, 2)
 
 
@@ -224,7 +274,7 @@ def test_a_run_that_was_stopped_leaves_no_call_open():
     """What was done is kept; the rest says how it ended."""
     state = fold(
         START,
-        asked("a", "b", "c", "d"),
+        calls_response("a", "b", "c", "d"),
         started(0),
         finished(0, "x"),
         started(1),
@@ -252,14 +302,14 @@ def test_restoring_counts_turns_since_the_last_user_message():
 
 
 @pytest.mark.parametrize("status", ["running", "waiting", "done", "no", 5])
-def test_a_record_that_lacks_what_its_status_needs_is_refused(status):
+def test_a_record_that_lacks_fields_of_its_status_is_refused(status):
     """Instead of a run that waits for nobody."""
     part = {"type": "tool_call", "id": "c", "name": "a", "input": {}, "nbagent": {"status": status}}
     with pytest.raises(MessagesError, match="record of the open call 'c'"):
         restore([user("go"), message("assistant", part)])
 
 
-def test_but_is_replace():
+def test_but_works_like_replace():
     """The same copy, and the original stays."""
     call = CallState("i", "n", {}, {})
     assert evolve(call, status="done") == dataclasses.replace(call, status="done")
@@ -270,7 +320,7 @@ def test_but_is_replace():
 
 JOURNAL: list[Any] = [
     START,
-    asked("a", text="t"),
+    calls_response("a", text="t"),
     ev.ModelResponded(
         at=1.5, calls=(ev.CallRequested(id="", name="", input={}, raw="{"),), cost=0.1
     ),

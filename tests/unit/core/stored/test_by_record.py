@@ -116,7 +116,7 @@ def answer(
     return answer_by_record(journal, asked.id, say(asked), STAMP)
 
 
-async def begun(*script: Any, gone: str = "", **options: Any) -> tuple[Office, nb.Run]:
+async def waiting_run(*script: Any, gone: str = "", **options: Any) -> tuple[Office, nb.Run]:
     """A run that waits; with ``gone`` one whose call was started by that process, which is gone."""
     office = Office(*script, **options)
     run = await office.agent.run("go", attended=False, show=False).settled()
@@ -168,13 +168,13 @@ SAID: list[tuple[str, Any, dict[str, Any], AnyResolution]] = [
 @pytest.mark.parametrize(
     ("script", "options", "said"), [x[1:] for x in SAID], ids=[x[0] for x in SAID]
 )
-async def test_c290_an_answer_by_the_record_comes_to_what_it_would_in_the_run(
+async def test_c290_an_answer_by_the_record_has_the_same_effect_as_in_the_run(
     script: Any, options: dict[str, Any], said: AnyResolution, gone: str
 ) -> None:
     """For each kind of question: what the bodies do, what the model is told, how the run ends."""
     options = {**options, "gone": gone} if options.get("gone") else options
-    live_office, live = await begun(script, **options)
-    office, waiting = await begun(script, **options)
+    live_office, live = await waiting_run(script, **options)
+    office, waiting = await waiting_run(script, **options)
     [asked] = live.interrupts
     await live.resolve(asked.id, said)
     events = list(waiting.journal)
@@ -218,11 +218,11 @@ WRONG: list[tuple[str, Any, AnyResolution, str]] = [
 @pytest.mark.parametrize(
     ("script", "said", "why"), [x[1:] for x in WRONG], ids=[x[0] for x in WRONG]
 )
-async def test_c291_what_the_record_shows_to_be_wrong_is_refused_and_nothing_is_written(
+async def test_c291_an_answer_that_the_record_shows_to_be_wrong_is_refused_and_not_stored(
     script: Any, said: AnyResolution, why: str
 ) -> None:
     """Only what the question offers may be changed, and a secret would be lost on its way."""
-    _office, run = await begun(script)
+    _office, run = await waiting_run(script)
     store = nb.MemoryStore()
     store.append("copy", list(run.journal), 0)
     with pytest.raises(nb.errors.InvalidAnswer, match=why) as refused:
@@ -239,11 +239,11 @@ async def test_c291_what_the_record_shows_to_be_wrong_is_refused_and_nothing_is_
     ],
     ids=["input", "ask"],
 )
-async def test_c292_an_answer_that_only_the_tool_refuses_is_asked_again_with_what_was_wrong(
+async def test_c292_an_answer_that_only_the_tool_refuses_is_asked_again_with_the_error(
     script: Any, wrong: AnyResolution, right: AnyResolution, did: Any
 ) -> None:
     """No JSON Schema says it: the misfit never runs, and what was typed is there to be mended."""
-    _office, run = await begun(script)
+    _office, run = await waiting_run(script)
     store = nb.MemoryStore()
     store.append("copy", list(run.journal), 0)
     answer(store, "copy", lambda _: wrong)
@@ -258,9 +258,9 @@ async def test_c292_an_answer_that_only_the_tool_refuses_is_asked_again_with_wha
     assert again.did == [did]
 
 
-async def test_c293_a_handle_that_waits_elsewhere_goes_on_by_itself() -> None:
+async def test_c293_a_handle_that_waits_elsewhere_continues_by_itself() -> None:
     """Whoever holds the run follows its store: nobody has to be told."""
-    office, run = await begun(call("send", n=1))
+    office, run = await waiting_run(call("send", n=1))
     event = answer(run._session.journal.store, run.id, lambda _: nb.Restart())
     assert event.owner == ""
     assert (await run).text == "done"
@@ -295,6 +295,6 @@ async def test_c294_a_token_answers_by_the_record_of_a_store_without_the_agent(
     with pytest.raises(nb.errors.InvalidAnswer):
         nb.answer_external(tokens[0], "seven", store=store)
     await nb.answer_external(tokens[0], 7, store=store)
-    with pytest.raises(nb.Conflict, match="is used"):
+    with pytest.raises(nb.Conflict, match="was already used"):
         nb.answer_external(tokens[0], 7, store=store)
     assert isinstance(store.read("copy")[-1], Resolved)

@@ -46,7 +46,7 @@ def transferring(store: nb.Store) -> nb.Agent:
     return agent
 
 
-async def test_c300_evidence_tells_who_decided_what_on_what_was_shown(as_user):
+async def test_c300_evidence_names_who_decided_on_which_displayed_input(as_user):
     """The user, the way, the time, the digest, the change and the reason; a secret stays a mask."""
     store, clock = nb.MemoryStore(), Clock()
     run = await clock.on(transferring(store)).run("go", attended=True, show=False).settled()
@@ -77,7 +77,7 @@ async def test_c300_evidence_tells_who_decided_what_on_what_was_shown(as_user):
     assert "hunter2" not in events.to_csv()
 
 
-async def test_each_question_of_a_body_is_told_in_its_words_and_by_its_own_digest():
+async def test_each_question_of_a_body_is_recorded_with_its_own_words_and_digest():
     """Several questions of one call are not taken for one another; nor is an approval for what the tool asks."""
 
     @nb.flow(store=(store := nb.MemoryStore()))
@@ -94,7 +94,7 @@ async def test_each_question_of_a_body_is_told_in_its_words_and_by_its_own_diges
     assert nb.decisions(store=store) == found
 
 
-async def test_c301_a_loser_is_told_which_person_won(as_user):
+async def test_c301_a_loser_learns_which_person_won(as_user):
     """Another one than who runs this process is named, in the error and in the events."""
     run = await transferring(nb.MemoryStore()).run("go", attended=True, show=False).settled()
     first, second = run.interrupts
@@ -109,13 +109,13 @@ async def test_c301_a_loser_is_told_which_person_won(as_user):
 
 
 @pytest.mark.parametrize("by", ["expiry", "external", "idempotent=True", "middleware", "recording"])
-def test_what_nobody_decided_names_nobody(by, as_user):
+def test_an_automatic_decision_names_nobody(by, as_user):
     """A clock or a server is no person, and whose process it was says nothing."""
     assert user_module.user_behind(by) == ""
     assert user_module.user_behind("form") == "anna"
 
 
-def test_an_event_of_before_names_nobody():
+def test_an_event_of_an_older_version_names_nobody():
     """It was stored without a user."""
     old = '{"type":"resolved","at":1,"id":"i","call_id":"c","resolution":{"type":"reject"},"by":"form"}'
     event = parse(old, 1)
@@ -134,7 +134,7 @@ async def test_without_pandas_a_frame_says_what_is_missing(monkeypatch):
         nb.decisions(3)
 
 
-def test_without_the_hub_it_is_the_systems_user(monkeypatch):
+def test_without_the_hub_the_user_is_the_system_user(monkeypatch):
     """Not what a variable says that anybody sets."""
     monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
     monkeypatch.setenv("USER", "somebody")

@@ -39,7 +39,7 @@ def store(request, tmp_path):
     return nb.MemoryStore() if request.param == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
 
 
-async def test_c263_a_run_that_others_go_on_with_is_deleted_with_them_or_not_at_all(store):
+async def test_c263_a_run_that_others_continue_is_deleted_with_them_or_not_at_all(store):
     """They are named; the store is as it was."""
     one, two, three = [run.id for run in await thread(store)]
     with pytest.raises(nb.errors.UsageError, match=f"{two!r}, {three!r} continue its conversation"):
@@ -51,8 +51,8 @@ async def test_c263_a_run_that_others_go_on_with_is_deleted_with_them_or_not_at_
     assert store.run_ids() == []
 
 
-async def test_c264_a_run_that_goes_on_is_not_deleted(store):
-    """Neither by its id nor with the runs before it, nor by its age; once it is cancelled it is."""
+async def test_c264_a_live_run_is_not_deleted(store):
+    """Neither by its id, nor with the runs before it, nor by its age; once cancelled, it is deleted."""
     gate = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel(["one", call("wait")]), store=store)
 
@@ -78,7 +78,7 @@ async def test_c264_a_run_that_goes_on_is_not_deleted(store):
     assert nb.prune(0, store=store) == [first.id, second.id]
 
 
-async def test_c265_prune_takes_whole_threads_that_are_over_and_old(store, monkeypatch):
+async def test_c265_prune_deletes_whole_threads_that_are_ended_and_old(store, monkeypatch):
     """What waits stays, and all it goes on with; a dry run only says what would be."""
     old = [run.id for run in await thread(store)]
     waits = [run.id for run in await thread(store, ask=True)]
@@ -92,13 +92,13 @@ async def test_c265_prune_takes_whole_threads_that_are_over_and_old(store, monke
 
 
 @pytest.mark.parametrize("given", ["30", "d", "-1d", -1, True, None, "1y"])
-def test_what_is_no_time_is_refused(given):
+def test_an_invalid_time_is_refused(given):
     """In words, before anything is looked at."""
     with pytest.raises(nb.errors.UsageError, match="older_than must be a duration such as '30d'"):
         nb.prune(given, store=nb.MemoryStore())
 
 
-async def test_what_was_deleted_is_nowhere_in_the_file(tmp_path):
+async def test_a_deleted_run_is_nowhere_in_the_file(tmp_path):
     """Neither in the file nor in its log, also where another store of the file is open; its place is used again."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     other = nb.SQLiteStore(tmp_path / "runs.db")

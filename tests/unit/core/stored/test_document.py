@@ -64,12 +64,12 @@ def with_events(document: dict[str, Any], *events: dict[str, Any]) -> dict[str, 
     return made
 
 
-def test_the_schema_in_the_repository_is_that_of_the_code():
+def test_the_schema_in_the_repository_matches_the_code():
     """Written anew by ``python -m nbagent.core.stored.document > docs/run.schema.json``."""
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json.loads(json.dumps(schema()))
 
 
-async def test_c258_a_waiting_run_goes_on_where_its_document_is_brought_in(tmp_path):
+async def test_c258_a_waiting_run_continues_where_its_document_is_imported(tmp_path):
     """With the conversation before; it asks again here, runs once, and its seals hold on."""
     here = nb.MemoryStore()
     run = await thread(here)
@@ -158,7 +158,7 @@ async def test_c259_a_document_approves_nothing(kind):
     assert desk.sent == []
 
 
-async def test_c259_a_flow_of_a_document_runs_once_a_person_says_so():
+async def test_c259_an_imported_flow_runs_once_a_person_approves_it():
     """Also one that had not begun: no rule would stand before it."""
     store, done = nb.MemoryStore(), []
 
@@ -193,14 +193,14 @@ BAD_FILES = [
 
 
 LAYERS = {
-    "what counts alone": (document_module, "asked_anew", lambda *_: []),
-    "what is asked alone": (fold, "brought_in", lambda state, _at: state),
+    "what counts alone": (document_module, "questions_again", lambda *_: []),
+    "what is asked alone": (fold, "without_approvals", lambda state, _at: state),
 }
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("kind", ["approved", "remembered", "begun"])
-async def test_c259_either_of_two_layers_keeps_what_a_document_approves_from_running(
+async def test_c259_either_of_two_layers_keeps_a_document_from_approving_calls(
     kind: str, layer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state counts no approval of elsewhere, and questions are asked anew: each is taken away in turn."""
@@ -223,7 +223,7 @@ async def test_c259_either_of_two_layers_keeps_what_a_document_approves_from_run
 @pytest.mark.parametrize(
     ("text", "told"), [case[1:] for case in BAD_FILES], ids=[c[0] for c in BAD_FILES]
 )
-def test_c260_what_is_no_document_is_refused_in_words(text, told, tmp_path):
+def test_c260_an_invalid_document_is_refused_in_words(text, told, tmp_path):
     """Of a file as of a dict; the store stays empty."""
     path, store = tmp_path / "x.json", nb.MemoryStore()
     path.write_text(text)
@@ -232,7 +232,7 @@ def test_c260_what_is_no_document_is_refused_in_words(text, told, tmp_path):
     assert store.run_ids() == []
 
 
-async def test_c261_a_document_that_was_changed_is_refused_and_overwrites_nothing():
+async def test_c261_a_changed_document_is_refused_and_overwrites_nothing():
     """A changed event, events that fit nothing, another run of the id, runs that nobody asked for."""
     here, there = nb.MemoryStore(), nb.MemoryStore()
     run = await thread(here)
@@ -277,7 +277,7 @@ async def test_c261_a_document_that_was_changed_is_refused_and_overwrites_nothin
 
 
 @pytest.mark.parametrize("unverified", [False, True])
-def test_runs_of_format_1_are_exported_verified_and_brought_in(unverified, tmp_path):
+def test_runs_of_format_1_are_exported_verified_and_imported(unverified, tmp_path):
     """A store of before has no seals: that is said, and its runs go as any."""
     copied = tmp_path / "old.db"
     copied.write_bytes(FORMAT_1.read_bytes())

@@ -260,7 +260,7 @@ async def test_p1_no_imported_question_answers_itself(documents):
 
 
 @pytest.mark.parametrize("kind", ["external", "later"])
-async def test_p2_the_token_of_an_imported_or_forked_question_answers_the_original_alone(kind):
+async def test_p2_the_token_of_an_imported_or_forked_question_answers_only_the_original(kind):
     """Nor does one that the forger knows; the copy is answered by who has it, or asks for another token."""
     store = nb.MemoryStore()
     bank = Bank(call(kind, **ANN), store=store)
@@ -305,7 +305,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", ["tool", "bare", "ask", "external", "approval", "changed", "lost"])
 @pytest.mark.parametrize("lie", LIES)
-async def test_p5_what_a_document_shows_is_what_runs(documents, kind, lie):
+async def test_p5_the_input_that_a_document_shows_is_the_input_that_runs(documents, kind, lie):
     """A question that shows Ann and would run Evil: one Approve runs Ann, or shows Evil first."""
     events = events_in(documents[kind])
     for event in events:
@@ -318,7 +318,7 @@ async def test_p5_what_a_document_shows_is_what_runs(documents, kind, lie):
             event["input"] = ANN
     forged = with_events(documents[kind], events)
     if (kind, lie) == ("ask", "approval"):
-        with pytest.raises(StoreError, match=r"does not match a question of ctx\.ask"):
+        with pytest.raises(StoreError, match=r"does not have the form of a ctx\.ask"):
             nb.import_run(forged, store=nb.MemoryStore(), unverified=True)
         return
     bank, run, _ = await opened(forged, middleware=MIDDLEWARE.get(kind, ()))
@@ -392,7 +392,7 @@ NEVER: dict[str, Any] = {
     "a body's runs that failed": (
         lambda made: made.insert(4, {**MADE_UP[11], "scope": [made[3]["scope"][0]]}),
         "inside",
-        "ends only with the body",
+        "cannot end before the body",
     ),
     "an end before the answer": (
         lambda made: made.insert(1, MADE_UP[10]),
@@ -428,7 +428,7 @@ NEVER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", NEVER)
-def test_p15_a_document_that_tells_of_no_run_is_refused(documents, name):
+def test_p15_a_document_of_an_impossible_run_is_refused(documents, name):
     """Events that read well one by one, and of which no run can have come: nobody could go on with it."""
     change, kind, why = NEVER[name]
     events = events_in(documents[kind])
@@ -439,7 +439,7 @@ def test_p15_a_document_that_tells_of_no_run_is_refused(documents, name):
     assert store.run_ids() == []
 
 
-def test_p15_a_document_of_a_run_that_waits_in_line_for_itself_is_refused():
+def test_p15_a_document_of_a_run_that_waits_for_itself_is_refused():
     """Alone, with another in the document, or with one that came before it: none of them would ever begin."""
 
     def queued(**after: str) -> dict[str, Any]:
@@ -457,7 +457,7 @@ def test_p15_a_document_of_a_run_that_waits_in_line_for_itself_is_refused():
     assert store.run_ids() == ["first"]
 
 
-async def test_p15_what_was_brought_in_can_be_brought_in_elsewhere(documents):
+async def test_p15_an_imported_run_can_be_imported_elsewhere(documents):
     """As it waits there, and once it was answered: no event of ours is taken for forged."""
     for kind in KINDS:
         document, name = documents[kind], {"flow": kind == "flow"}
@@ -563,7 +563,7 @@ def changed_events(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-async def test_p5_of_a_document_that_was_changed_in_any_way_runs_what_is_shown(documents, data):
+async def test_p5_a_document_changed_in_any_way_runs_only_the_displayed_input(documents, data):
     """Nothing before a press here; after each press at most what its card showed."""
     kind = data.draw(st.sampled_from(KINDS))
     others = [event for each in documents.values() for event in events_in(each)]
@@ -641,7 +641,10 @@ def test_p15_a_history_in_which_an_open_call_waits_for_nothing_is_refused(saved)
     part = done[-1]["content"][0]
     result = {"type": "tool_result", "id": part["id"], "name": "bare", "output": "paid"}
     part["nbagent"] = {"status": "done", "result": result}
-    for messages, why in ((emptied, "contradicts the rest"), (done, "is not waiting for anything")):
+    for messages, why in (
+        (emptied, "does not match its other fields"),
+        (done, "is not waiting for anything"),
+    ):
         with pytest.raises(MessagesError, match=why):
             Bank().agent.interrupts(messages)
 
@@ -654,7 +657,7 @@ TRUSTED = ("expires_at", "on_expire", "expire_output")
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-async def test_p5_of_a_history_whose_questions_were_changed_runs_what_is_shown(saved, data):
+async def test_p5_a_history_with_changed_questions_runs_only_the_displayed_input(saved, data):
     """Whatever its questions and calls say, one answer lets run what it was shown with."""
     kind = data.draw(st.sampled_from(sorted(saved)))
     messages = copy.deepcopy(saved[kind])

@@ -65,7 +65,7 @@ async def moved(store: nb.SQLiteStore, to: Path, owner: str) -> tuple[str, nb.SQ
     return run_id, other
 
 
-def looked(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
+def drawn_inbox(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
     """What an inbox draws, by tool."""
     waiting.look()
     view = InboxView("runs.db")
@@ -74,7 +74,7 @@ def looked(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
     return view, {item.tool: item for item in items if isinstance(item, FormItem)}
 
 
-async def asked_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLiteStore, str]:
+async def run_waiting_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLiteStore, str]:
     """A run that waits for answers, its store, and the living process that drives it."""
     store = nb.SQLiteStore(folder / "begun.db")
     run = await asker(store, agent).run("Ask", attended=True).settled()
@@ -87,11 +87,11 @@ async def asked_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLiteStore
     return run_id, other, lives
 
 
-async def test_c282_quick_answers_leave_a_run_to_the_living_process_that_drives_it(
+async def test_c282_quick_answers_leave_a_run_to_the_live_process_that_drives_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second comes while this process looks after the first: it makes nobody the driver, either."""
-    run_id, other, _ = await asked_elsewhere(tmp_path, "quick")
+    run_id, other, _ = await run_waiting_elsewhere(tmp_path, "quick")
     monkeypatch.setattr(follow, "MOMENT", 3600.0)  # that process takes its time
     waiting = Waiting(other, agents=[asker(other, "quick")])
     waiting.look()
@@ -105,7 +105,7 @@ async def test_c282_quick_answers_leave_a_run_to_the_living_process_that_drives_
     assert held(run_id, other) is not None  # it waits whether that one takes it
 
 
-async def test_c448_code_answers_what_fits_of_an_inbox_and_leaves_the_rest() -> None:
+async def test_c448_code_answers_matching_questions_of_an_inbox_and_skips_the_rest() -> None:
     """Each as ``answers=`` would; what is answered twice, or wrongly, changes nothing."""
     store = nb.MemoryStore()
     runs = []
@@ -141,7 +141,7 @@ async def test_c448_code_answers_what_fits_of_an_inbox_and_leaves_the_rest() -> 
     assert [one.interrupt.input for one in inbox] == [{"amount": 150}]
 
 
-async def test_c448_an_inbox_tells_of_other_questions_also_where_their_number_is_the_same() -> None:
+async def test_c448_an_inbox_reports_other_questions_even_if_their_number_is_the_same() -> None:
     store = nb.MemoryStore()
     run = await asker(store, "teller").run("Ask", attended=True, show=False).settled()
     inbox = nb.inbox(store)
@@ -154,10 +154,10 @@ async def test_c448_an_inbox_tells_of_other_questions_also_where_their_number_is
 
 
 @pytest.mark.parametrize("where", ["there", "here", "kept"])
-async def test_c282_an_answer_goes_where_the_run_lives_or_is_kept(
+async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     tmp_path: Path, where: str
 ) -> None:
-    """A living process goes on itself; else this one with an agent of that name; else the answer waits."""
+    """A live process continues it; else this one with an agent of that name; else the answer waits."""
     store = nb.SQLiteStore(tmp_path / "begun.db")
     run = await asker(store, f"asker {where}").run("Ask", attended=True).settled()
     assert len(run.interrupts) == 2
@@ -175,7 +175,7 @@ async def test_c282_an_answer_goes_where_the_run_lives_or_is_kept(
     if where != "here":
         _forget(f"asker {where}")
     waiting = Waiting(other, agents=agents)
-    view, forms = looked(waiting)
+    view, forms = drawn_inbox(waiting)
     told = {
         "there": f"in process 1 on {host}",
         "here": "here",
@@ -204,17 +204,17 @@ async def test_c282_an_answer_goes_where_the_run_lives_or_is_kept(
         assert other.read(run_id)[-1].type == "resolved"
 
 
-async def test_c282_where_a_living_process_let_go_of_a_run_it_goes_on_here(
+async def test_c282_a_run_released_by_a_live_process_continues_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The inbox says both; the answer names nobody, and after a moment this process takes the run."""
-    run_id, other, lives = await asked_elsewhere(tmp_path, "dropped")
+    run_id, other, lives = await run_waiting_elsewhere(tmp_path, "dropped")
     monkeypatch.setattr(follow, "MOMENT", 0.1)
     waiting = Waiting(other, agents=[asker(other, "dropped", has_asked=True)])
-    _, forms = looked(waiting)
+    _, forms = drawn_inbox(waiting)
     told = {form.facts[-1].value for form in forms.values()}
     host = lives.split(":", 3)[3]
-    assert told == {f"in process 1 on {host}, or here if that process has released it"}
+    assert told == {f"in process 1 on {host}, or here if that process no longer runs it"}
     for asked in waiting.chosen():
         assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""
     gc.collect()
@@ -223,10 +223,10 @@ async def test_c282_where_a_living_process_let_go_of_a_run_it_goes_on_here(
     assert (taken.by, taken.owner, taken.gone) == ("vacancy", this_process(), lives)
 
 
-async def test_who_only_looks_at_runs_leaves_no_beats(
+async def test_only_reading_runs_sends_no_heartbeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A list, an inbox, an open handle that follows: nothing is written. Who drives beats."""
+    """A list, an inbox, an open handle that follows: nothing is written. A driver sends heartbeats."""
     begun: list[object] = []
 
     def begin(store: object) -> Any:
@@ -238,7 +238,7 @@ async def test_who_only_looks_at_runs_leaves_no_beats(
     machine, _, _, host = this_process().split(":", 3)
     run_id, other = await moved(store, tmp_path / "moved.db", f"{machine}:1:{_start_of(1)}:{host}")
     await run.cancel()
-    monkeypatch.setattr(heartbeat, "begin", begin)
+    monkeypatch.setattr(heartbeat, "start_beating", begin)
     before = len(other.read(run_id))
     agent = asker(other, "looked at", has_asked=True)
     opened = await nb.open_run(run_id, agent=agent, store=other, show=False)
@@ -276,12 +276,12 @@ async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None
     assert any(event.type == "resolved" for event in other.read(run.id))
     again = Waiting(nb.SQLiteStore(tmp_path / "one.db"))  # another store of the same file
     [pay, _] = again.look()
-    assert again.goes_on(pay).place == "here"
+    assert again.continuation(pay).place == "here"
     await again.answer(pay, nb.Reject("in one"), by="form")
     assert len(run.interrupts) == 1
 
 
-async def test_a_place_is_a_store_wherever_one_is_given(tmp_path: Path) -> None:
+async def test_a_path_is_accepted_wherever_a_store_is(tmp_path: Path) -> None:
     """A path stands for its store: for an agent, a run, a list, an inbox, an opened run, an export."""
     place = str(tmp_path / "runs.db")
     agent = asker(place, "placed")
@@ -320,13 +320,13 @@ async def test_c282_a_secret_is_asked_for_only_where_it_reaches_its_body(
     agents = [keeper(other)] if where == "here" else []
     if where != "here":
         _forget(name)
-    _, forms = looked(Waiting(other, agents=agents))
+    _, forms = drawn_inbox(Waiting(other, agents=agents))
     form = forms["login"]
     assert (form.instead is not None) == (where == "here")
     assert ("answer" in [action.name for action in form.actions]) == (where == "here")
 
 
-async def test_what_another_system_is_asked_has_no_form_and_a_deadline_is_told(
+async def test_an_external_question_has_no_form_and_shows_its_deadline(
     tmp_path: Path,
 ) -> None:
     """An external question is shown without a form and counts for no person; text and HTML say what waits."""
@@ -348,7 +348,7 @@ async def test_what_another_system_is_asked_has_no_form_and_a_deadline_is_told(
 
     await agent.run("Ask", attended=True).settled()
     waiting = Waiting(agent.store)
-    view, forms = looked(waiting)
+    view, forms = drawn_inbox(waiting)
     head = view.snapshot().head
     assert (head.status_text, head.questions) == ("2 waiting", 1)
     assert forms["hook"].actions == []

@@ -14,7 +14,7 @@ from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.view.runs import RunsView
 
 
-async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
+async def test_c275_runs_are_listed_with_their_questions_and_opened_from_the_list(
     tmp_path: Path,
 ) -> None:
     """Newest first, by agent and status, as text, HTML and a frame; an index gives one, which opens."""
@@ -63,7 +63,7 @@ async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
         nb.runs(store, status="open")
 
 
-async def test_c276_a_damaged_run_is_listed_as_such_beside_the_others(tmp_path: Path) -> None:
+async def test_c276_a_damaged_run_is_listed_as_damaged_beside_the_others(tmp_path: Path) -> None:
     """One row's damage hides no other run."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(lambda _messages: "hello"), store=store)
@@ -77,7 +77,7 @@ async def test_c276_a_damaged_run_is_listed_as_such_beside_the_others(tmp_path: 
     assert {one.id: one.status for one in listed} == {"one": "unreadable", "two": "completed"}
 
 
-async def test_c275_a_list_is_chosen_and_sorted_among_all_and_read_in_parts(
+async def test_c275_a_list_is_filtered_and_sorted_over_all_runs_and_read_in_parts(
     tmp_path: Path,
 ) -> None:
     """Words are looked for in all that a row says; what a column has nothing of comes last, either way round."""
@@ -116,7 +116,7 @@ async def test_c275_a_list_is_chosen_and_sorted_among_all_and_read_in_parts(
         assert ids(listing, **wanted) == found, wanted
 
 
-async def test_a_path_without_a_file_is_told_in_every_list_and_a_missing_folder_at_once(
+async def test_a_path_without_a_file_is_reported_in_every_list_and_a_missing_folder_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The list and the inbox say so in their headings, until the file is there; an unknown id names near ones."""

@@ -131,7 +131,7 @@ def written(type_: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("type_", "value", "form"), TYPES, ids=lambda case: str(case)[:40])
-async def test_a_type_of_any_shape_is_asked_for_as_an_object_and_comes_back(type_, value, form):
+async def test_a_type_of_any_shape_is_requested_as_an_object_and_unwrapped(type_, value, form):
     """The schema's root is an object's; what fits it is unwrapped, and so is what the type itself writes."""
     plain = written(type_, value)
     wire = plain if form == "json" else {"value": plain}
@@ -146,7 +146,7 @@ async def test_a_type_of_any_shape_is_asked_for_as_an_object_and_comes_back(type
         schema = model.requests[0].output_schema
         assert schema is not None
         assert (schema["type"], run.journal[0].answer) == ("object", form)
-        AnswerType(schema).read(dumps(wire))  # the schema says so itself, references included
+        AnswerType(schema).parse(dumps(wire))  # the schema says so itself, references included
 
 
 async def agent_again(type_: Any, text: str) -> Any:
@@ -155,7 +155,7 @@ async def agent_again(type_: Any, text: str) -> Any:
 
 
 @pytest.mark.parametrize("type_", [str, None, {"type": "string"}])
-async def test_a_text_is_a_text(type_):
+async def test_a_text_answer_is_unchanged(type_):
     """Plain, whatever it looks like; no schema is sent."""
     model = nb.ScriptedModel(['{"value": "x"}, he said'])
     result = await nb.Agent(model, output_type=type_).run("go")
@@ -173,9 +173,9 @@ AROUND = [
 
 
 @pytest.mark.parametrize("text", AROUND)
-def test_the_one_value_among_other_words_is_taken(text):
+def test_the_only_value_in_an_answer_is_extracted(text):
     """As models write it that know no JSON mode; the answer's text is that value alone."""
-    found = AnswerType(City).read(text)
+    found = AnswerType(City).parse(text)
     assert json.loads(found.text) == found.output == {"name": "Rome", "people": 3}
 
 
@@ -196,10 +196,10 @@ def test_the_one_value_among_other_words_is_taken(text):
         ('{"value": {"name": "Rome"}}', "name: Field required"),
     ],
 )
-def test_what_is_no_answer_says_why(text, why):
+def test_an_answer_without_one_value_is_refused_with_the_reason(text, why):
     """Two values are none: which of them is meant is not ours to say. It takes no time to find out."""
     with pytest.raises(Misfit, match=why):
-        AnswerType(City).read(text)
+        AnswerType(City).parse(text)
 
 
 def test_a_type_without_a_schema_is_refused_by_name():
@@ -214,12 +214,12 @@ class Thing:
 
 @given(st.text(max_size=60) | st.recursive(st.integers(), st.lists).map(dumps))
 @settings(max_examples=200)
-def test_any_text_is_an_answer_or_a_misfit(text):
+def test_any_text_is_a_valid_or_a_refused_answer(text):
     """Nothing else comes out, of any text; and an answer can be stored and read again."""
     for type_ in (City, list[int], Literal["a"], Any):
         kind = AnswerType(type_)
         try:
-            found = kind.read(text)
+            found = kind.parse(text)
         except Misfit:
             continue
         kind.typed(json.loads(json.dumps(found.output)))
@@ -232,7 +232,7 @@ def test_any_text_is_an_answer_or_a_misfit(text):
         max_leaves=8,
     )
 )
-def test_any_json_comes_back_from_its_wrapper(value):
+def test_any_json_value_survives_its_wrapper(value):
     """Also a value that looks like a wrapper."""
-    found = AnswerType(Any).read(dumps({"value": value}))
+    found = AnswerType(Any).parse(dumps({"value": value}))
     assert (found.output, json.loads(found.text)) == (value, value)

@@ -68,7 +68,7 @@ def sphinx(to: str, days: int = 3) -> str:
 
 
 @pytest.mark.parametrize("function", [google, numpy, sphinx])
-def test_parameters_are_described_as_the_docstring_has_it(function):
+def test_parameters_are_described_from_the_docstring(function):
     """In the three styles; what the tool does is the part before."""
     spec = nb.tool(function).spec
     assert spec.description == "Book a trip: what fits best.\n\nIt takes a while."
@@ -80,7 +80,7 @@ def test_parameters_are_described_as_the_docstring_has_it(function):
     assert spec.input_schema["properties"]["days"]["description"] == "how many nights."
 
 
-def test_what_the_annotation_says_wins():
+def test_the_description_in_the_annotation_wins():
     """Also as a default."""
 
     def book(
@@ -132,26 +132,26 @@ def whole(input: Input) -> None:
 
 
 @pytest.mark.parametrize("function", [colon, others, whole])
-def test_a_docstring_without_such_a_section_is_told_whole(function):
+def test_a_docstring_without_a_parameter_section_is_used_whole(function):
     """Nothing of it is lost, and nothing made up."""
     tool = nb.tool(function)
     assert tool.spec.description == inspect.getdoc(function)
     assert "description" not in tool.input_schema["properties"]["x"]
 
 
-def test_an_own_description_stays_and_parameters_are_described_all_the_same():
+def test_with_an_explicit_description_parameters_are_still_described():
     """``description=`` is about the tool."""
     spec = nb.tool(description="Mine")(google).spec
     assert spec.description == "Mine"
     assert spec.input_schema["properties"]["days"]["description"] == "how many nights."
 
 
-def test_a_form_shows_it_as_help():
+def test_a_form_shows_the_description_as_help():
     """Where a person may edit the input."""
     assert "how many nights." in str(Form(nb.tool(google).input_type).spec())
 
 
-def test_the_parser_is_loaded_where_a_docstring_has_such_a_section():
+def test_the_parser_is_loaded_only_for_a_docstring_with_such_a_section():
     """And not for others."""
     code = (
         "import sys, nbagent as nb\n"

@@ -25,8 +25,8 @@ from PIL import Image
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.messages import dumps, freeze, load, user
-from nbagent.core.tools import files, pictures
-from nbagent.core.tools.files import File, said, taken
+from nbagent.core.tools import attachments, pictures
+from nbagent.core.tools.attachments import File, prompt_content, take_files
 
 PDF = b"%PDF-1.4\n%%EOF"
 WAV = b"RIFF\0\0\0\0WAVEfmt "
@@ -94,7 +94,7 @@ GIVEN: dict[str, tuple[Any, str, str | None]] = {
 def test_each_kind_of_value_is_a_file_of_the_right_type(given):
     """In a prompt, beside a text, in its place: nothing of it but type, name and bytes."""
     value, media_type, name = GIVEN[given]
-    text, part = said(["What is this?", value])
+    text, part = prompt_content(["What is this?", value])
     assert text == {"type": "text", "text": "What is this?"}
     assert (part["media_type"], part.get("name")) == (media_type, name)
     assert pictures.type_of(base64.b64decode(part["data"])) in (media_type, None)
@@ -112,7 +112,7 @@ def test_each_kind_of_value_is_a_file_of_the_right_type(given):
         (np.asfortranarray(np.array([[0.0, 1.0], [0.0, 0.0]])), 255),
     ],
 )
-def test_an_array_is_the_picture_that_its_numbers_are(array, pixel):
+def test_an_array_becomes_the_picture_of_its_numbers(array, pixel):
     """Whole numbers up to 255, fractions up to 1, and masks, read back by another library."""
     image = Image.open(io.BytesIO(pictures.png(array)))
     assert image.getpixel((1, 0)) == pixel
@@ -137,14 +137,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("given", REFUSED)
-def test_what_cannot_be_sent_is_refused_where_it_is_given(given):
+def test_a_value_that_cannot_be_sent_is_refused_where_it_is_passed(given):
     """Before a run starts, with the value named and what to give instead."""
     value, told = REFUSED[given]
     with pytest.raises(UsageError, match=told):
         nb.Agent(nb.ScriptedModel([])).run(value)
 
 
-def test_a_path_is_read_once_and_told_by_its_name_alone(tmp_path):
+def test_a_path_is_read_once_and_sent_only_as_its_name(tmp_path):
     """The first bytes are what it is, and then its name; where it lies is nobody's business."""
     for name, data, media_type in [
         ("scan.pdf", PDF, "application/pdf"),
@@ -162,16 +162,16 @@ def test_a_path_is_read_once_and_told_by_its_name_alone(tmp_path):
     ("name", "told"),
     [("", "a folder"), ("nope.png", "does not exist"), ("pipe", "not a regular file")],
 )
-def test_a_path_that_is_no_file_is_named(tmp_path, name, told):
+def test_a_path_that_is_not_a_file_is_named(tmp_path, name, told):
     """A folder, a missing file, and a pipe that would never end."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match=told):
         File(tmp_path / name)
 
 
-def test_a_text_is_never_taken_for_a_path():
+def test_a_string_is_never_treated_as_a_path():
     """Neither one that looks like a path, nor an address: nothing is fetched."""
-    assert said(["/etc/passwd", "https://example.org/x.png"]) == (
+    assert prompt_content(["/etc/passwd", "https://example.org/x.png"]) == (
         "/etc/passwd\n\nhttps://example.org/x.png"
     )
     with pytest.raises(UsageError, match="Path"):
@@ -179,12 +179,12 @@ def test_a_text_is_never_taken_for_a_path():
 
 
 @pytest.mark.parametrize("name", ["../../etc/x.png", "C:\\me\\x.png", "a/b/x.png"])
-def test_a_name_is_one_line_without_a_folder(name):
+def test_a_file_name_is_one_line_without_a_folder(name):
     """What a file is called is a text of others."""
     assert File(PDF, name=name).name == "x.png"
 
 
-def test_a_name_hides_nothing():
+def test_a_file_name_has_no_invisible_characters():
     """No character of it is invisible, and none breaks the line."""
     name = File(PDF, name="x\u202egnp.exe\n\x1b[2J" + "y" * 500).name
     assert name is not None
@@ -194,7 +194,7 @@ def test_a_name_hides_nothing():
     assert load(json.loads(dumps([user([File(PDF, name=name).part])])))
 
 
-def test_a_photo_says_nothing_of_where_and_when_it_was_taken():
+def test_a_photo_does_not_reveal_where_and_when_it_was_taken():
     """What a camera wrote is gone from the bytes, and which side is up is not."""
     assert b"Cam & Co" in photo()
     data = File(photo()).data
@@ -205,7 +205,7 @@ def test_a_photo_says_nothing_of_where_and_when_it_was_taken():
     assert Image.open(io.BytesIO(data)).tobytes() == Image.open(io.BytesIO(photo())).tobytes()
 
 
-def test_nothing_that_follows_or_surrounds_a_picture_is_sent():
+def test_data_after_or_around_a_picture_is_not_sent():
     """The film behind a photo's end; texts in a PNG; and a WebP's own notes."""
     assert File(photo(progressive=True) + b"a film").data.endswith(b"\xff\xd9")
     out = io.BytesIO()
@@ -225,7 +225,7 @@ def test_nothing_that_follows_or_surrounds_a_picture_is_sent():
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
-def test_a_picture_is_as_large_as_providers_use(kind):
+def test_a_picture_is_scaled_to_the_size_that_providers_use(kind):
     """Its longer side; its shape stays."""
     data = File(picture(kind, (4000, 1000))).data
     assert pictures.sides_of(data) == (2048, 512)
@@ -236,7 +236,7 @@ def test_a_picture_of_much_detail_becomes_small_enough():
     noise = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), "uint8")
     file = File(noise)
     assert file.media_type == "image/jpeg"
-    assert len(file.data) <= files.MAX_IMAGE
+    assert len(file.data) <= attachments.MAX_IMAGE
 
 
 def test_a_figure_of_many_dots_is_drawn_with_fewer():
@@ -248,7 +248,7 @@ def test_a_figure_of_many_dots_is_drawn_with_fewer():
     assert 1500 < max(sides) <= 2048
 
 
-def test_a_picture_that_unpacks_to_gigabytes_is_not_unpacked():
+def test_a_picture_that_would_decode_to_gigabytes_is_not_decoded():
     """A few bytes that say they are 60,000 by 60,000 pixels."""
     head = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
     bomb = b"\x89PNG\r\n\x1a\n" + pictures._chunk(b"IHDR", head) + pictures._chunk(b"IEND", b"")
@@ -259,15 +259,15 @@ def test_a_picture_that_unpacks_to_gigabytes_is_not_unpacked():
 @pytest.mark.parametrize(
     ("data", "media_type", "told"),
     [
-        (PDF + b"0" * files.MAX_FILE, None, "20.0 MB"),
-        (b"a" * (files.MAX_TEXT + 1), "text/plain", "1.0 MB"),
+        (PDF + b"0" * attachments.MAX_FILE, None, "20.0 MB"),
+        (b"a" * (attachments.MAX_TEXT + 1), "text/plain", "1.0 MB"),
         (b"\xff\xfe", "text/plain", "UTF-8"),
         (PDF, "image/png", "first bytes are application/pdf"),
         (PDF, "pdf", "not a media type"),
         (b"<svg/>", "image/PNG\r\nx", "not a media type"),
     ],
 )
-def test_a_file_beyond_its_bounds_or_not_what_it_is_said_to_be_is_refused(data, media_type, told):
+def test_a_file_that_is_too_large_or_of_the_wrong_type_is_refused(data, media_type, told):
     """The message names it, its size and the limit."""
     with pytest.raises(UsageError, match=told):
         File(data, media_type)
@@ -283,7 +283,7 @@ def test_a_file_beyond_its_bounds_or_not_what_it_is_said_to_be_is_refused(data, 
         {"data": None},
     ],
 )
-def test_a_history_with_what_is_no_file_is_refused(changed):
+def test_a_history_with_an_invalid_file_is_refused(changed):
     """Whatever stands in a saved history, nothing of it breaks out of a request."""
     part = {**File(PDF, name="x.pdf").part, **changed}
     result = {"type": "tool_result", "id": "c", "name": "t", "output": "", "files": [part]}
@@ -296,7 +296,7 @@ def test_a_history_with_what_is_no_file_is_refused(changed):
         )
 
 
-def test_a_figure_of_another_library_needs_what_draws_it(monkeypatch):
+def test_a_figure_of_another_library_needs_its_renderer(monkeypatch):
     """Plotly draws in the browser: where kaleido is not there, the error says what to install."""
     module = ModuleType("plotly.basedatatypes")
 
@@ -310,15 +310,15 @@ def test_a_figure_of_another_library_needs_what_draws_it(monkeypatch):
     module.BaseFigure = BaseFigure  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "plotly.basedatatypes", module)
     with pytest.raises(UsageError, match="pip install kaleido"):
-        said(["Look", BaseFigure()])
+        prompt_content(["Look", BaseFigure()])
     monkeypatch.setattr(BaseFigure, "to_image", lambda self, **_: picture("PNG"))
-    assert said(["Look", BaseFigure()])[1]["media_type"] == "image/png"
-    assert not taken(BaseFigure(), nothing).files
+    assert prompt_content(["Look", BaseFigure()])[1]["media_type"] == "image/png"
+    assert not take_files(BaseFigure(), nothing).files
 
 
-def test_a_file_in_a_history_is_told_in_a_line():
+def test_the_repr_of_a_file_in_a_history_is_one_line():
     """Nobody's output is flooded by ``run.messages``; the bytes are there all the same."""
-    message = user(said(["Look", np.random.default_rng(1).random((99, 99))]))
+    message = user(prompt_content(["Look", np.random.default_rng(1).random((99, 99))]))
     assert len(repr(message)) < 300
     assert freeze(json.loads(json.dumps(message))) == message
 
@@ -341,10 +341,10 @@ RETURNED: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("returned", RETURNED)
-def test_a_picture_that_a_tool_returns_is_a_file_with_a_word_in_its_place(returned):
+def test_a_picture_returned_by_a_tool_is_a_file_with_a_word_in_its_place(returned):
     """By itself, and in a list or a dict of it."""
     value, told = RETURNED[returned]
-    found = taken(value, nothing)
+    found = take_files(value, nothing)
     assert found.value == told
     assert len(found.files) == 1
 
@@ -366,14 +366,14 @@ def test_a_picture_that_a_tool_returns_is_a_file_with_a_word_in_its_place(return
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_else_a_tool_returns_is_no_file(value):
+def test_other_values_returned_by_a_tool_are_not_files(value):
     """A path is never read by itself, data are data, and tables are text; as they always were."""
-    found = taken(value, nothing)
+    found = take_files(value, nothing)
     assert found.value is value
     assert not found.files
 
 
-def test_what_fails_to_draw_itself_is_no_file_and_no_failure(caplog):
+def test_a_value_that_fails_to_draw_itself_is_not_a_file_and_not_a_failure(caplog):
     """The value is told as text, and the log says why."""
 
     class Broken:
@@ -381,12 +381,12 @@ def test_what_fails_to_draw_itself_is_no_file_and_no_failure(caplog):
             raise RuntimeError("no ink")
 
     broken = Broken()
-    found = taken(broken, nothing)
+    found = take_files(broken, nothing)
     assert found.value is broken
     assert "not an image" in caplog.text
 
 
-def test_no_library_is_loaded_for_what_is_no_picture():
+def test_a_value_that_is_not_a_picture_loads_no_library():
     """A run with text alone, and one with a PDF, load neither numpy nor PIL nor matplotlib."""
     code = (
         "import sys, nbagent as nb; nb.File(b'%PDF-', name='x.pdf');"
@@ -396,7 +396,7 @@ def test_no_library_is_loaded_for_what_is_no_picture():
     assert ran.stdout == "[]\n"
 
 
-def test_a_warning_of_a_library_is_none_of_a_prompt():
+def test_making_a_picture_emits_no_library_warning():
     """Pictures of any mode are made without one."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -404,7 +404,7 @@ def test_a_warning_of_a_library_is_none_of_a_prompt():
             assert File(Image.new(mode, (3000, 3))).media_type == "image/png"
 
 
-async def test_what_a_tool_says_are_files_is_checked_when_it_says_so():
+async def test_files_declared_by_a_tool_are_checked_at_once():
     """One of them needs no list; a text is none, and the tool's failure says so."""
 
     @nb.tool
@@ -428,7 +428,7 @@ async def test_what_a_tool_says_are_files_is_checked_when_it_says_so():
     assert "Path('plot.png')" in second["output"]
 
 
-def test_a_tool_may_say_that_it_returns_files():
+def test_a_tool_can_declare_that_it_returns_files():
     """Such a type says nothing of an answer given in its place."""
 
     def many() -> list[File]: ...
@@ -441,7 +441,7 @@ def test_a_tool_may_say_that_it_returns_files():
         assert nb.tool(function).name == function.__name__
 
 
-def test_without_pillow_what_is_small_enough_is_sent_as_it_is(monkeypatch):
+def test_without_pillow_a_small_picture_is_sent_unchanged(monkeypatch):
     """Arrays, figures and pictures need none; what must be made smaller or another type says so."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     wide = pictures.png(np.zeros((3000, 10), "uint8"))
@@ -452,7 +452,7 @@ def test_without_pillow_what_is_small_enough_is_sent_as_it_is(monkeypatch):
             File(given)
 
 
-def test_what_ipython_shows_as_a_picture_is_one():
+def test_an_ipython_picture_is_a_picture():
     """Its display objects; a drawing in SVG is text, and an image on the web is not fetched."""
     assert File(display.Image(picture("PNG"))).media_type == "image/png"
     assert File(display.Image(picture("JPEG"))).media_type == "image/jpeg"
@@ -461,5 +461,5 @@ def test_what_ipython_shows_as_a_picture_is_one():
     )
     with pytest.raises(UsageError, match="is not a file"):
         File(display.Image(url="https://example.org/x.png"))
-    assert not taken(display.Image(url="https://example.org/x.png"), nothing).files
+    assert not take_files(display.Image(url="https://example.org/x.png"), nothing).files
     assert File(Figure()).media_type == "image/png"

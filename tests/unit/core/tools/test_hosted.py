@@ -34,7 +34,9 @@ def names(rules: Any = (), above: Any = ()) -> list[str]:
         ([nb.deny("docs", when=yes)], ["web_search"]),
     ],
 )
-def test_what_is_not_plainly_allowed_is_not_offered(rules: Any, left: list[str]) -> None:
+def test_a_hosted_tool_that_is_not_clearly_allowed_is_not_offered(
+    rules: Any, left: list[str]
+) -> None:
     """Fail closed: what a rule would have to ask about is left out, should it ever come this far."""
     assert names(rules) == left
 
@@ -52,21 +54,19 @@ def test_what_is_not_plainly_allowed_is_not_offered(rules: Any, left: list[str])
         ([nb.review("*"), nb.deny("docs")], ["web_search"]),
     ],
 )
-def test_c176_what_an_outer_rule_may_deny_of_a_hosted_tool_it_denies(
-    outer: Any, left: list[str]
-) -> None:
+def test_c176_an_outer_rule_can_deny_a_hosted_tool(outer: Any, left: list[str]) -> None:
     """By its name or its path; what those rules would ask about is the inner agent's to say, as of any tool."""
     assert names(above=((outer, "inner"),)) == left
 
 
 @pytest.mark.parametrize("kind", [None, "", 3])
-def test_a_kind_that_is_no_name_is_refused(kind: Any) -> None:
+def test_an_invalid_kind_is_refused(kind: Any) -> None:
     """Where it is made."""
     with pytest.raises(UsageError, match="such as 'web_search'"):
         nb.hosted(kind)
 
 
-def test_a_function_that_takes_only_functions_says_so() -> None:
+def test_an_api_that_accepts_only_functions_says_so() -> None:
     """A hosted tool where a function is wanted is told where it belongs."""
     agent = nb.Agent(nb.ScriptedModel([]))
     with pytest.raises(nb.errors.ToolError, match="hosted"):
@@ -74,7 +74,9 @@ def test_a_function_that_takes_only_functions_says_so() -> None:
 
 
 @pytest.mark.parametrize("given", ["web_search", {"type": "web_search"}])
-def test_what_other_libraries_write_is_told_in_our_words(given: Any) -> None:
+def test_a_tool_written_as_in_other_libraries_is_an_error_that_says_what_to_write(
+    given: Any,
+) -> None:
     """A name or a dict in ``tools=``: the error says what to write."""
     with pytest.raises(nb.errors.ToolError, match=r"nb\.hosted\('web_search'\)"):
         nb.Agent(nb.ScriptedModel([]), tools=[given])

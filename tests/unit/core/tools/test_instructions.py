@@ -37,7 +37,7 @@ FUNCTIONS: list[tuple[Any, str | None]] = [
 
 
 @pytest.mark.parametrize(("given", "sent"), FUNCTIONS)
-async def test_instructions_are_a_text_or_made_by_a_function(given, sent):
+async def test_instructions_are_a_text_or_a_function(given, sent):
     """Sync or async, of the run or of nothing; live and step by step."""
     model = nb.ScriptedModel(["a", "b"])
     agent = nb.Agent(model, instructions=given)
@@ -46,7 +46,7 @@ async def test_instructions_are_a_text_or_made_by_a_function(given, sent):
     assert [request.instructions for request in model.requests] == [sent, sent]
 
 
-async def test_they_are_made_once_for_each_request_of_what_was_said_by_then():
+async def test_instructions_are_computed_once_per_request_from_the_history():
     """With the run's own id and history; they stand in no message."""
     seen: list[nb.RunView] = []
 
@@ -85,13 +85,13 @@ async def test_a_function_that_fails_fails_the_run_with_its_name(given, said):
 
 
 @pytest.mark.parametrize("given", [5, str, lambda a, b: "", ["be brief"]])
-def test_what_are_no_instructions_is_refused(given):
+def test_invalid_instructions_are_refused(given):
     """Where they are given."""
     with pytest.raises(nb.errors.UsageError, match="instructions"):
         nb.Agent("demo", instructions=given)
 
 
-async def test_an_agent_inside_has_the_context_and_its_own_history():
+async def test_an_inner_agent_has_the_context_and_its_own_history():
     """As a tool it says what its function's docstring says."""
 
     def rules(run: nb.RunView) -> str:
@@ -106,7 +106,7 @@ async def test_an_agent_inside_has_the_context_and_its_own_history():
     assert model.requests[0].instructions == "Ada: hi"
 
 
-async def test_a_tool_knows_its_run_and_what_was_said():
+async def test_a_tool_can_read_its_run_id_and_messages():
     """``ctx.run_id`` and ``ctx.messages``; of what a body calls, those of the call around it."""
     seen: list[Any] = []
 

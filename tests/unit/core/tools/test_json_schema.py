@@ -76,7 +76,7 @@ async def with_context(document: dict[str, Any], ctx: nb.ToolContext) -> Any:
 
 
 @pytest.mark.parametrize(("schema", "said", "as_input"), UNUSABLE)
-async def test_c158_a_schema_that_cannot_be_used_is_refused_where_it_is_given(
+async def test_c158_a_schema_that_cannot_be_used_is_refused_where_it_is_passed(
     schema, said, as_input
 ):
     """By all that take one, before anything runs."""
@@ -103,7 +103,7 @@ async def test_c158_a_schema_that_cannot_be_used_is_refused_where_it_is_given(
         await agent.run("go")
 
 
-def test_c158_what_is_no_type_and_no_schema_is_refused_too():
+def test_c158_a_value_that_is_neither_a_type_nor_a_schema_is_refused_too():
     """An instance of a model, an input that is no model, a function that cannot take a document."""
     with pytest.raises(UsageError, match=r"got an instance of Order. Pass Order"):
         nb.Agent("demo", output_type=Order())
@@ -119,7 +119,7 @@ def test_c158_what_is_no_type_and_no_schema_is_refused_too():
 
 
 @pytest.mark.parametrize("fn", [keywords, whole, with_context])
-async def test_c158_a_tool_of_a_schema_gets_plain_json_that_fits(play, fn):
+async def test_c158_a_tool_with_a_schema_gets_plain_json_that_fits(play, fn):
     """The model gets the schema as it is, and is told what is wrong with what it gives."""
 
     def define(agent: nb.Agent) -> None:
@@ -137,7 +137,7 @@ async def test_c158_a_tool_of_a_schema_gets_plain_json_that_fits(play, fn):
     assert s.text == "done"
 
 
-async def test_c158_the_model_gets_the_schema_as_it_is_and_a_copy_is_kept():
+async def test_c158_the_model_gets_the_schema_unchanged_and_a_copy_is_stored():
     """What becomes of the dict later changes nothing."""
     schema = json.loads(json.dumps(OPEN))
     made = nb.tool(schema=schema, name="plan")(keywords)
@@ -148,7 +148,7 @@ async def test_c158_the_model_gets_the_schema_as_it_is_and_a_copy_is_kept():
     assert model.requests[0].tools[0].input_schema == model.requests[0].output_schema == OPEN
 
 
-async def test_c158_an_answer_of_a_schema_is_judged_by_it(play):
+async def test_c158_an_answer_with_a_schema_is_validated_by_it(play):
     """In the place of a tool with no body, and its input too."""
 
     def define(agent: nb.Agent) -> None:
@@ -163,7 +163,7 @@ async def test_c158_an_answer_of_a_schema_is_judged_by_it(play):
     assert "do not match the schema of plan: city" in s.results[1]
 
 
-async def test_c158_a_reply_of_a_schema_waits_at_its_line(play):
+async def test_c158_a_reply_with_a_schema_waits_at_its_line(play):
     """Also when it is answered elsewhere."""
 
     def define(agent: nb.Agent) -> None:
@@ -180,7 +180,7 @@ async def test_c158_a_reply_of_a_schema_waits_at_its_line(play):
     assert s.results == [["Rome", "dict"]]
 
 
-async def test_c158_an_answer_of_the_model_that_does_not_fit_fails_the_run():
+async def test_c158_a_model_answer_that_does_not_fit_the_schema_fails_the_run():
     """As it does for a type; the error says where."""
     for text in ('{"days": 3}', "no json"):
         agent = nb.Agent(nb.ScriptedModel([text]), output_type=OPEN, output_retries=0)
@@ -212,7 +212,7 @@ async def test_c158_rules_and_middleware_see_such_an_input_by_name():
 
 
 @pytest.mark.parametrize("secret", ["hunter22", 'it\'s "back\\slashed"\n'])
-async def test_p13_a_secret_of_a_schema_is_the_bodys_alone(secret):
+async def test_p13_only_the_body_gets_a_secret_of_a_schema(secret):
     """It stands in no event, error, repr or view of the rules."""
     given: list[Any] = []
     reprs: list[str] = []
@@ -242,7 +242,7 @@ async def test_p13_a_secret_of_a_schema_is_the_bodys_alone(secret):
         nb.interrupt_tool("plan", output=TRIP)
 
 
-def test_forms_of_a_schema_are_made_of_the_schema_itself():
+def test_a_form_for_a_schema_is_built_from_the_schema_itself():
     """With its defaults and its own validator."""
     made = nb.interrupt_tool("plan", input=OPEN, output=OPEN)
     for type_ in (made.input_type, made.output_adapter):

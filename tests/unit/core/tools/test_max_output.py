@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nbagent as nb
-from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, cut, for_model
+from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
 from nbagent.notebook.view.view import RunView
 from tests.integration.chat_server import ChatServer, Reply
 
@@ -57,7 +57,7 @@ def wrapped() -> nb.ToolResult:
 TOOLS = [text, failing, data, pieces, streamed, awaited, wrapped]
 
 
-async def told(agent: nb.Agent, name: str) -> tuple[Any, nb.Run]:
+async def text_to_model(agent: nb.Agent, name: str) -> tuple[Any, nb.Run]:
     """What the model is told of a call, and the run."""
     agent.model = model = nb.ScriptedModel([[call(name)], "done"])
     run = agent.run("go")
@@ -67,9 +67,9 @@ async def told(agent: nb.Agent, name: str) -> tuple[Any, nb.Run]:
 
 
 @pytest.mark.parametrize("fn", TOOLS, ids=lambda fn: fn.__name__)
-async def test_the_beginning_and_the_end_of_a_long_result_are_told(fn: Any) -> None:
-    """Whatever form the tool has, and of a failure too; what code gets is whole."""
-    output, run = await told(nb.Agent("demo", tools=[fn]), fn.__name__)
+async def test_a_long_result_is_sent_as_its_beginning_and_end(fn: Any) -> None:
+    """For every kind of tool, and for failures too; code gets the whole result."""
+    output, run = await text_to_model(nb.Agent("demo", tools=[fn]), fn.__name__)
     assert isinstance(output, str)
     assert len(output) < MAX_OUTPUT + 200
     found = re.search(NOTE, output)
@@ -86,7 +86,7 @@ def page(start: int = 0, rows: int = 5_000) -> list[str]:
     return [f"line {n}" for n in range(start, start + rows)]
 
 
-async def test_c418_a_model_is_told_how_to_get_the_rest_and_the_person_sees_more() -> None:
+async def test_c418_a_model_learns_how_to_get_the_rest_and_the_person_sees_more() -> None:
     """Some 8,000 tokens by default; the note names what the tool takes, and a call by it gives a part."""
     model = nb.ScriptedModel([[call("page")], [call("page", start=4_000, rows=2)], "done"])
     run = nb.Agent(model, tools=[page, text]).run("go")
@@ -106,27 +106,27 @@ async def test_c418_a_model_is_told_how_to_get_the_rest_and_the_person_sees_more
     assert shown.startswith("(The model received 32,")
     assert '"line 2500"' in shown
     assert '"line 2500"' not in first
-    output, _ = await told(nb.Agent("demo", tools=[text]), "text")
-    assert "text has no parameter that selects a part of it" in output
+    output, _ = await text_to_model(nb.Agent("demo", tools=[text]), "text")
+    assert "text has no parameter to select a part" in output
 
 
 @pytest.mark.parametrize("limit", [1, 2, 10, None])
-async def test_a_tool_may_say_how_much_is_told(limit: int | None) -> None:
+async def test_a_tool_can_set_the_limit_of_its_output(limit: int | None) -> None:
     """More for a model that can take it, or less."""
     tool = nb.tool(max_output=limit)(text)
-    output, _ = await told(nb.Agent("demo", tools=[tool]), "text")
-    assert re.sub(NOTE, "", output) == re.sub(NOTE, "", cut(LONG, limit))
+    output, _ = await text_to_model(nb.Agent("demo", tools=[tool]), "text")
+    assert re.sub(NOTE, "", output) == re.sub(NOTE, "", shortened_text(LONG, limit))
     assert (output == LONG) == (limit is None)
 
 
-async def test_the_answer_of_a_run_is_whole() -> None:
+async def test_the_answer_of_a_run_is_not_truncated() -> None:
     """A final tool's result goes to code, not to a model."""
     agent = nb.Agent(nb.ScriptedModel([[call("text")]]), tools=[nb.tool(final=True)(text)])
     assert (await agent.run("go")).text == LONG
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "10"])
-def test_a_limit_that_is_none_is_refused(wrong: Any) -> None:
+def test_an_invalid_limit_is_refused(wrong: Any) -> None:
     """Where it is given."""
     with pytest.raises(nb.errors.ToolError, match=r"max_output must be a positive number"):
         nb.tool(max_output=wrong)
@@ -140,7 +140,9 @@ def test_a_limit_that_is_none_is_refused(wrong: Any) -> None:
     ),
     limit=st.integers(1, 300),
 )
-def test_what_is_told_is_never_longer_and_the_same_where_it_fits(value: Any, limit: int) -> None:
+def test_a_truncated_result_is_never_longer_and_a_fitting_one_is_unchanged(
+    value: Any, limit: int
+) -> None:
     """By the JSON that is sent, the note aside."""
     whole, bounded = for_model(value), for_model(value, limit)
     if bounded != whole:
@@ -151,7 +153,7 @@ def test_what_is_told_is_never_longer_and_the_same_where_it_fits(value: Any, lim
         assert len(json.dumps(whole, ensure_ascii=False, separators=(",", ":"))) <= 6 * limit + 2
 
 
-async def test_a_real_server_gets_no_more() -> None:
+async def test_a_real_server_gets_only_the_truncated_result() -> None:
     """3 MB would be sent again with each turn."""
     with ChatServer([Reply(calls=[("text", {})]), Reply("Done.")]) as server:
         async with nb.OpenAIModel("test", base_url=server.url, api_key="k") as model:

@@ -177,7 +177,7 @@ async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
         (lambda *, typed: True, "takes neither"),
     ],
 )
-def test_c156_what_cannot_be_a_condition_is_refused_at_the_door(make, when, said):
+def test_c156_an_invalid_condition_is_refused_at_once(make, when, said):
     """What is always true as a condition would let everything run."""
     with pytest.raises(nb.errors.UsageError, match=f"when= .*{said}"):
         make("send", when=when)
@@ -186,7 +186,7 @@ def test_c156_what_cannot_be_a_condition_is_refused_at_the_door(make, when, said
 
 
 @pytest.mark.parametrize("verdict", [nb.allow("send", when=swallowing), None])
-async def test_c156_a_call_whose_condition_outlives_a_cancel_never_runs(verdict, short_grace):
+async def test_c156_a_call_whose_condition_ignores_a_cancel_never_runs(verdict, short_grace):
     """It says yes to being stopped; nothing was said of the call."""
     bank = Bank(**({} if verdict else {"approval": swallowing}))
     rules = [] if verdict is None else [verdict]
@@ -200,7 +200,7 @@ async def test_c156_a_call_whose_condition_outlives_a_cancel_never_runs(verdict,
     assert not any(e.type == "tool_started" for e in run.journal)
 
 
-async def test_c156_an_async_condition_is_asked_once_and_the_claim_is_decided_after_it(play):
+async def test_c156_an_async_condition_is_awaited_once_before_the_call_is_claimed(play):
     """Also where a sibling's answer came meanwhile; what reaches the gate is what runs."""
     judged: list[float] = []
     bank = Bank()
@@ -220,7 +220,9 @@ async def test_c156_an_async_condition_is_asked_once_and_the_claim_is_decided_af
     assert s.text == "done"
 
 
-async def test_c157_a_runs_context_reaches_tools_middleware_conditions_and_inner_agents(tmp_path):
+async def test_c157_the_context_of_a_run_reaches_tools_middleware_conditions_and_inner_agents(
+    tmp_path,
+):
     """It is the very object, stored nowhere; a run that is opened has the one that it is opened with."""
     context, seen = object(), []
 
@@ -269,7 +271,7 @@ async def test_c157_a_runs_context_reaches_tools_middleware_conditions_and_inner
     assert (context in seen, None in seen) == (True, True)
 
 
-async def test_c75_everything_pauses_streaming_tools_too(play):
+async def test_c75_everything_pauses_including_streaming_tools(play):
     """One approval each, in call order; a question without a body is asked once, not twice."""
     bank = Bank()
     s = await play(
@@ -321,7 +323,7 @@ async def test_c87_a_rule_is_evaluated_once_and_not_again_after_the_answer(play)
 
 
 @pytest.mark.parametrize("reason", [None, "not on a Sunday"])
-async def test_a_denied_call_tells_the_model_why_and_runs_no_body(play, reason):
+async def test_a_denied_call_sends_the_reason_to_the_model_and_runs_no_body(play, reason):
     """Its result is an error that names the tool."""
     bank = Bank()
     s = await play([call("send", amount=5), "done"], bank, policy=[nb.deny("send", reason=reason)])
@@ -331,7 +333,7 @@ async def test_a_denied_call_tells_the_model_why_and_runs_no_body(play, reason):
     assert (bank.did, s.text) == ([], "done")
 
 
-async def test_a_person_cannot_be_made_to_approve_what_a_rule_denies(play):
+async def test_an_approval_by_a_person_cannot_override_a_denial(play):
     """Middleware that asks before the gate does not open it: the gate still judges."""
     bank = Bank()
 
@@ -348,7 +350,7 @@ async def test_a_person_cannot_be_made_to_approve_what_a_rule_denies(play):
     assert "denies this call" in s.results[0]
 
 
-async def test_what_a_person_edits_is_judged_by_the_rules_that_deny(play):
+async def test_an_input_edited_by_a_person_is_checked_by_the_denial_rules(play):
     """Each input is judged once: the model's before the question, the person's own after it."""
     judged: list[float] = []
     bank = Bank()
@@ -409,7 +411,7 @@ async def test_a_review_and_middleware_that_asks_are_two_questions(play):
     assert bank.did == [(5.0, "A")]
 
 
-async def test_an_approval_shows_its_message_and_may_be_edited(play):
+async def test_an_approval_shows_its_message_and_can_be_edited(play):
     """``message=`` and ``editable=`` are the question's; the edit is told to the model."""
     bank = Bank()
     s = await play(
@@ -424,7 +426,7 @@ async def test_an_approval_shows_its_message_and_may_be_edited(play):
     assert s.results[0].startswith("A person changed the arguments")
 
 
-async def test_a_tools_own_approval_may_be_edited():
+async def test_an_approval_declared_on_the_tool_can_be_edited():
     """``@tool(approval=True, editable=True)``."""
     agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "done"]))
     Bank(approval=True, editable=True)(agent)
@@ -471,7 +473,7 @@ REMEMBERED: list[tuple[Any, bool, bool, bool]] = [
 
 @pytest.mark.parametrize(("remember", "same", "other", "later"), REMEMBERED)
 @pytest.mark.parametrize("by_rule", [True, False])
-async def test_always_allow_covers_what_it_says_and_no_more(remember, same, other, later, by_rule):
+async def test_always_allow_covers_exactly_the_chosen_scope(remember, same, other, later, by_rule):
     """This input or this tool, in this run or in all of this agent object."""
     steps = [
         call("send", amount=5),
@@ -493,8 +495,8 @@ async def test_always_allow_covers_what_it_says_and_no_more(remember, same, othe
 
 
 @pytest.mark.parametrize("remember", ["input", "tool"])
-async def test_what_is_remembered_holds_for_the_tool_as_it_was_then(remember):
-    """A tool of the same name that takes other parameters is asked about, and the person told."""
+async def test_a_remembered_approval_covers_the_tool_as_it_was(remember):
+    """A tool of the same name with other parameters asks again, and the person gets the reason."""
     agent = nb.Agent(
         nb.ScriptedModel([call("send", amount=5), "ok", call("send", amount=5), "done"])
     )
@@ -558,7 +560,7 @@ async def test_always_allow_is_bound_to_the_function_and_not_to_its_name_and_sch
     assert (len(did) >= 2, len(agent.remembered)) == (True, 1)
 
 
-async def test_always_allow_for_an_agent_is_bound_to_what_its_tools_are():
+async def test_always_allow_for_an_agent_is_bound_to_its_tools():
     """It ran with other tools when that was said."""
     inner = nb.Agent(nb.ScriptedModel(["in"] * 3), name="inner")
     pay(inner, "first", [])
@@ -574,7 +576,7 @@ async def test_always_allow_for_an_agent_is_bound_to_what_its_tools_are():
     assert i.note == CODE_CHANGED
 
 
-def test_the_code_of_a_tool_is_the_same_in_another_process():
+def test_the_code_digest_of_a_tool_is_the_same_in_another_process():
     """So that it may be kept."""
     says = (
         "import nbagent as nb\n"
@@ -594,7 +596,7 @@ def test_the_code_of_a_tool_is_the_same_in_another_process():
     assert len(told) == 1
 
 
-async def test_inputs_that_only_python_takes_for_the_same_are_remembered_each():
+async def test_inputs_that_are_equal_only_in_python_are_remembered_separately():
     """``1`` and ``true`` are two inputs, and two rules."""
     agent = nb.Agent(nb.ScriptedModel([[call("put", x=x) for x in (1, True, 1)], "done"]))
 
@@ -612,7 +614,7 @@ async def test_inputs_that_only_python_takes_for_the_same_are_remembered_each():
     ]
 
 
-async def test_what_is_remembered_is_listed_readable_and_revocable():
+async def test_remembered_approvals_are_listed_readable_and_revocable():
     """Taking it out asks again; the journal says what was remembered."""
     agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "ok", call("send", amount=5)]))
     Bank(approval=True)(agent)
@@ -625,7 +627,7 @@ async def test_what_is_remembered_is_listed_readable_and_revocable():
     assert (await agent.run("again").settled()).interrupts
 
 
-async def test_what_is_remembered_never_outdoes_a_deny():
+async def test_a_remembered_approval_never_overrides_a_denial():
     """It turns a question into a yes, never a no."""
     did = Bank()
     agent = nb.Agent(
@@ -670,7 +672,7 @@ async def test_step_by_step_approvals_are_remembered_too():
     assert (await agent.generate("again")).text == "done"
 
 
-async def test_inside_an_agent_its_own_list_remembers():
+async def test_an_inner_agent_has_its_own_list_of_remembered_approvals():
     """The inner agent's tool is remembered by the inner agent."""
     inner = nb.Agent(nb.ScriptedModel([call("send", amount=5), "in", call("send", amount=5), "in"]))
     bank = Bank(approval=True)
@@ -720,7 +722,7 @@ def nested(bank: Bank, **options: Any) -> nb.Agent:
 
 @pytest.mark.parametrize(("rules", "runs"), REACH, ids=[", ".join(map(str, r)) for r, _ in REACH])
 @pytest.mark.parametrize("how", ["live", "steps"])
-async def test_p1_what_an_outer_rule_denies_runs_in_no_agent_inside(rules, runs, how):
+async def test_p1_a_tool_denied_by_an_outer_rule_runs_in_no_inner_agent(rules, runs, how):
     """By its own name or its path from that agent, whatever the rules inside say; the rest is as ever."""
     bank = Bank()
     agent = nested(bank, policy=rules)
@@ -728,7 +730,7 @@ async def test_p1_what_an_outer_rule_denies_runs_in_no_agent_inside(rules, runs,
     assert (text, bank.did) == ("done", [(500.0, "A")] if runs else [])
 
 
-async def test_p1_no_approval_inside_outdoes_what_an_outer_rule_denies():
+async def test_p1_no_inner_approval_overrides_an_outer_denial():
     """Neither what a person says, nor what they change, nor what is remembered."""
     for answer in (nb.Restart(), nb.Restart({"amount": 500}), nb.Restart(remember="tool")):
         bank = Bank(approval=True)
@@ -789,7 +791,7 @@ async def test_recipe_dynamic_rules():
     assert (len(run.interrupts), bank.did) == (1, [(100.0, "A")])
 
 
-async def test_rules_may_be_added_while_an_agent_is_in_use():
+async def test_rules_can_be_added_while_an_agent_is_in_use():
     """The list is the agent's own, and read at each call."""
     bank = Bank()
 
@@ -826,7 +828,7 @@ def breaks(typed: Any) -> bool:
         "deny that breaks",
     ],
 )
-async def test_no_rule_that_asks_shields_an_inner_tool_from_one_that_denies(rules):
+async def test_a_review_rule_never_shields_an_inner_tool_from_a_denial_rule(rules):
     """Nobody is asked about an inner tool by an outer rule, so that what would ask lets nothing pass."""
     bank = Bank()
     inner = nb.Agent(nb.ScriptedModel([call("send", amount=1), "in"]), name="inner")
@@ -837,14 +839,14 @@ async def test_no_rule_that_asks_shields_an_inner_tool_from_one_that_denies(rule
 
 
 @pytest.mark.parametrize("pattern", [len, ["send"], None])
-def test_a_rule_names_tools_by_a_text(pattern):
+def test_a_rule_names_tools_by_a_string(pattern):
     """What is no text is refused where it is given."""
     for rule in (nb.allow, nb.review, nb.deny):
         with pytest.raises(nb.errors.UsageError, match="must name tools with a string"):
             rule(pattern)
 
 
-async def test_what_a_condition_does_to_its_input_reaches_no_body():
+async def test_a_condition_cannot_change_the_input_of_the_body():
     """It judges an input of its own: what runs is what was asked for, shown and stored."""
     ran: list[list[str]] = []
 
@@ -864,7 +866,7 @@ async def test_what_a_condition_does_to_its_input_reaches_no_body():
     assert ran == [["a"]]
 
 
-async def test_a_condition_sees_the_history_of_what_a_body_calls():
+async def test_a_condition_sees_the_history_around_a_call_made_by_a_body():
     """That of the run whose model asked for the call around it."""
     seen: list[Any] = []
 

@@ -16,7 +16,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.tools import tables
-from nbagent.core.tools.files import said
+from nbagent.core.tools.attachments import prompt_content
 from nbagent.notebook import variables
 from nbagent.notebook.magics import _filled
 from nbagent.notebook.view.view import RunView
@@ -39,16 +39,16 @@ def texts_of(parts):
 
 
 @pytest.mark.parametrize("library", TABLES)
-async def test_c415_a_table_is_told_by_the_same_summary_whatever_way_it_is_given(
-    library, monkeypatch
-):
+async def test_c415_a_table_has_the_same_summary_however_it_is_passed(library, monkeypatch):
     """In a prompt's list, the chat's box, %%agent and a tool's result; under its name, its rows stay here."""
     orders = TABLES[library]
     monkeypatch.setattr(variables.kernel, "variables", lambda: {"orders": orders})
-    listed = texts_of(said(["look at this", orders]))
+    listed = texts_of(prompt_content(["look at this", orders]))
     boxed = texts_of([file.part for file in variables.mentioned("look at @orders")])
-    filled = texts_of(said(_filled("Who owes in {orders}, {orders}?", {"orders": orders})))
-    told = tables.told(orders)
+    filled = texts_of(
+        prompt_content(_filled("Who owes in {orders}, {orders}?", {"orders": orders}))
+    )
+    told = tables.table_summary(orders)
     assert listed == ("look at this", {"@orders": told})
     assert boxed == ("", {"@orders": told})
     assert filled == ("Who owes in @orders, @orders?", {"@orders": told})
@@ -74,7 +74,7 @@ async def test_c415_a_table_is_told_by_the_same_summary_whatever_way_it_is_given
     assert view.snapshot().head.prompt == "look"  # the summary is no part of the card's heading
 
 
-def test_c415_what_stands_in_a_table_is_bounded_and_shows_itself():
+def test_c415_the_summary_of_a_table_is_bounded_and_shows_hidden_characters():
     """Names and values of others: long, invisible, nested, many; and counting what is missing takes no look at all rows."""
     hostile = pd.DataFrame(
         {
@@ -83,14 +83,14 @@ def test_c415_what_stands_in_a_table_is_bounded_and_shows_itself():
             ("two", "levels"): [pd.NaT, 10**5_000],
         }
     )
-    told = tables.told(hostile)
+    told = tables.table_summary(hostile)
     assert len(told) < 1_000
     assert "\x1b" not in told
     assert "\u202e" not in told
     assert "plain: str" in told
     assert '""\t' in told
     assert '" north"' in told
-    wide = tables.told(pd.DataFrame(np.zeros((3, 50_000))))
+    wide = tables.table_summary(pd.DataFrame(np.zeros((3, 50_000))))
     assert "… 49,940 more columns" in wide
     assert len(wide) <= tables.MAX_SUMMARY + 100
     large = pd.DataFrame({"n": np.zeros(30_000_000, "int8")})
@@ -103,24 +103,24 @@ def test_c415_what_stands_in_a_table_is_bounded_and_shows_itself():
     assert seen == [tables.MAX_COUNTED]
 
 
-def test_c415_an_index_that_says_something_is_columns_and_a_plan_has_no_rows():
+def test_c415_a_meaningful_index_becomes_columns_and_a_query_plan_has_no_rows():
     """Groups by two keys keep both; a LazyFrame is not computed to be told."""
     keys = pd.MultiIndex.from_tuples([("n", 1), ("s", 2)], names=["region", None])
-    told = tables.told(pd.DataFrame({"sum": [3, 4]}, index=keys))
+    told = tables.table_summary(pd.DataFrame({"sum": [3, 4]}, index=keys))
     assert told.endswith("All its rows:\nregion\tlevel_1\tsum\nn\t1\t3\ns\t2\t4")
 
     def never(_: object) -> object:
         raise AssertionError("computed")
 
     plan = pl.LazyFrame({"a": [1]}).map_batches(never, schema={"a": pl.Int64})
-    assert tables.told(plan).endswith(
+    assert tables.table_summary(plan).endswith(
         "a: Int64\nIts rows are unknown until .collect() computes them"
     )
-    assert tables.told(SimpleNamespace(columns=[], itertuples=1)) is None
+    assert tables.table_summary(SimpleNamespace(columns=[], itertuples=1)) is None
 
 
 @pytest.mark.parametrize("library", TABLES)
-def test_c416_all_rows_are_sent_only_as_a_file_whose_tokens_are_told_before(library):
+def test_c416_all_rows_are_sent_only_as_a_file_with_a_warning_about_its_tokens(library):
     """Its repr tells them, and a warning at the line that sends it; a small one is not worth a word."""
     file = nb.File(TABLES[library])
     tokens = int(re.search(r"about ([\d,]+) tokens", repr(file))[1].replace(",", ""))
@@ -136,7 +136,7 @@ def test_c416_all_rows_are_sent_only_as_a_file_whose_tokens_are_told_before(libr
         agent.run_sync(["look", nb.File(TABLES["pandas"].head())])
 
 
-def test_c416_what_has_no_csv_is_refused_with_what_to_give():
+def test_c416_a_table_that_has_no_csv_form_is_refused_with_an_alternative():
     """Too many values, nested columns, a plan."""
     for value, told in (
         (pd.DataFrame({"a": range(1_000_001)}), "too large .*notebook_tools"),
@@ -150,7 +150,7 @@ def test_c416_what_has_no_csv_is_refused_with_what_to_give():
 STAYS = ["x_{df}", r"\frac{df}{2}", "{{df}}", "{nothing}", '{"df": 1}', "{df: 1}", "{pd}", "{ df }"]
 
 
-def test_c417_a_variable_in_braces_of_a_plain_prompt_is_hinted_at(monkeypatch):
+def test_c417_a_variable_in_braces_of_a_plain_prompt_leads_to_a_warning(monkeypatch):
     """It is sent as it stands; the warning is at the person's line. No other prompt is looked at."""
     df, limit = TABLES["pandas"], 3
     agent = nb.Agent(nb.ScriptedModel(lambda messages: messages[-1]["content"][0]["text"]))
@@ -165,6 +165,6 @@ def test_c417_a_variable_in_braces_of_a_plain_prompt_is_hinted_at(monkeypatch):
     with warnings.catch_warnings(action="error"):
         for prompt in (*STAYS, _filled("{{df}} {limit}", {"limit": limit})):
             agent.run_sync(prompt)
-        monkeypatch.setattr("nbagent.core.tools.files._hint_at_braces", None)
+        monkeypatch.setattr("nbagent.core.tools.attachments._hint_at_braces", None)
         agent.run_sync("no braces here")
     assert (len(df), limit) == (14_000, 3)

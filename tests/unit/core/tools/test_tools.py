@@ -183,13 +183,13 @@ def test_a_tool_without_a_body_says_so_when_called():
         nb.interrupt_tool("ask")()
 
 
-def test_name_and_description_can_be_given():
+def test_name_and_description_can_be_passed():
     """Instead of the function's own."""
     tool = nb.tool(name="order", description="Get food.")(plainly)
     assert (tool.name, tool.description, tool.spec.name) == ("order", "Get food.", "order")
 
 
-def test_a_functions_own_attributes_do_not_get_into_the_tool():
+def test_attributes_of_a_function_do_not_become_attributes_of_the_tool():
     """A function that carries a ``name`` is still called by its own."""
 
     def fn(x: int) -> int:
@@ -306,7 +306,7 @@ def no_json(a: sqlite3.Connection) -> None:
         (Kitchen, "from a function|not a tool"),
     ],
 )
-def test_what_no_model_can_call_is_refused_where_it_is_declared(fn, says):
+def test_a_function_that_no_model_can_call_is_refused_where_it_is_declared(fn, says):
     """Each way of declaring, with an error that names the tool."""
     agent = nb.Agent(nb.ScriptedModel([]))
     for declare in (nb.tool, agent.tool, agent.add):
@@ -315,7 +315,7 @@ def test_what_no_model_can_call_is_refused_where_it_is_declared(fn, says):
     assert agent.tools == {}
 
 
-def test_two_tools_of_one_name_are_refused_outside_of_a_notebook():
+def test_two_tools_with_the_same_name_are_refused_outside_of_a_notebook():
     """In ``__main__`` a cell that is run again replaces its tool, with or without a body."""
     agent = nb.Agent(nb.ScriptedModel([]), tools=[plainly])
     with pytest.raises(ToolError, match="already has a tool 'plainly'"):
@@ -333,7 +333,7 @@ def test_two_tools_of_one_name_are_refused_outside_of_a_notebook():
     assert agent.tools["question"].description == "2"
 
 
-def test_the_same_tool_twice_is_no_trouble():
+def test_adding_the_same_tool_twice_is_allowed():
     """Adding is idempotent."""
     tool = nb.tool(plainly)
     agent = nb.Agent(nb.ScriptedModel([]), tools=[tool])
@@ -352,7 +352,7 @@ def test_the_same_tool_twice_is_no_trouble():
         ({"dish": "x", "extra": 1}, "extra: Extra inputs are not permitted"),
     ],
 )
-async def test_input_that_does_not_fit_goes_back_to_the_model(arguments, says):
+async def test_input_that_does_not_fit_is_sent_back_to_the_model(arguments, says):
     """As that call's result; the body never runs."""
     ran = []
 
@@ -381,7 +381,7 @@ RAW = [
 
 
 @pytest.mark.parametrize("raw", RAW, ids=lambda r: r[:20])
-async def test_arguments_that_are_no_json_object_go_back_to_the_model(raw):
+async def test_arguments_that_are_not_a_json_object_are_sent_back_to_the_model(raw):
     """With the raw text; the history stays one that a server takes."""
     ran = []
 
@@ -412,7 +412,7 @@ async def test_no_arguments_at_all_are_an_empty_object():
     assert response.messages[2]["content"][0]["output"] == "noon"
 
 
-async def test_a_tool_that_does_not_exist_is_named_with_those_that_do():
+async def test_an_unknown_tool_is_reported_with_the_known_ones():
     """So that the model can correct itself."""
     model = nb.ScriptedModel([call("nope"), "done"])
     response = await nb.Agent(model, tools=[plainly]).generate("go")
@@ -420,7 +420,7 @@ async def test_a_tool_that_does_not_exist_is_named_with_those_that_do():
     assert "plainly" in response.messages[2]["content"][0]["output"]
 
 
-async def test_a_validator_that_breaks_is_that_calls_failure():
+async def test_a_validator_that_raises_is_a_failure_of_that_call():
     """Not the run's."""
 
     class Touchy(BaseModel):
@@ -475,7 +475,7 @@ FRAME = pd.DataFrame({"a": range(5000), "b": ["x" * 20] * 5000})
     ids=repr,
 )
 @pytest.mark.parametrize("thread", [True, False])
-async def test_what_a_tool_returns_is_told_as_text_or_json(value, expected, thread):
+async def test_a_tool_result_is_sent_as_text_or_json(value, expected, thread):
     """Text verbatim, data as JSON, the rest as text; always something that can be sent."""
 
     @nb.tool(thread=thread)
@@ -488,7 +488,7 @@ async def test_what_a_tool_returns_is_told_as_text_or_json(value, expected, thre
     json.dumps(got, allow_nan=False, ensure_ascii=False).encode()
 
 
-async def test_a_data_frame_is_told_as_bounded_text_and_kept_whole():
+async def test_a_data_frame_is_sent_as_bounded_text_and_kept_whole():
     """The model gets text, the person's code the object itself."""
 
     @nb.tool
@@ -505,7 +505,7 @@ async def test_a_data_frame_is_told_as_bounded_text_and_kept_whole():
     assert run.calls["load"][0].value is FRAME
 
 
-def test_a_long_text_of_an_object_is_cut():
+def test_the_long_text_of_an_object_is_truncated():
     """And says how long it was."""
 
     class Long:
@@ -517,8 +517,8 @@ def test_a_long_text_of_an_object_is_cut():
     assert "50000 characters" in text
 
 
-async def test_a_result_that_cannot_be_told_says_that_the_tool_has_run():
-    """So that the model does not try again; the run goes on."""
+async def test_a_result_that_cannot_be_sent_says_that_the_tool_has_run():
+    """So the model does not retry; the run continues."""
 
     @nb.tool
     def give() -> Any:
@@ -531,7 +531,7 @@ async def test_a_result_that_cannot_be_told_says_that_the_tool_has_run():
 
 
 @pytest.mark.parametrize("annotation", [Any, pd.DataFrame, nb.ToolResult, NoReturn, None])
-def test_a_return_annotation_without_a_schema_means_any_answer(annotation):
+def test_a_return_annotation_without_a_schema_allows_any_answer(annotation):
     """What returns nothing has no type that an answer could be of."""
 
     def fn(x: int):
@@ -559,7 +559,7 @@ def _pending() -> nb.PendingInterrupt:
         (Iterator[str], "x", "x", 5),
     ],
 )
-def test_an_answer_must_fit_what_the_tool_returns(annotation, good, stored, bad):
+def test_an_answer_must_fit_the_return_type_of_the_tool(annotation, good, stored, bad):
     """And is stored as its type has it."""
 
     def fn(x: int):
@@ -578,7 +578,7 @@ def test_an_answer_must_fit_what_the_tool_returns(annotation, good, stored, bad)
 
 
 @pytest.mark.parametrize("data", [object(), float("nan"), {"x": {1: object()}}])
-def test_a_restart_made_by_hand_with_what_is_no_json_is_refused(data):
+def test_a_restart_made_by_hand_with_non_json_data_is_refused(data):
     """Before it gets into a journal."""
     tool = nb.tool(plainly)
     with pytest.raises(InvalidAnswer, match="not JSON"):
@@ -587,7 +587,7 @@ def test_a_restart_made_by_hand_with_what_is_no_json_is_refused(data):
         tool.check(_pending(), nb.Restart(input={"dish": data}))
 
 
-async def test_an_object_of_one_thread_fails_with_the_way_out():
+async def test_an_object_bound_to_one_thread_fails_with_a_solution():
     """A sqlite3 connection made in a cell: the error names thread=False, and that works."""
     with closing(sqlite3.connect(":memory:")) as connection:
 
@@ -604,7 +604,7 @@ async def test_an_object_of_one_thread_fails_with_the_way_out():
     connection.close()
 
 
-async def test_streamed_pieces_are_heard_one_by_one():
+async def test_streamed_chunks_arrive_one_by_one():
     """Tagged by call; the result is the whole."""
     heard = []
     agent = nb.Agent(
@@ -646,7 +646,7 @@ async def test_the_tools_sent_are_the_same_objects_every_turn():
 
 
 @pytest.mark.parametrize("amount", ["NaN", "inf", "-Infinity"])
-async def test_a_number_of_a_tool_is_finite(amount):
+async def test_numeric_options_of_a_tool_must_be_finite(amount):
     """No limit holds against a nan, and pydantic reads one from a text."""
     paid = []
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=amount), "done"]))

@@ -72,7 +72,7 @@ TOLD = [
 
 
 @pytest.mark.parametrize(("value", "plain"), TOLD, ids=[str(n) for n in range(len(TOLD))])
-def test_the_leaves_of_a_result_are_data_where_they_can_be(value, plain):
+def test_the_leaves_of_a_result_are_data_where_possible(value, plain):
     """One odd leaf does not make one text of everything around it."""
     assert for_model(value) == plain
 
@@ -136,7 +136,7 @@ GIANTS = {
 
 @pytest.mark.parametrize("kind", GIANTS)
 @pytest.mark.parametrize("limit", [4_300, 0, 640])
-def test_a_giant_integer_is_told_by_its_size(kind, limit):
+def test_a_giant_integer_is_described_by_its_size(kind, limit):
     """Wherever it is, and whatever Python was told to write: no digit of it is made, which takes seconds."""
     if kind == "a key" and not limit:
         pytest.skip(
@@ -152,7 +152,7 @@ def test_a_giant_integer_is_told_by_its_size(kind, limit):
     assert told == plain
 
 
-async def test_a_tool_may_give_a_giant_integer():
+async def test_a_tool_can_return_a_giant_integer():
     """The run goes on, its journal can be read, and what the model reads is short."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("power"), "done"]))
 

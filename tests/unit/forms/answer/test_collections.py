@@ -45,7 +45,7 @@ def _value(case):
     return {"value": case["data"]} if "data" in case else {}
 
 
-def test_an_untouched_prefill_comes_back_byte_for_byte(collection):
+def test_an_untouched_prefill_is_returned_byte_for_byte(collection):
     """Types, keys and their order are those of the document, whether it fits the schema or not."""
     for case in collection:
         if "data" in case:
@@ -55,7 +55,7 @@ def test_an_untouched_prefill_comes_back_byte_for_byte(collection):
             assert json.dumps(json.loads(answer.json_text)) == json.dumps(case["data"]), case["id"]
 
 
-def test_a_form_that_nobody_touched_invents_no_answer(collection):
+def test_an_untouched_form_invents_no_answer(collection):
     """Every value in an untouched answer is the schema's own default or constant."""
     for case in collection:
         form = Form(case["schema"])

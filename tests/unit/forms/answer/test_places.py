@@ -115,14 +115,14 @@ def test_an_error_of_a_bare_schema_is_at_the_same_field(type_, value, fields):
         assert {field for field, _, _ in answer.errors} == fields, answer.errors
 
 
-def test_the_branch_that_was_picked_is_the_one_whose_errors_are_told():
+def test_only_errors_of_the_chosen_branch_are_shown():
     """Pydantic lists all branches; the person answered one."""
     form = Form(A | B)
     draft = {"branch": 1, "draft": {"fields": {"z": {"text": "1"}}}}
     assert form.submit(draft).errors == [("|1/x", ("x",), "Please answer.")]
 
 
-def test_what_leads_nowhere_is_in_the_summary():
+def test_an_error_without_a_field_is_in_the_summary():
     """An unexpected name has no field in an empty form, and is told all the same."""
     schema = {"type": "object", "properties": {}, "minProperties": 1, "required": ["ghost"]}
     errors = Form(schema).submit(None).errors
@@ -130,14 +130,14 @@ def test_what_leads_nowhere_is_in_the_summary():
     assert "ghost" in str(errors)
 
 
-def test_rows_are_named_by_where_they_stand_in_the_answer():
+def test_rows_are_named_by_their_position_in_the_answer():
     """A row that moved is found where it is now."""
     form = Form(list[int], value=[1, 2, 3])
     rows = [{"from": 2, "draft": None}, {"from": None, "draft": {"text": "x"}}]
     assert form.submit({"rows": rows}).errors[0][:2] == ("/1", (1,))
 
 
-def test_a_name_of_a_map_stands_once_and_is_not_empty():
+def test_a_key_of_a_map_is_unique_and_not_empty():
     """A document could not hold both, so neither is dropped silently."""
     entries = [{"from": None, "key": "a", "draft": {"text": "1"}}] * 2
     entries.append({"from": None, "key": "", "draft": {"text": "1"}})
@@ -145,7 +145,7 @@ def test_a_name_of_a_map_stands_once_and_is_not_empty():
     assert [field for field, _, _ in answer.errors] == ["/1", "/2"]
 
 
-def test_what_only_some_fields_may_change_is_refused_at_the_others():
+def test_changes_outside_of_editable_fields_are_refused():
     """``editable`` is kept by the kernel, whatever a page sends."""
     form = Form(Inner, value={"street": "X", "zip": 1}, editable=["zip"])
     street, zip_ = form.fields.fields
@@ -167,7 +167,7 @@ def test_a_document_of_any_size_has_a_form_of_bounded_size(size):
     assert json.loads(form.submit(None).json_text) == document
 
 
-def test_a_pattern_that_explodes_is_searched_in_linear_time():
+def test_an_exponential_pattern_is_matched_in_linear_time():
     """``(a+)+$`` takes Python's engine for ever; a schema from a server can hold it."""
     text = "a" * 200 + "!"
     assert not Form({"type": "string", "pattern": "^(a+)+$"}, value=text).submit(None).ok
@@ -194,7 +194,7 @@ def test_a_hostile_schema_has_a_form(schema):
     assert json.loads(form.submit(None).json_text) == {"a": {"a": {}}}
 
 
-def test_a_required_tuple_that_a_document_lacks_is_not_made_up_from_its_parts():
+def test_a_missing_required_tuple_is_not_made_up_from_its_parts():
     """An untouched prefill comes back as it is, and the error is at the tuple."""
     answer = Form(create_model("M", pair=(tuple[str, str], ...)), value={}).submit(None)
     assert (answer.json_text, [each[0] for each in answer.errors]) == ("{}", ["/pair"])
@@ -203,7 +203,7 @@ def test_a_required_tuple_that_a_document_lacks_is_not_made_up_from_its_parts():
 @pytest.mark.parametrize(
     "target", [A | B, TypeAdapter(A | B).json_schema()], ids=["type", "schema"]
 )
-def test_what_the_other_shapes_say_is_kept_beside_the_error(target):
+def test_errors_of_the_other_shapes_are_summarized_beside_the_error(target):
     """The picked shape's errors are at its fields; the others' are one line that explains them."""
     answer = Form(target, value={"x": 1, "y": "?"}).submit(None)
     assert [each[0] for each in answer.errors] == ["|0/y"]

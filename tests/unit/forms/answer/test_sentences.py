@@ -22,20 +22,20 @@ from nbagent.forms.form import Form
         (bool, '"perhaps"', "Please answer yes or no."),
         (str, "1", "Please enter text."),
         (dt.date, '"soon"', "Please enter a date, such as 2026-11-30."),
-        (Annotated[int, Field(ge=3)], "1", "Should be at least 3."),
-        (Annotated[int, Field(lt=3)], "3", "Should be less than 3."),
-        (Annotated[str, Field(min_length=1)], '""', "Should have at least 1 character."),
-        (Annotated[list[int], Field(max_length=1)], "[1, 2]", "Should have at most 1 item."),
+        (Annotated[int, Field(ge=3)], "1", "Must be at least 3."),
+        (Annotated[int, Field(lt=3)], "3", "Must be less than 3."),
+        (Annotated[str, Field(min_length=1)], '""', "Must have at least 1 character."),
+        (Annotated[list[int], Field(max_length=1)], "[1, 2]", "Must have at most 1 item."),
         (
             Annotated[Decimal, Field(decimal_places=2)],
             '"1.234"',
-            "Should have at most 2 digits after the point.",
+            "Must have at most 2 digits after the point.",
         ),
-        (Annotated[str, Field(pattern="^a$")], '"b"', "Should match ^a$."),
-        (Literal["a", "b"], '"c"', "Should be one of 'a' or 'b'."),
+        (Annotated[str, Field(pattern="^a$")], '"b"', "Must match ^a$."),
+        (Literal["a", "b"], '"c"', "Must be one of 'a' or 'b'."),
     ],
 )
-def test_a_misfit_is_told_in_plain_words(type_: Any, text: str, told: str) -> None:
+def test_a_validation_error_is_in_plain_words(type_: Any, text: str, told: str) -> None:
     """The common errors of pydantic have sentences of our own."""
     checked = PydanticChecker(TypeAdapter(type_)).check(
         text, None, Part(Form(type_).fields, "", ())

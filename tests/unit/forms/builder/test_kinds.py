@@ -190,7 +190,7 @@ def _names(case):
 
 
 @pytest.mark.parametrize(("type_", "kind"), CONSTRUCTS, ids=_names)
-def test_a_construct_has_its_kind_as_a_field_and_as_a_root(type_, kind):
+def test_a_type_has_the_same_kind_as_a_field_and_as_a_root(type_, kind):
     """Every root kind works, and a type is the same field wherever it stands."""
     model = create_model("M", f=(type_, ...))
     field = Form(model).fields.fields[0]
@@ -268,7 +268,7 @@ def test_a_recursive_model_opens_level_by_level():
     assert [child.name for child in answer.value.children] == ["kid", "new"]
 
 
-def test_a_function_is_a_form_of_its_parameters_and_is_never_called():
+def test_a_function_becomes_a_form_of_its_parameters_and_is_never_called():
     """Defaults come from the signature; the value is the arguments by name."""
 
     def forecast(

@@ -44,7 +44,7 @@ VERDICTS = [
 @pytest.mark.parametrize(
     ("schema", "good", "bad", "field"), VERDICTS, ids=lambda value: str(value)[:40]
 )
-def test_a_document_is_taken_where_the_schemas_own_draft_takes_it(schema, good, bad, field):
+def test_a_document_is_accepted_where_the_draft_of_the_schema_accepts_it(schema, good, bad, field):
     """And refused where it does not, at the field it is about."""
     assert Form(schema, value=good).submit(None).ok
     refused = Form(schema, value=bad).submit(None)
@@ -52,7 +52,7 @@ def test_a_document_is_taken_where_the_schemas_own_draft_takes_it(schema, good, 
     assert json.loads(refused.json_text) == bad
 
 
-def test_a_reference_is_read_from_where_it_stands():
+def test_a_reference_is_resolved_from_its_own_position():
     """Inside an ``$id`` of its own, ``#/$defs/text`` is another one than at the root."""
     leaf, again = Form(TREE).fields.fields
     assert (leaf.kind, again.fields[1].kind) == ("text", "lazy")
@@ -71,12 +71,12 @@ def test_a_reference_is_read_from_where_it_stands():
     ],
     ids=str,
 )  # fmt: skip
-def test_a_reference_that_leads_nowhere_or_in_a_circle_asks_for_nothing(schema):
+def test_an_unresolvable_or_circular_reference_asks_for_nothing(schema):
     """A form that nobody could ever submit would be worse."""
     assert Form(schema, value={"a": 1}).submit(None).ok
 
 
-def test_a_schema_that_names_its_draft_is_safe_all_the_same():
+def test_a_schema_that_names_its_draft_is_still_safe():
     """Where a subschema names a draft, jsonschema changes to a validator of its own."""
     draft = DRAFT(7)
     text = "a" * 200 + "!"

@@ -29,7 +29,7 @@ KEY = "a" * 26 + "!"
 
 
 @pytest.fixture
-def given_to_re(monkeypatch):
+def re_patterns(monkeypatch):
     """The patterns that Python's engine is given, which it is not: it might not come back."""
     found: list[str] = []
     real = re._compile
@@ -63,20 +63,22 @@ def places(pattern):
 
 
 @pytest.mark.parametrize("pattern", [LOOKS, NESTED, r"(a+)+\1$", "(?<!b)(a+)+$"])
-def test_no_pattern_of_a_schema_is_given_to_re(pattern, given_to_re):
+def test_no_pattern_of_a_schema_is_passed_to_re(pattern, re_patterns):
     """Neither to search with it nor to see whether it is one."""
     for schema in places(pattern):
         assert misfit(schema) == ""
         errors = errors_of(schema, {KEY: KEY})
         if pattern != NESTED:
             assert errors == [], schema
-    assert given_to_re == []
+    assert re_patterns == []
 
 
 @pytest.mark.parametrize(
     ("pattern", "refused"), [("^a", True), ("^b", False), ("(?=b)b", False), (r"(b)\1", False)]
 )
-def test_unevaluated_names_are_those_of_no_pattern(pattern, refused):
+def test_names_that_may_match_an_unsearched_pattern_are_not_refused_as_unevaluated(
+    pattern, refused
+):
     """A pattern that is not searched for may be that of any name, so none is refused for it."""
     for old in ({}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}):
         schema = {
@@ -87,7 +89,7 @@ def test_unevaluated_names_are_those_of_no_pattern(pattern, refused):
         assert bool(errors_of(schema, {"bb": 1})) == refused
 
 
-def test_a_secret_is_found_by_a_pattern_that_is_not_searched_for(given_to_re):
+def test_a_name_that_may_match_an_unsearched_secret_pattern_is_secret(re_patterns):
     """Where it is not known whether a name is a secret's, it is one."""
     for pattern in (LOOKS, NESTED, "^b"):
         schema = {
@@ -97,10 +99,10 @@ def test_a_secret_is_found_by_a_pattern_that_is_not_searched_for(given_to_re):
         }
         shown = SecretPlaces(schema).masked({KEY: "pencil", "plain": "stone"})
         assert shown[KEY] == (MASK if pattern == LOOKS else "pencil")
-    assert given_to_re == []
+    assert re_patterns == []
 
 
-def test_many_patterns_beside_a_secret_are_not_all_searched_for():
+def test_many_patterns_beside_a_secret_are_not_all_searched():
     """Beyond a hundred of one object, any may be that of a secret."""
     rules = {f"^x{n}": {"type": "string"} for n in range(100)}
     rules["^y"] = {"type": "string", "writeOnly": True}
@@ -116,7 +118,7 @@ def test_many_patterns_beside_a_secret_are_not_all_searched_for():
         ("^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", 700),
     ],
 )
-def test_patterns_as_people_write_them_are_searched_for(pattern, weight):
+def test_ordinary_patterns_are_searched(pattern, weight):
     """The bound is far from what schemas have."""
     assert _weight(pattern) <= weight
     assert matches(pattern, "?") is False
@@ -126,13 +128,13 @@ def test_patterns_as_people_write_them_are_searched_for(pattern, weight):
     "pattern",
     [r"\w{1000}", "((a{100}){100}){100}", r"(?x)\w {1000}", "x" * 2_001, "[a-z]{1,9999}", r"\p{L}{200}"],
 )  # fmt: skip
-def test_a_heavy_pattern_is_not_searched_for(pattern):
+def test_a_heavy_pattern_is_not_searched(pattern):
     """To make it ready would take too long."""
     assert matches(pattern, "a") is None
     assert unsearched({"properties": {"a": {"pattern": pattern}}}) == [pattern]
 
 
-def test_a_text_is_as_long_as_the_weight_lets_it():
+def test_the_allowed_text_length_depends_on_the_weight_of_the_pattern():
     """A light pattern is searched in a megabyte, a heavy one is not."""
     assert matches("b$", "a" * 1_000_000) is False
     heavy = ".{900}b$"
@@ -140,7 +142,7 @@ def test_a_text_is_as_long_as_the_weight_lets_it():
     assert matches(heavy, "a" * (MAX_STEPS // _weight(heavy) + 1)) is None
 
 
-def test_a_schema_with_too_many_patterns_is_refused_whole():
+def test_a_schema_with_too_many_patterns_is_refused_as_a_whole():
     """Each is light enough, all of them are not."""
     several = {f"p{n}": {"pattern": rf"^x{n}\w{{90}}"} for n in range(20)}
     assert sum(_weight(each["pattern"]) for each in several.values()) > MAX_TOTAL
@@ -152,7 +154,7 @@ def test_a_schema_with_too_many_patterns_is_refused_whole():
     [("(", False), ("a)", False), ("[a", False), ("a\\", False), ("[)]", True), (r"\(", True),
      ("[]a]", True), ("[^]]", True), ("(?<n>a)", True), ("[[]", True), ("", True), (7, True)],
 )  # fmt: skip
-def test_what_is_no_pattern_in_any_language_is_refused(pattern, balanced):
+def test_a_pattern_with_unbalanced_brackets_is_refused(pattern, balanced):
     """By its brackets alone."""
     assert is_balanced(pattern) == balanced
 
@@ -176,7 +178,7 @@ patterns = st.recursive(
 
 @given(patterns)
 @example(r"(?:\w{9}){9}")
-def test_a_pattern_is_no_lighter_than_the_engine_finds_it(pattern):
+def test_the_computed_weight_of_a_pattern_is_at_least_that_of_the_engine(pattern):
     """What is light enough never fails for its size."""
     if _weight(pattern) <= MAX_WEIGHT:
         try:
@@ -192,7 +194,7 @@ def test_a_pattern_is_no_lighter_than_the_engine_finds_it(pattern):
 @example("\ud800", "a")
 @example("a", "\ud800")
 @example(r"\p{", "a")
-def test_whatever_a_pattern_is_it_is_in_a_text_or_not_or_not_searched_for(pattern, text):
+def test_any_pattern_matches_or_does_not_match_or_is_not_searched(pattern, text):
     """No pattern of anybody raises, in any place of a schema."""
     assert matches(pattern, text) in (True, False, None)
     assert (matches(pattern, text) is None) or _ready(pattern) is not None

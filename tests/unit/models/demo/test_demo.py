@@ -19,7 +19,7 @@ from nbagent.core.state.fold import edit_note, rejection_text
 from nbagent.models.demo.brain import Reply, reply
 from nbagent.models.demo.model import PACE, demo_model
 from nbagent.models.demo.sample import fits
-from nbagent.models.demo.talk import read
+from nbagent.models.demo.talk import parse_talk
 from nbagent.models.openai.chat import ChatEncoder, Way
 from nbagent.models.openai.encoding import Settings
 from nbagent.models.resolve import resolve
@@ -93,7 +93,7 @@ def play(
 
 def answered(request: Request) -> Reply:
     body = ChatEncoder(Settings("demo")).body(request, Way("demo"))
-    return reply(read(json.loads(body)))
+    return reply(parse_talk(json.loads(body)))
 
 
 def test_planning_asks_and_uses_the_answer() -> None:
@@ -138,13 +138,13 @@ PROMPTS = {
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_the_prompt_is_understood(prompt: str) -> None:
+def test_a_prompt_leads_to_the_requested_calls(prompt: str) -> None:
     """The tools the prompt asks for are called with what it says, and no others."""
     tools, calls = PROMPTS[prompt]
     assert play(prompt, tools).calls == calls
 
 
-def test_an_invitation_is_a_mail() -> None:
+def test_an_invitation_leads_to_an_email() -> None:
     """The quickstart's own prompt."""
     ((name, value),) = play("Invite Ada to the demo on Friday", QUICKSTART).calls
     assert (name, value["to"]) == ("send_email", "ada@example.com")
@@ -161,7 +161,7 @@ def test_an_invitation_is_a_mail() -> None:
         ("go", "own_tool"),
     ],
 )
-def test_a_refusal_is_understood(prompt: str, name: str, reason: str | None) -> None:
+def test_a_rejection_is_reported_as_not_done(prompt: str, name: str, reason: str | None) -> None:
     """What a person rejected is never reported as done; the reason is repeated where it fits."""
     tools = [*QUICKSTART, tool("own_tool")] if name != "own_tool" else [tool("own_tool")]
     played = play(prompt, tools, {name: rejection_text(name, reason)})
@@ -173,7 +173,7 @@ def test_a_refusal_is_understood(prompt: str, name: str, reason: str | None) -> 
 
 
 @pytest.mark.parametrize("name", ["transfer_money", "own_tool"])
-def test_an_edit_is_understood(name: str) -> None:
+def test_an_edit_is_reported_as_edited(name: str) -> None:
     """What ran is what the person made of it."""
     edited = {"to_account": "OTHER9", "amount": 5.0}
     result = {name: f"{edit_note(edited)}\nok then"}
@@ -189,8 +189,8 @@ def test_an_edit_is_understood(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["transfer_money", "own_tool"])
-def test_a_failure_is_told_as_one(name: str) -> None:
-    """A tool that failed was not a success."""
+def test_a_failure_is_reported_as_a_failure(name: str) -> None:
+    """A failed tool is not reported as a success."""
     played = play(
         "Transfer $200 to account ABC123",
         [tool(name, **TRANSFER.input_schema["properties"])],
@@ -201,7 +201,7 @@ def test_a_failure_is_told_as_one(name: str) -> None:
     assert "Done" not in played.text
 
 
-def test_own_tools_are_called_once_each_and_summed_up() -> None:
+def test_unknown_tools_are_called_once_each_and_summed_up() -> None:
     """With tools it has never seen, it shows each of them and says what came back."""
     own = [
         tool("run_sql", sql=STRING),
@@ -219,14 +219,14 @@ def test_own_tools_are_called_once_each_and_summed_up() -> None:
     assert named.calls == [("fit", {"kind": "tree"})]
 
 
-def test_a_known_name_with_other_parameters_gets_a_sample() -> None:
+def test_a_known_tool_name_with_other_parameters_gets_a_sample() -> None:
     """A name says nothing about a stranger's parameters."""
     mine = tool("transfer_money", "Mine.", iban=STRING, cents={"type": "integer", "minimum": 5})
     ((name, value),) = play("Transfer 200 to account ABC123", [mine]).calls
     assert (name, value["cents"]) == ("transfer_money", 200)
 
 
-def test_a_tool_that_no_input_fits_is_told_not_called() -> None:
+def test_a_tool_that_no_input_fits_is_mentioned_and_not_called() -> None:
     """It says so instead of calling with something wrong."""
     played = play("go", [tool("odd", x=False), tool("even")])
     assert [name for name, _ in played.calls] == ["even"]
@@ -262,7 +262,7 @@ def test_a_wanted_output_type_is_filled() -> None:
     ),
     results=st.text(max_size=40),
 )
-def test_any_prompt_ends_and_calls_only_what_is_there(
+def test_any_prompt_ends_and_calls_only_existing_tools(
     prompt: str, names: list[str], results: str
 ) -> None:
     """Whatever is said and returned, calls fit (checked in play), and a text closes the turn."""
@@ -271,7 +271,7 @@ def test_any_prompt_ends_and_calls_only_what_is_there(
     assert play(prompt, specs, dict.fromkeys(names, dumps([results]))).text
 
 
-def test_a_hundred_real_tools_are_survived() -> None:
+def test_a_hundred_real_tools_are_handled() -> None:
     """With a whole MCP server it tries some, and says that there are more."""
     cases = published("github-mcp-tools")
     specs = [ToolSpec(case["id"], case["title"], case["schema"]) for case in cases]
@@ -297,7 +297,7 @@ def _seconds() -> float:
     return _pace()
 
 
-async def test_words_come_one_by_one_through_the_real_client() -> None:
+async def test_words_arrive_one_by_one_through_the_real_client() -> None:
     """What a newcomer runs is the real path: client, stream, parser."""
     request = Request([user("hi")])
     async with demo_model(pace=0.0001) as model, aclosing(model.stream(request)) as deltas:

@@ -135,7 +135,7 @@ ANYWHERE = st.fixed_dictionaries(
 
 
 @given(ANYWHERE)
-def test_a_schema_from_anywhere_gives_a_valid_sample_or_none(schema: dict[str, Any]) -> None:
+def test_any_foreign_schema_gives_a_valid_sample_or_none(schema: dict[str, Any]) -> None:
     """Broken patterns, loops and references to elsewhere end in NoSample, never in a wrong value."""
     try:
         value = sample(schema)
@@ -165,14 +165,14 @@ SUGGESTED = {
 
 
 @pytest.mark.parametrize("kind", SUGGESTED)
-def test_a_sample_says_what_the_schema_suggests(kind: str) -> None:
+def test_a_sample_follows_the_suggestions_of_the_schema(kind: str) -> None:
     """Examples and defaults come first, and a name suggests a value that reads well."""
     schema, expected = SUGGESTED[kind]
     assert sample(schema) == expected
 
 
 @pytest.mark.parametrize("schema", [False, {"enum": []}, {"type": "integer", "enum": ["a"]}])
-def test_a_schema_that_nothing_fits_has_no_sample(schema: Any) -> None:
+def test_an_unsatisfiable_schema_has_no_sample(schema: Any) -> None:
     """There is no value, and none is made up."""
     with pytest.raises(NoSample):
         sample(schema)

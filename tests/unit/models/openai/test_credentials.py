@@ -63,18 +63,18 @@ CHANGES = (_key, _header, _header_below, _query, _url, _own, _tool, _environment
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_secret_that_is_new_is_found_at_the_next_request(
+def test_a_new_secret_is_found_at_the_next_request(
     change: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever of a client, a hosted tool or the environment is changed in place."""
     asked, tool, keyring = client(), Hosted("mcp", {"headers": {"X": "y"}}), Keyring()
-    assert keyring.of(asked, [tool]).cut(NEW) == NEW
+    assert keyring.of(asked, [tool]).remove(NEW) == NEW
     change(asked, tool, monkeypatch)
-    assert keyring.of(asked, [tool]).cut(NEW) == "•••"
-    assert keyring.all.cut(f"{NEW} an-old-secret-0815") == "••• •••"
+    assert keyring.of(asked, [tool]).remove(NEW) == "•••"
+    assert keyring.all.remove(f"{NEW} an-old-secret-0815") == "••• •••"
 
 
-def test_a_request_that_finds_all_as_it_was_looks_no_further(
+def test_a_request_without_changes_does_not_search_for_secrets_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The walk through headers, URLs and the environment is made once for as long as nothing changes."""

@@ -20,7 +20,7 @@ from nbagent.models.openai.responses import ResponsesEncoder, Way
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
 
-def asked(call_id: str, name: str = "add", arguments: str = '{"a":1}') -> dict[str, Any]:
+def call_item(call_id: str, name: str = "add", arguments: str = '{"a":1}') -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
 
@@ -28,14 +28,14 @@ def asked(call_id: str, name: str = "add", arguments: str = '{"a":1}') -> dict[s
 CHAT = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Add 1 and 2."},
-    {"role": "assistant", "content": None, "tool_calls": [asked("c1"), asked("c2")]},
+    {"role": "assistant", "content": None, "tool_calls": [call_item("c1"), call_item("c2")]},
     {"role": "tool", "tool_call_id": "c1", "content": "3"},
     {"role": "tool", "tool_call_id": "c2", "content": '{"sum":3}'},
     {"role": "assistant", "content": "It is 3."},
 ]
 
 
-async def test_a_conversation_goes_on_here():
+async def test_a_foreign_conversation_continues_here():
     """Live and step by step; the system message stays in the history, behind the agent's instructions."""
     model = nb.ScriptedModel(["4"] * 2)
     agent = nb.Agent(model, instructions="Be exact.")
@@ -50,7 +50,7 @@ async def test_a_conversation_goes_on_here():
     assert nb.messages_to_openai(messages) == CHAT
 
 
-async def test_calls_without_results_are_run_and_those_with_one_are_not():
+async def test_calls_without_results_are_run_and_those_with_results_are_not():
     """A history that ends in the middle of a turn is a pause that goes on."""
     ran: list[int] = []
 
@@ -58,7 +58,7 @@ async def test_calls_without_results_are_run_and_those_with_one_are_not():
         ran.append(a)
         return a + 2
 
-    both = asked("c1", arguments='{"a": 5}'), asked("c2", arguments='{"a": 6}')
+    both = call_item("c1", arguments='{"a": 5}'), call_item("c2", arguments='{"a": 6}')
     open_turn = [*CHAT[:2], {"role": "assistant", "content": None, "tool_calls": [*both]}]
     for history, called in ((open_turn, [5, 6]), ([*open_turn, CHAT[3]], [6])):
         ran.clear()
@@ -74,10 +74,10 @@ async def test_calls_without_results_are_run_and_those_with_one_are_not():
     assert len(paused.interrupts) == 2
 
 
-def test_the_clients_own_objects_are_taken():
+def test_the_objects_of_the_client_are_accepted():
     """As they come out of a response."""
     message = ChatCompletionMessage.model_validate(
-        {"role": "assistant", "content": "x", "tool_calls": [asked("c1")], "refusal": None}
+        {"role": "assistant", "content": "x", "tool_calls": [call_item("c1")], "refusal": None}
     )
     call = ResponseFunctionToolCall(
         type="function_call",
@@ -92,7 +92,7 @@ def test_the_clients_own_objects_are_taken():
         assert item["content"][-1]["name"] == "add"
 
 
-def test_images_files_and_sounds_come_along():
+def test_images_files_and_sounds_are_imported():
     """With their kinds and names; what is behind a link is refused."""
     content = [
         {"type": "text", "text": "look"},
@@ -134,7 +134,7 @@ REFUSED = [
     ),
     ([{"role": "assistant", "content": "x", "reasoning_details": [{"a": 1}]}], "provider="),
     ([{"role": "assistant", "audio": {"id": "a"}}], "'audio', which cannot be stored"),
-    ([{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}], "calls no function"),
+    ([{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}], "has no function"),
     ([{"type": "item_reference", "id": "x"}], "only refers to an item"),
     ([{"type": "web_search_call", "id": "w", "status": "completed"}], "provider="),
     ("hello", "a list of messages"),
@@ -142,13 +142,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("history", "said"), REFUSED)
-def test_what_cannot_be_kept_is_refused_by_its_place(history, said):
+def test_an_unsupported_part_is_refused_with_its_index(history, said):
     """Nothing is lost in silence."""
     with pytest.raises(nb.errors.MessagesError, match=said):
         nb.messages_from_openai(history)
 
 
-def test_ids_that_come_twice_are_told_apart_here_and_go_back_as_they_were():
+def test_duplicate_ids_are_distinguished_here_and_sent_back_unchanged():
     """As of servers that count the calls of each answer."""
     turn = [CHAT[2], CHAT[3], CHAT[4]]
     history = [CHAT[1], *turn, *turn]
@@ -158,7 +158,7 @@ def test_ids_that_come_twice_are_told_apart_here_and_go_back_as_they_were():
     assert nb.messages_to_openai(messages) == history
 
 
-def test_items_of_responses_come_in_and_go_back_to_their_server():
+def test_items_of_responses_are_imported_and_sent_back_to_their_server():
     """One answer of several items is one message, whose reasoning only that server gets back."""
     items = [
         {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
@@ -204,7 +204,7 @@ def chats(draw: Any) -> list[dict[str, Any]]:
         history.append({"role": role, "content": draw(TEXT)})
         for turn in range(draw(st.integers(0, 2))):
             calls = [
-                asked(f"c{number}_{turn}_{n}", draw(NAMES), _json(draw(INPUTS)))
+                call_item(f"c{number}_{turn}_{n}", draw(NAMES), _json(draw(INPUTS)))
                 for n in range(draw(st.integers(1, 3)))
             ]
             text = draw(st.none() | TEXT)
@@ -222,7 +222,7 @@ def _json(value: Any) -> str:
 
 
 @given(chats())
-def test_any_history_goes_in_and_out_unchanged(history):
+def test_any_history_is_imported_and_exported_unchanged(history):
     """And through JSON in between."""
     messages = nb.messages_from_openai(history)
     assert nb.messages_to_openai(messages) == history
@@ -230,7 +230,7 @@ def test_any_history_goes_in_and_out_unchanged(history):
 
 
 @given(chats(), st.randoms())
-def test_results_in_any_order_come_in_in_call_order(history, random):
+def test_results_in_any_order_are_imported_in_call_order(history, random):
     """Servers take them so; here each answers its own call."""
     shuffled: list[Any] = []
     tools: list[Any] = []
@@ -253,7 +253,7 @@ def test_results_in_any_order_come_in_in_call_order(history, random):
         {"type": "reasoning", "content": [5]},
     ],
 )
-def test_what_is_no_item_is_refused_by_its_place(item):
+def test_an_invalid_item_is_refused_with_its_index(item):
     """Whatever is missing in it or of another kind."""
     with pytest.raises(nb.errors.MessagesError, match=r"messages\[1\]"):
         nb.messages_from_openai([{"role": "user", "content": "Hi"}, item])
@@ -263,12 +263,12 @@ BROKEN = ("{", "[1]", "5", "[" * 200_000, '{"a": 1}}', "a=1")
 
 
 @pytest.mark.parametrize("arguments", BROKEN)
-def test_c389_arguments_that_are_no_object_are_refused_where_their_call_is_open(arguments):
+def test_c389_arguments_that_are_not_an_object_are_refused_where_their_call_is_open(arguments):
     """Nothing could be run with them; where the conversation went on they are what the model said."""
     calls = {
         "role": "assistant",
         "content": None,
-        "tool_calls": [asked("c1"), asked("c2", "f", arguments)],
+        "tool_calls": [call_item("c1"), call_item("c2", "f", arguments)],
     }
     with pytest.raises(nb.errors.MessagesError) as caught:
         nb.messages_from_openai([CHAT[1], calls])
@@ -280,7 +280,7 @@ def test_c389_arguments_that_are_no_object_are_refused_where_their_call_is_open(
 
 
 @pytest.mark.parametrize("arguments", [{"a": 1}, '{"a": 1}', '{"a":1}'])
-def test_c389_arguments_may_be_the_object_itself(arguments):
+def test_c389_arguments_can_be_the_object_itself(arguments):
     """As Ollama's own API and people write them."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     (item,) = nb.messages_from_openai([{"role": "assistant", "tool_calls": [call]}])
@@ -302,13 +302,13 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
     ),
     "no content": ({"role": "assistant"}, ["messages[1] has no 'content' and no 'tool_calls'"]),
     "calls written wrong": (
-        {"role": "assistant", "content": "", "tool_call": [asked("c1")]},
+        {"role": "assistant", "content": "", "tool_call": [call_item("c1")]},
         ["messages[1] has 'tool_call'", "Did you mean 'tool_calls'?"],
     ),
     "a call without an id": (
         {
             "role": "assistant",
-            "tool_calls": [asked("c1"), {"type": "function", "function": {"name": "f"}}],
+            "tool_calls": [call_item("c1"), {"type": "function", "function": {"name": "f"}}],
         },
         ["messages[1].tool_calls[1] has no 'id'"],
     ),
@@ -332,7 +332,7 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a call that is a text": (
         {"role": "assistant", "tool_calls": ["f"]},
-        ["messages[1].tool_calls[0] is 'f', which calls no function"],
+        ["messages[1].tool_calls[0] has no function: 'f'"],
     ),
     "a result without its call": (
         {"role": "tool", "content": "x"},
@@ -406,7 +406,7 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize("case", PLACES)
 @pytest.mark.parametrize("provider", [None, "api.openai.com"])
-def test_c389_what_is_wrong_is_refused_by_its_place(case, provider):
+def test_c389_an_invalid_message_is_refused_with_its_index(case, provider):
     """With what it looks like, also where a server's own fields are kept; nothing is lost in silence."""
     item, expected = PLACES[case]
     with pytest.raises(nb.errors.MessagesError) as caught:
@@ -414,13 +414,13 @@ def test_c389_what_is_wrong_is_refused_by_its_place(case, provider):
     assert all(text in str(caught.value) for text in expected), caught.value
 
 
-async def test_c390_the_name_of_who_says_a_message_is_kept():
+async def test_c390_the_name_of_the_author_of_a_message_is_kept():
     """It goes to the model and back out, through JSON, a run and a pause."""
     said = {
         "role": "assistant",
         "name": "planner",
         "content": "I add.",
-        "tool_calls": [asked("c1")],
+        "tool_calls": [call_item("c1")],
     }
     history = [{"role": "system", "name": "rules", "content": "Be brief."}, hi(name="Ann"), said]
     messages = nb.messages_from_openai(history)

@@ -74,7 +74,7 @@ def test_a_name_means_one_model_of_one_provider(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INSTEAD)
-def test_a_name_that_is_nobodys_says_what_to_write(name: str) -> None:
+def test_an_unknown_model_name_says_what_to_write(name: str) -> None:
     """At once, where it is typed; and never that a key of OpenAI is missing."""
     with pytest.raises(ModelConfigError) as raised:
         nb.Agent(name)
@@ -83,7 +83,7 @@ def test_a_name_that_is_nobodys_says_what_to_write(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in INSTEAD if name != "anthropic:"])
-def test_what_is_told_to_write_can_be_written(name: str) -> None:
+def test_every_suggested_name_is_accepted(name: str) -> None:
     """Each suggestion is a name that is taken."""
     suggested = re.findall(r'nb\.Agent\("([^"]*)"\)', INSTEAD[name])
     for written in suggested:
@@ -91,7 +91,7 @@ def test_what_is_told_to_write_can_be_written(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in INSTEAD if name != "anthropic:"])
-def test_at_a_server_of_ones_own_any_name_goes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_server_accepts_any_model_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is that server's to say, whichever way the server was told."""
     here = "http://localhost:9999/v1"
     assert provider_of(name, base_url=here, has_client=False)[1] == name
@@ -101,7 +101,9 @@ def test_at_a_server_of_ones_own_any_name_goes(name: str, monkeypatch: pytest.Mo
     assert (address(provider), model) == (here, name)
 
 
-def test_the_environments_address_is_for_plain_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_in_the_environment_is_for_plain_names_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Who says whose model it is gets it there."""
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9999/v1")
     for name in ("openai:gpt-5.1", "anthropic:claude-sonnet-4-5"):
@@ -121,13 +123,13 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize(("name", "told"), ADDRESSES)
-def test_an_address_is_taken_as_people_write_it(name, told, monkeypatch) -> None:
+def test_an_address_is_accepted_as_people_write_it(name, told, monkeypatch) -> None:
     """With or without a path, a scheme, a port."""
     monkeypatch.setenv(PROVIDERS[name].url_variable, told)
     assert address(PROVIDERS[name]) == ADDRESSES[name, told]
 
 
-def test_a_provider_is_known_by_its_url() -> None:
+def test_a_provider_is_recognized_by_its_url() -> None:
     """So that its own key is asked for, and its own ways hold."""
     for provider in PROVIDERS.values():
         if provider.base_url:
@@ -137,7 +139,7 @@ def test_a_provider_is_known_by_its_url() -> None:
     assert provider_at("http://[::1/v1").name == ""
 
 
-def test_the_page_has_the_table() -> None:
+def test_the_page_lists_every_provider() -> None:
     """Each provider stands there with its name, its key and how it is told the shape of an answer."""
     page = (Path(__file__).parents[4] / "docs" / "models.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+):` \| `([^`]*)` \| `(\w+)` \| (\w+) \|", page, re.MULTILINE)

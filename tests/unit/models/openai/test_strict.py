@@ -12,7 +12,7 @@ from nbagent.models.openai.encoding import as_strict, is_strict
 NUMBER = {"type": "integer"}
 
 
-def of(**properties: Any) -> dict[str, Any]:
+def closed_object(**properties: Any) -> dict[str, Any]:
     """An object of these, all of them required, and of nothing else."""
     names = list(properties)
     own = {"properties": properties, "required": names, "additionalProperties": False}
@@ -22,25 +22,25 @@ def of(**properties: Any) -> dict[str, Any]:
 def nested(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = dict(NUMBER)
     for _ in range(levels - 1):
-        schema = of(a=schema)
+        schema = closed_object(a=schema)
     return schema
 
 
 @pytest.mark.parametrize(
     "schema",
     [
-        of(),
-        of(a=NUMBER, b={"type": "string", "description": "Some", "title": "B"}),
-        of(a={"type": ["string", "null"]}),
-        of(a={"anyOf": [{"type": "string"}, {"type": "null"}]}),
-        of(a={"enum": ["x", "y"]}, b={"const": 3}),
-        of(a={"type": "array", "items": of(b=NUMBER), "minItems": 1}),
-        of(a={"type": "string", "format": "date", "pattern": "^2"}),
-        {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": of(b=NUMBER)}},
+        closed_object(),
+        closed_object(a=NUMBER, b={"type": "string", "description": "Some", "title": "B"}),
+        closed_object(a={"type": ["string", "null"]}),
+        closed_object(a={"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        closed_object(a={"enum": ["x", "y"]}, b={"const": 3}),
+        closed_object(a={"type": "array", "items": closed_object(b=NUMBER), "minItems": 1}),
+        closed_object(a={"type": "string", "format": "date", "pattern": "^2"}),
+        {**closed_object(a={"$ref": "#/$defs/A"}), "$defs": {"A": closed_object(b=NUMBER)}},
         nested(10),
     ],
 )
-def test_what_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
+def test_a_schema_that_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
     """All required, nothing more allowed, supported keywords."""
     assert is_strict(schema)
 
@@ -49,29 +49,32 @@ def test_what_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
     "schema",
     [
         {"type": "object", "properties": {"a": NUMBER}, "required": ["a"]},
-        {**of(a=NUMBER), "required": []},
-        {**of(a=NUMBER), "additionalProperties": True},
-        {**of(a=NUMBER), "additionalProperties": {"type": "string"}},
-        of(a={"type": "integer", "default": 3}),
-        of(a={"type": "object", "additionalProperties": NUMBER}),
-        of(a={"type": "array"}),
-        of(a={"type": "array", "prefixItems": [NUMBER], "items": NUMBER}),
-        of(a={"type": "string", "minLength": 1}),
-        of(a={"type": "string", "format": "uri"}),
-        of(a={"oneOf": [NUMBER]}),
-        of(a={"allOf": [NUMBER]}),
-        of(a={"$ref": "#/$defs/A", "default": 1}),
-        {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": {"type": "object", "properties": {}}}},
-        of(a={}),
-        of(a=True),
-        {"anyOf": [of(a=NUMBER)]},
+        {**closed_object(a=NUMBER), "required": []},
+        {**closed_object(a=NUMBER), "additionalProperties": True},
+        {**closed_object(a=NUMBER), "additionalProperties": {"type": "string"}},
+        closed_object(a={"type": "integer", "default": 3}),
+        closed_object(a={"type": "object", "additionalProperties": NUMBER}),
+        closed_object(a={"type": "array"}),
+        closed_object(a={"type": "array", "prefixItems": [NUMBER], "items": NUMBER}),
+        closed_object(a={"type": "string", "minLength": 1}),
+        closed_object(a={"type": "string", "format": "uri"}),
+        closed_object(a={"oneOf": [NUMBER]}),
+        closed_object(a={"allOf": [NUMBER]}),
+        closed_object(a={"$ref": "#/$defs/A", "default": 1}),
+        {
+            **closed_object(a={"$ref": "#/$defs/A"}),
+            "$defs": {"A": {"type": "object", "properties": {}}},
+        },
+        closed_object(a={}),
+        closed_object(a=True),
+        {"anyOf": [closed_object(a=NUMBER)]},
         {"type": "array", "items": NUMBER},
-        of(**{f"p{n}": NUMBER for n in range(5_001)}),
-        of(a={"enum": list(range(1_001))}),
+        closed_object(**{f"p{n}": NUMBER for n in range(5_001)}),
+        closed_object(a={"enum": list(range(1_001))}),
         nested(11),
     ],
 )
-def test_what_does_not_is_not(schema: dict[str, Any]) -> None:
+def test_a_schema_that_breaks_a_rule_is_not_strict(schema: dict[str, Any]) -> None:
     """It is sent all the same, and said not to be strict."""
     assert not is_strict(schema)
 
@@ -101,7 +104,7 @@ def test_the_schema_of_a_plain_model_is_sent_strict() -> None:
     assert plain == Trip.model_json_schema()
     for loose in (
         {"type": "object", "properties": {"a": {**NUMBER, "default": 3}}},
-        of(a={"type": "object", "additionalProperties": NUMBER}),
+        closed_object(a={"type": "object", "additionalProperties": NUMBER}),
         {"type": "object", "properties": {"a": NUMBER}, "additionalProperties": True},
     ):
         assert as_strict(loose) is None

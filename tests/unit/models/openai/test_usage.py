@@ -79,13 +79,13 @@ SAID: dict[str, tuple[dict[str, Any], Usage]] = {
 
 
 @pytest.mark.parametrize("server", SAID)
-def test_what_a_server_says_is_read_in_its_own_words(server: str) -> None:
+def test_usage_is_parsed_in_the_format_of_each_server(server: str) -> None:
     """Tokens, what of them was cached or is reasoning, and what it cost, where it says so."""
     told, meant = SAID[server]
     assert usage_of(told) == meant
 
 
-def test_a_sum_of_what_is_known_and_what_is_not_is_not_told_as_the_whole() -> None:
+def test_a_sum_of_known_and_unknown_usage_is_not_reported_as_complete() -> None:
     """The known part stands beside it; nothing at all adds nothing."""
     known, unknown = Usage(10, 1, 0.5), Usage(10, 1)
     both = known + unknown

@@ -27,7 +27,7 @@ def _growing(count: int) -> str:
     return json.dumps({"nbagent_recording": 1, "session": session})
 
 
-def test_a_small_recording_cannot_become_a_huge_one(tmp_path, monkeypatch):
+def test_a_small_recording_cannot_expand_to_a_huge_one(tmp_path, monkeypatch):
     """Requests stand in a file by what is new in them; whole they may have so many characters together."""
     path = tmp_path / "session.json"
     path.write_text(_growing(40))
@@ -37,7 +37,7 @@ def test_a_small_recording_cannot_become_a_huge_one(tmp_path, monkeypatch):
         recording.load(path)
 
 
-def test_a_recording_has_no_more_values_than_are_read(tmp_path, monkeypatch):
+def test_a_recording_has_no_more_values_than_can_be_read(tmp_path, monkeypatch):
     """Neither one of somebody else, nor one under way: what is written can be read."""
     path = tmp_path / "session.json"
     path.write_text(_growing(300))
@@ -56,7 +56,7 @@ def test_a_recording_has_no_more_values_than_are_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_what_is_no_ordinary_file_is_not_read(kind, tmp_path):
+def test_a_special_file_is_not_read(kind, tmp_path):
     """A pipe would be waited for, and a device may have no end."""
     path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
     if kind == "pipe":
@@ -65,7 +65,7 @@ def test_what_is_no_ordinary_file_is_not_read(kind, tmp_path):
         nb.RecordedModel(path, mode="replay")
 
 
-def test_a_recording_writes_through_no_link_that_another_laid(tmp_path, monkeypatch):
+def test_a_recording_follows_no_link_made_by_another_user(tmp_path, monkeypatch):
     """In a folder where others may write too, the draft's name is nothing that they can guess."""
     victim, path = tmp_path / "victim", tmp_path / "session.json"
     victim.write_text("mine")

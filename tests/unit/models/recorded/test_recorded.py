@@ -82,11 +82,11 @@ async def recorded(path, script=SCRIPT, *, make=banker, prompt="Send 5 to A1", a
     return await run
 
 
-def said(path):
+def recorded_session(path):
     return json.loads(path.read_text())["session"]
 
 
-async def test_c200_what_a_person_recorded_replays_where_nobody_is(tmp_path):
+async def test_c200_a_recorded_session_replays_without_a_person(tmp_path):
     """The model's answers and the person's come from the file; no model is given."""
     path = tmp_path / "session.json"
     first = await recorded(path)
@@ -99,11 +99,11 @@ async def test_c200_what_a_person_recorded_replays_where_nobody_is(tmp_path):
     assert model.name == "scripted"
 
 
-async def test_a_recording_is_read_as_the_story_of_a_session(tmp_path):
+async def test_a_recording_can_be_read_as_the_story_of_a_session(tmp_path):
     """In its order; what stood in an earlier request is not told again; the answer has what was said."""
     path = tmp_path / "session.json"
     await recorded(path)
-    ask, question, last = said(path)
+    ask, question, last = recorded_session(path)
     assert ask["request"]["messages"] == [dict(user("Send 5 to A1"))]
     assert ask["request"]["instructions"] == "Be exact."
     assert [tool["name"] for tool in ask["request"]["tools"]] == ["transfer"]
@@ -120,7 +120,7 @@ async def test_a_recording_is_read_as_the_story_of_a_session(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_recording_grows_with_what_was_said_and_not_with_its_square(tmp_path):
+async def test_the_size_of_a_recording_grows_linearly(tmp_path):
     """Each turn of a long conversation adds what is new in it."""
     path, turns, text = tmp_path / "session.json", 40, "x" * 1000
     script = [*(CALL("echo", text=text) for _ in range(turns)), "done"]
@@ -151,7 +151,7 @@ DRIFTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("drift", DRIFTS)
-async def test_what_was_not_recorded_fails_with_what_differs(drift, tmp_path):
+async def test_an_unrecorded_request_fails_with_the_difference(drift, tmp_path):
     """The nearest request is shown against what was asked, and how to record anew."""
     path = tmp_path / "session.json"
     await recorded(path)
@@ -167,7 +167,7 @@ async def test_what_was_not_recorded_fails_with_what_differs(drift, tmp_path):
     assert "number 1" in str(caught.value)
 
 
-async def test_a_difference_is_bounded_whatever_was_asked(tmp_path):
+async def test_the_size_of_a_difference_is_bounded(tmp_path):
     """A megabyte in a prompt makes no megabyte of an error, and costs no time that anybody notices."""
     path = tmp_path / "session.json"
     await recorded(path, prompt="\n".join(f"line {n}" for n in range(20_000)))
@@ -177,8 +177,8 @@ async def test_a_difference_is_bounded_whatever_was_asked(tmp_path):
     assert "more lines" in caught.value.diff
 
 
-async def test_c202_another_answer_than_the_recorded_one_is_told_kindly(tmp_path):
-    """On Binder a person may answer otherwise: the recording has nothing that follows, and says so."""
+async def test_c202_an_answer_that_differs_from_the_recorded_one_is_explained(tmp_path):
+    """On Binder a person may answer differently: the recording has no continuation, and says so."""
     path = tmp_path / "session.json"
     await recorded(path)
     run = banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=True, show=False)
@@ -192,7 +192,9 @@ async def test_c202_another_answer_than_the_recorded_one_is_told_kindly(tmp_path
 
 
 @pytest.mark.parametrize("given", ["other input", "other schema", "once more"])
-async def test_c201_a_recorded_approval_holds_for_what_was_shown_and_once(given, tmp_path):
+async def test_c201_a_recorded_approval_counts_once_and_only_for_the_displayed_input(
+    given, tmp_path
+):
     """P5: another input, another schema or a second time is asked, and nothing runs."""
     path, ran = tmp_path / "session.json", []
     await recorded(path)
@@ -227,12 +229,12 @@ async def test_c201_a_recorded_approval_holds_for_what_was_shown_and_once(given,
     assert ran == []
 
 
-async def test_c203_answers_of_code_come_before_recorded_ones_and_are_not_recorded(tmp_path):
+async def test_c203_answers_from_code_come_before_recorded_ones_and_are_not_recorded(tmp_path):
     """What code answers it answers again in a replay."""
     path = tmp_path / "session.json"
     model = nb.RecordedModel(path, nb.ScriptedModel(list(SCRIPT)), mode="record")
     await banker(model).run("Send 5 to A1", attended=False, answers=[True])
-    assert [entry for entry in said(path) if "question" in entry] == []
+    assert [entry for entry in recorded_session(path) if "question" in entry] == []
     with pytest.raises(nb.HumanInputRequired):
         await banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=False)
     run = banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=False, answers=[True])
@@ -242,7 +244,7 @@ async def test_c203_answers_of_code_come_before_recorded_ones_and_are_not_record
 TYPED = [CALL("pick", question="Which one?"), "Noted."]
 
 
-async def test_a_typed_answer_and_a_refusal_replay(tmp_path):
+async def test_a_typed_answer_and_a_rejection_replay(tmp_path):
     """Whatever a person can answer, to whatever asks."""
     path = tmp_path / "session.json"
 
@@ -258,7 +260,7 @@ async def test_a_typed_answer_and_a_refusal_replay(tmp_path):
     assert "too much" in run.calls["transfer"][0].output
 
 
-async def test_what_an_inner_agent_asks_and_says_replays(tmp_path):
+async def test_questions_and_answers_of_an_inner_agent_replay(tmp_path):
     """Inner agents ask the same recording; their questions stand on the outermost run."""
     path = tmp_path / "session.json"
 
@@ -285,7 +287,7 @@ async def test_what_an_inner_agent_asks_and_says_replays(tmp_path):
     assert "sent 5.0" in text
 
 
-async def test_runs_side_by_side_replay_each_its_own(tmp_path):
+async def test_each_of_several_concurrent_runs_replays_its_own_answers(tmp_path):
     """Answers are found by what is asked, not by the order of the file."""
     path = tmp_path / "session.json"
 
@@ -334,7 +336,7 @@ HOSTED = (
 )
 
 
-async def test_every_delta_of_an_answer_comes_back_joined(tmp_path):
+async def test_every_delta_of_an_answer_is_replayed_joined(tmp_path):
     """Reasoning, texts, calls, what the provider wants back, notes, usage; not what was given up or waited for."""
     path = tmp_path / "session.json"
     script = [
@@ -382,7 +384,7 @@ async def test_an_error_of_the_model_is_recorded_and_raised_again(tmp_path):
 
 
 @pytest.mark.parametrize("error", [ModelConfigError("no key"), ModelError("401: wrong key")])
-async def test_failures_alone_make_no_recording(error, tmp_path):
+async def test_a_recording_with_only_failures_is_not_written(error, tmp_path):
     """Without a key, auto does not go on to replay that there was none."""
     path = tmp_path / "session.json"
     for _ in range(2):
@@ -409,7 +411,7 @@ PIECES = st.one_of(
 
 
 @given(st.lists(PIECES, max_size=8), TEXTS)
-def test_whatever_a_model_says_a_replay_says_too(pieces, prompt):
+def test_any_answer_of_a_model_is_replayed(pieces, prompt):
     """To the engine, which joins it: texts, calls with their inputs, notes; text that is no Unicode included."""
 
     async def collected(model: Any) -> Any:
@@ -427,7 +429,7 @@ def test_whatever_a_model_says_a_replay_says_too(pieces, prompt):
         assert asyncio.run(collected(nb.RecordedModel(path))) == said
 
 
-async def test_ids_and_masks_that_are_made_up_do_not_count_as_drift(tmp_path):
+async def test_generated_ids_and_masks_do_not_count_as_drift(tmp_path):
     """A server without ids: nbagent makes them, others each time."""
     path = tmp_path / "session.json"
     script = [ScriptedCall("transfer", {"to": "A1", "amount": 5}, id=""), "Sent."]
@@ -437,7 +439,7 @@ async def test_ids_and_masks_that_are_made_up_do_not_count_as_drift(tmp_path):
         assert (await run).text == "Sent."
 
 
-async def test_what_may_differ_is_named_and_stays_readable(tmp_path):
+async def test_allowed_differences_are_named_and_stay_readable(tmp_path):
     """A date, a path: patterns or functions; the file has what was said."""
     path = tmp_path / "session.json"
 
@@ -488,7 +490,7 @@ async def test_no_secret_is_in_a_recording_and_both_sides_agree(tmp_path, monkey
     assert "So: •••" in (await nb.Agent(replay, tools=[leak]).run("go", attended=False)).text
 
 
-async def test_c201_a_secret_that_a_model_or_a_person_gives_is_in_no_recording(tmp_path):
+async def test_c201_a_secret_from_a_model_or_a_person_is_in_no_recording(tmp_path):
     """P13: its mask is; where the body needs it, it is asked for again."""
     path, got = tmp_path / "session.json", []
 
@@ -516,7 +518,7 @@ async def test_c201_a_secret_that_a_model_or_a_person_gives_is_in_no_recording(t
     assert got == ["typed-by-hand"]
 
 
-async def test_auto_records_once_and_then_asks_nobody(tmp_path):
+async def test_auto_records_once_and_then_sends_no_requests(tmp_path):
     """The mode is decided when the model is made, and said; the file decides."""
     path = tmp_path / "session.json"
     model = nb.RecordedModel(path, nb.ScriptedModel(["hi"]))
@@ -530,7 +532,7 @@ async def test_auto_records_once_and_then_asks_nobody(tmp_path):
     assert asked.requests == []
 
 
-async def test_a_file_that_is_taken_away_is_recorded_anew(tmp_path):
+async def test_a_deleted_file_is_recorded_again(tmp_path):
     """In the same kernel: the person deletes it and runs the cells again."""
     path = tmp_path / "session.json"
     before = []
@@ -538,7 +540,7 @@ async def test_a_file_that_is_taken_away_is_recorded_anew(tmp_path):
         model = nb.RecordedModel(path, nb.ScriptedModel([text]))
         before.append(model)
         assert (await nb.Agent(model).run("go", attended=False)).text == text
-        assert len(said(path)) == 1
+        assert len(recorded_session(path)) == 1
         path.unlink()
 
 
@@ -558,13 +560,13 @@ async def test_a_recording_that_cannot_be_written_fails_the_run_and_says_why(tmp
 
 
 @pytest.mark.parametrize("cost", [0.5, None])
-async def test_a_replay_tells_cost_where_the_recorded_model_did(tmp_path, cost):
+async def test_a_replay_reports_cost_where_the_recorded_model_did(tmp_path, cost):
     """So that a budget in dollars holds in it as it did."""
     path = tmp_path / "session.json"
     script = [TextDelta("hi"), Finished("stop", Usage(1, 1, cost))]
     await nb.Agent(nb.RecordedModel(path, Says(script))).run("go", attended=False)
     replay = nb.RecordedModel(path)
-    assert replay.tells_cost is (cost is not None)
+    assert replay.reports_cost is (cost is not None)
     assert (await nb.Agent(replay).run("go", attended=False)).usage.cost == cost
 
 
@@ -578,7 +580,7 @@ async def test_agents_of_one_session_share_a_recording(tmp_path):
     assert [(await nb.Agent(model).run("go")).text for model in replayed] == ["b", "a"]
 
 
-async def test_a_recording_that_somebody_else_has_by_now_is_not_overwritten(tmp_path):
+async def test_a_recording_changed_by_another_process_is_not_overwritten(tmp_path):
     """Another process, or a cell that began it anew: nothing is mixed in silence."""
     path = tmp_path / "session.json"
     first, second = (
@@ -588,12 +590,12 @@ async def test_a_recording_that_somebody_else_has_by_now_is_not_overwritten(tmp_
     await nb.Agent(second).run("two", attended=False)
     with pytest.raises(ModelError, match="was changed after this process last wrote it"):
         await nb.Agent(first).run("three", attended=False)
-    assert [entry["request"]["messages"][0]["content"][0]["text"] for entry in said(path)] == [
-        "two"
-    ]
+    assert [
+        entry["request"]["messages"][0]["content"][0]["text"] for entry in recorded_session(path)
+    ] == ["two"]
 
 
-async def test_an_answer_that_was_cancelled_is_in_no_recording(tmp_path):
+async def test_a_cancelled_answer_is_in_no_recording(tmp_path):
     """The file has whole exchanges alone, and no draft is left beside it."""
     path = tmp_path / "session.json"
     script = ["first", [TextDelta("abc"), nb.ScriptedModel.slow("d", delay=3600, pieces=1)]]
@@ -603,7 +605,7 @@ async def test_an_answer_that_was_cancelled_is_in_no_recording(tmp_path):
     async for event in run.events():
         if isinstance(event, TextDelta):
             await run.cancel()
-    assert len(said(path)) == 1
+    assert len(recorded_session(path)) == 1
     assert os.listdir(tmp_path) == ["session.json"]
 
 
@@ -621,7 +623,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)
-def test_what_is_no_recording_is_refused_where_the_model_is_made(kind, tmp_path):
+def test_an_invalid_recording_is_refused_where_the_model_is_created(kind, tmp_path):
     """With the file and what to do."""
     path = tmp_path / "session.json"
     text, expected = UNREADABLE[kind]
@@ -632,7 +634,7 @@ def test_what_is_no_recording_is_refused_where_the_model_is_made(kind, tmp_path)
     assert "session.json" in str(caught.value)
 
 
-def test_arguments_that_make_no_sense_are_refused(tmp_path):
+def test_invalid_arguments_are_refused(tmp_path):
     """At once, with what may be given."""
     path = tmp_path / "session.json"
     with pytest.raises(nb.errors.UsageError, match="mode must be 'auto', 'record' or 'replay'"):
@@ -647,15 +649,15 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path):
         nb.RecordedModel(path, 5)  # type: ignore[arg-type]
 
 
-async def test_c386_what_was_never_asked_for_is_told(tmp_path):
-    """As a script's steps that were never used: how much, and the first of it in words."""
+async def test_c386_unused_recorded_requests_are_reported(tmp_path):
+    """As with unused steps of a script: how many, and the first one in words."""
     path = tmp_path / "session.json"
     agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["a", "b"]), mode="record"))
     await agent.run("one", attended=False)
     await agent.run("two", attended=False)
     with (
         pytest.raises(
-            nb.errors.UsageError, match=r"Not used of 'session\.json': 1 of 2 exch"
+            nb.errors.UsageError, match=r"Unused entries of 'session\.json': 1 of 2 exch"
         ) as caught,
         nb.RecordedModel(path) as model,
     ):
@@ -664,7 +666,7 @@ async def test_c386_what_was_never_asked_for_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("instead", ["no rule", "answers=", "a person"])
-async def test_c386_an_answer_that_nobody_asked_for_is_told(instead, tmp_path):
+async def test_c386_an_unused_recorded_answer_is_reported(instead, tmp_path):
     """A tool that runs without its approval makes equal requests; a person's own answer stands for the recorded."""
     path = tmp_path / "session.json"
     await recorded(path)
@@ -681,19 +683,19 @@ async def test_c386_an_answer_that_nobody_asked_for_is_told(instead, tmp_path):
     if instead == "a person":
         model.check()
         return
-    with pytest.raises(nb.errors.UsageError, match="1 of 1 answers of people") as caught:
+    with pytest.raises(nb.errors.UsageError, match="1 of 1 human answers") as caught:
         model.check()
     assert 'answer 2 (approval of transfer {"to": "A1", "amount": 5}): approved' in str(
         caught.value
     )
 
 
-async def test_c386_an_answer_with_a_secret_is_not_missed(tmp_path):
+async def test_c386_an_unused_answer_with_a_secret_is_not_reported(tmp_path):
     """It cannot be used: a mask stands in its place."""
     path = tmp_path / "session.json"
     given = [nb.Respond(MASK)]
     await recorded(path, TYPED, make=lambda model: nb.Agent(model, tools=[pick]), answers=given)
-    assert said(path)[1]["answered"]["output"] == MASK
+    assert recorded_session(path)[1]["answered"]["output"] == MASK
     model = nb.RecordedModel(path)
     agent = nb.Agent(model, tools=[pick])
     assert (await agent.run("Send 5 to A1", attended=False, answers=[MASK])).text == "Noted."
@@ -740,7 +742,7 @@ async def test_c387_the_nearest_request_is_of_the_same_shape(tmp_path):
         await banker(nb.RecordedModel(path)).run(messages=asked, attended=False)
 
 
-async def test_a_history_with_files_and_records_is_kept_slim(tmp_path):
+async def test_a_history_with_files_and_records_is_stored_compactly(tmp_path):
     """The bytes of a file by their digest, nothing of nbagent's own or the provider's twice."""
     path = tmp_path / "session.json"
     picture = {"type": "file", "media_type": "image/png", "data": "A" * 5000}
@@ -761,12 +763,12 @@ async def test_a_history_with_files_and_records_is_kept_slim(tmp_path):
     assert first == TextDelta("a picture")
 
 
-def test_all_that_a_model_is_asked_is_compared():
+def test_all_fields_of_a_request_are_compared():
     """A request that gets another field gets it in recordings too; whether anybody watches is none of them."""
     assert set(request_json(Request([user("go")]))) == set(Request._fields) - {"stream"}
 
 
-async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_kept(tmp_path):
+async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_stored(tmp_path):
     """The recorded model says whether it has it; a replay compares it."""
     path = tmp_path / "session.json"
     tool = Hosted("mcp", {"server_url": "https://e.org", "authorization": "tok"}, "docs")
@@ -783,7 +785,7 @@ async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_kept(tmp_
         await anext(replay.stream(Request([user("go")], hosted=[other])))
 
 
-async def test_c200_what_a_flow_asks_is_recorded_and_replayed_by_the_environment(
+async def test_c200_questions_of_a_flow_are_recorded_and_replayed_through_the_environment(
     tmp_path, monkeypatch
 ):
     """It has no model that could: the whole process is recorded."""
@@ -806,7 +808,7 @@ async def test_c200_what_a_flow_asks_is_recorded_and_replayed_by_the_environment
     assert ran == ["fax", "fax"]
 
 
-def test_an_environment_that_says_both_is_refused(monkeypatch, tmp_path):
+def test_an_environment_that_sets_both_record_and_replay_is_refused(monkeypatch, tmp_path):
     """Nothing is recorded over what is replayed."""
     monkeypatch.setenv("NBAGENT_RECORD", str(tmp_path / "a.json"))
     monkeypatch.setenv("NBAGENT_REPLAY", str(tmp_path / "b.json"))
@@ -857,7 +859,7 @@ async def test_the_environment_replays_every_model_of_a_process_and_loads_no_cli
         "-----BEGIN RSA PRIVATE KEY-----\na1a1",
     ],
 )
-def test_what_looks_like_a_key_is_cut_each_time_that_it_comes(key: str) -> None:
+def test_a_text_that_looks_like_a_key_is_removed_each_time(key: str) -> None:
     """A history comes with each request, and what is known of its texts is no reason to keep a key."""
     scrubber = Scrubber()
     for seen in (1, 2):

@@ -199,7 +199,7 @@ SHOWS: dict[str, tuple[Body, list[tuple[str, str]], list[set[str]]]] = {
 @pytest.mark.parametrize("run", [in_place, in_thread, in_task], ids=lambda run: run.__name__)
 @pytest.mark.parametrize("name", SHOWS)
 @in_cell
-def test_what_a_tool_shows_lands_in_its_call_alone(
+def test_output_of_a_tool_goes_only_to_its_call(
     cell: Cell, name: str, run: Callable[[Body], None]
 ) -> None:
     """However the engine runs the body, nothing of it reaches the cell."""
@@ -219,8 +219,8 @@ def merged(expected: list[tuple[str, str]], call: Call) -> list[tuple[str, str]]
 
 @pytest.mark.parametrize("name", SHOWS)
 @in_cell
-def test_code_outside_of_a_call_shows_where_it_always_did(cell: Cell, name: str) -> None:
-    """The cell gets what it got before; a call that is over takes nothing more."""
+def test_output_outside_of_a_call_goes_to_its_usual_place(cell: Cell, name: str) -> None:
+    """The cell gets its output as before; an ended call captures nothing."""
     body, _, mimes = SHOWS[name]
     over = Call()
     over.close()
@@ -236,7 +236,7 @@ def test_code_outside_of_a_call_shows_where_it_always_did(cell: Cell, name: str)
     assert len(cell.shown) == (len(mimes) if name in {"display", "image"} else 0)
 
 
-def test_installing_twice_is_once_and_uninstalling_leaves_no_trace(
+def test_installing_twice_is_the_same_as_once_and_uninstalling_leaves_no_trace(
     shell: InteractiveShell,
 ) -> None:
     """A notebook that stops using nbagent is as it was."""
@@ -261,7 +261,7 @@ def test_installing_twice_is_once_and_uninstalling_leaves_no_trace(
 
 
 @in_cell
-def test_a_stream_somebody_wrapped_meanwhile_goes_on_working(cell: Cell) -> None:
+def test_a_stream_that_was_wrapped_meanwhile_still_works(cell: Cell) -> None:
     """Uninstalling under ``%%capture`` or ``redirect_stdout`` must not break printing."""
     proxy = sys.stdout
     capture.uninstall()
@@ -293,7 +293,7 @@ def test_a_record_is_not_doubled_by_a_console_handler_but_reaches_the_others(cel
 
 
 @in_cell
-def test_a_log_call_with_arguments_that_do_not_fit_does_not_fail_the_tool(cell: Cell) -> None:
+def test_a_log_call_with_wrong_arguments_does_not_fail_the_tool(cell: Cell) -> None:
     """Logging reports its own misuse on stderr, here the call's."""
     logger = logging.getLogger("nbagent-test-tool.alone")  # pytest's own handler raises
     logger.propagate = False
@@ -303,7 +303,7 @@ def test_a_log_call_with_arguments_that_do_not_fit_does_not_fail_the_tool(cell: 
 
 
 @in_cell
-def test_calls_that_run_at_the_same_time_do_not_mix(cell: Cell) -> None:
+def test_output_of_concurrent_calls_does_not_mix(cell: Cell) -> None:
     """Prints, displays and figures of parallel tools each land in their own row."""
     both = threading.Barrier(2)
     calls = [Call(), Call()]
@@ -334,7 +334,7 @@ def test_calls_that_run_at_the_same_time_do_not_mix(cell: Cell) -> None:
 
 
 @in_cell
-def test_a_tool_neither_takes_nor_touches_the_figures_of_the_person(cell: Cell) -> None:
+def test_a_tool_neither_captures_nor_changes_the_figures_of_the_person(cell: Cell) -> None:
     """What was open before stays open and stays the current one; a tool draws on its own."""
     mine = plt.figure()
     axes = mine.gca()
@@ -350,7 +350,7 @@ def test_a_tool_neither_takes_nor_touches_the_figures_of_the_person(cell: Cell) 
 
 
 @in_cell
-def test_a_figure_that_cannot_be_drawn_is_told_and_closed(cell: Cell) -> None:
+def test_a_figure_that_cannot_be_drawn_is_reported_and_closed(cell: Cell) -> None:
     """Broken math text in a title is the tool's mistake to hear of, not the run's end."""
 
     def tool() -> None:
@@ -363,7 +363,7 @@ def test_a_figure_that_cannot_be_drawn_is_told_and_closed(cell: Cell) -> None:
 
 
 @in_cell
-def test_an_update_goes_where_its_display_is(cell: Cell) -> None:
+def test_an_update_goes_to_the_place_of_its_display(cell: Cell) -> None:
     """A handle from a cell updates the cell; one from the call replaces the call's display."""
     handle = display({"old": 1}, display_id=True)
 
@@ -406,7 +406,7 @@ def from_a_thread_of_the_tool() -> None:
     "loop", [plain_loop, notebook_loop, nested_loops, from_a_thread_of_the_tool]
 )
 @in_cell
-def test_a_bar_in_a_tool_is_the_progress_of_its_call(cell: Cell, loop: Body) -> None:
+def test_a_progress_bar_in_a_tool_is_the_progress_of_its_call(cell: Cell, loop: Body) -> None:
     """Every kind of tqdm reports fraction and text, and shows neither text nor widget."""
     call = Call().run(loop)
     rows = [(fraction, text) for fraction, text in call.reports() if text.startswith("rows")]
@@ -419,7 +419,7 @@ def test_a_bar_in_a_tool_is_the_progress_of_its_call(cell: Cell, loop: Body) -> 
 
 
 @in_cell
-def test_a_bar_outside_of_a_call_is_what_it_was(cell: Cell) -> None:
+def test_a_progress_bar_outside_of_a_call_is_unchanged(cell: Cell) -> None:
     """The person's own bars stay widgets, and plain ones stay on stderr."""
     plain_loop()
     notebook_loop()
@@ -428,7 +428,7 @@ def test_a_bar_outside_of_a_call_is_what_it_was(cell: Cell) -> None:
 
 
 @in_cell
-def test_a_bar_that_writes_to_a_file_is_left_alone(cell: Cell) -> None:
+def test_a_progress_bar_that_writes_to_a_file_is_unchanged(cell: Cell) -> None:
     """Whoever names a file for the bar wants it there."""
     file = io.StringIO()
     call = Call().run(lambda: list(tqdm.tqdm(range(2), file=file)))
@@ -467,7 +467,7 @@ def test_a_line_that_redraws_itself_is_progress(
 
 @given(pieces=st.lists(st.text(alphabet="ab%|1 \n"), max_size=8))
 @settings(max_examples=100)
-def test_text_without_carriage_returns_is_kept_as_it_is(pieces: list[str]) -> None:
+def test_text_without_carriage_returns_is_unchanged(pieces: list[str]) -> None:
     """However it is cut into writes, and whatever percent signs are in it."""
     stream = capture._Stream("stdout", io.StringIO())
     call = Call()
@@ -540,7 +540,7 @@ class SelfDisplaying:
     ids=lambda value: type(value).__name__,
 )
 @in_cell
-def test_a_value_is_presented_as_ipython_would_and_errors_stay_out_of_the_cell(
+def test_a_value_is_formatted_as_in_ipython_and_errors_stay_out_of_the_cell(
     cell: Cell, value: object, bundle: dict[str, str] | None
 ) -> None:
     """The rich parts that work, None where there are none, nothing printed, nothing raised."""
@@ -557,7 +557,7 @@ def test_a_repr_that_fails_is_logged(cell: Cell, caplog: pytest.LogCaptureFixtur
 
 
 @in_cell
-def test_what_somebody_registered_for_a_type_wins(cell: Cell, shell: InteractiveShell) -> None:
+def test_a_formatter_registered_for_a_type_wins(cell: Cell, shell: InteractiveShell) -> None:
     """``for_type`` is how a person overrides a library's own looks."""
     html = shell.display_formatter.formatters["text/html"]
     html.for_type(Bundled, lambda value: "registered")
@@ -579,7 +579,7 @@ def test_what_somebody_registered_for_a_type_wins(cell: Cell, shell: Interactive
     ],
 )
 @in_cell
-def test_rich_results_keep_their_looks(cell: Cell, make: Callable[[], object], mime: str) -> None:
+def test_rich_results_keep_their_formats(cell: Cell, make: Callable[[], object], mime: str) -> None:
     """Tables, figures and images; twice the same value is twice the same bundle."""
     value = make()
     bundle = capture.present(value)

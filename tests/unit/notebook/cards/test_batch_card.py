@@ -24,14 +24,14 @@ class Played(BatchCard):
         self.opens = self.stood.append
 
     def press(self, **message: Any) -> None:
-        self._hear(message)
+        self._handle_table_message(message)
 
     @property
     def shown_keys(self) -> list[str]:
         return [row[0] for row in self.table.window["rows"]]
 
 
-async def test_c462_a_page_gets_a_window_of_the_rows_found_and_sorted_in_the_kernel():
+async def test_c462_a_page_gets_a_window_of_rows_filtered_and_sorted_in_the_kernel():
     """Of 3,000 rows a page gets 60 at most, a few kB; it scrolls, finds, sorts, and opens one below."""
     failing = Rows(
         lambda text: nb.errors.ModelError("no") if text.endswith("77") else f"did {text}"
@@ -70,7 +70,7 @@ async def test_c462_a_page_gets_a_window_of_the_rows_found_and_sorted_in_the_ker
     await until(lambda: card.view.snapshot().head.status == "completed")
 
 
-async def test_c463_a_form_answers_those_questions_that_its_page_has_shown():
+async def test_c463_a_form_answers_only_questions_that_its_page_has_shown():
     """A rule counts what fits; the answer holds for that, and not for what the page has not seen."""
     rows = paying()
     batch = nb.map(rows.agent, range(90), prompt="pay {}", id="march", attended=True, show=False)
@@ -86,7 +86,7 @@ async def test_c463_a_form_answers_those_questions_that_its_page_has_shown():
     await until(lambda: card.table.state["asks"]["said"] == "The value is not a number")
     assert card.table.state["asks"]["fit"] == 0
     card.press(type="decide", preview=few + 100, action="approve", reason="")
-    await until(lambda: "Look again" in card.table.state["asks"]["told"])
+    await until(lambda: "Check them again" in card.table.state["asks"]["told"])
     card.press(type="decide", preview=few, action="approve", reason="")
     await until(lambda: batch.counts["completed"] == 70)
     assert rows.bodies == dict.fromkeys(range(0, 30, 3), 1)
@@ -120,14 +120,14 @@ async def test_c463_a_form_answers_those_questions_that_its_page_has_shown():
         {"type": "decide", "preview": 10**30, "action": "approve", "reason": ""},
     ],
 )
-async def test_c463_what_no_page_of_ours_sends_changes_nothing(message):
+async def test_c463_a_malformed_message_of_a_page_changes_nothing(message):
     """Nothing is answered, and the card goes on."""
     rows = paying()
     batch = nb.map(rows.agent, range(9), prompt="pay {}", id="march", attended=True, show=False)
     await batch
     card = Played(batch)
     await until(lambda: card.table.state["asks"] is not None)
-    card._hear(message)
+    card._handle_table_message(message)
     card.press(type="sort", column="status")
     await until(lambda: card.table.window["by"] == "status" or bool(card.view.text))
     assert (batch.counts["interrupted"], rows.bodies) == (3, {})
@@ -136,7 +136,7 @@ async def test_c463_what_no_page_of_ours_sends_changes_nothing(message):
     batch.stop()
 
 
-async def test_c462_where_no_kernel_is_counts_the_first_rows_and_failures_stand():
+async def test_c462_without_a_kernel_the_card_shows_counts_first_rows_and_failures():
     """As HTML that runs nothing, and as text."""
     rows = Rows(
         lambda text: (
@@ -160,9 +160,7 @@ async def test_c462_where_no_kernel_is_counts_the_first_rows_and_failures_stand(
         (nb.Ask("Which one?"), "blue", "blue"),
     ],
 )
-async def test_c463_many_questions_are_answered_with_one_of_their_choices_or_a_text(
-    question, given, answer
-):
+async def test_c463_many_questions_are_answered_with_one_choice_or_a_text(question, given, answer):
     """Where all that a rule fits take the same; what is none of the choices answers nothing."""
 
     def reply(messages: Any) -> Any:
@@ -188,7 +186,7 @@ async def test_c463_many_questions_are_answered_with_one_of_their_choices_or_a_t
     card.press(
         type="decide", preview=asks["preview"], action="answer", reason="7" if given == "1" else ""
     )
-    await until(lambda: "Look again" in card.table.state["asks"]["told"])
+    await until(lambda: "Check them again" in card.table.state["asks"]["told"])
     card.press(type="decide", preview=asks["preview"], action="answer", reason=given)
     await until(lambda: batch.counts["completed"] == 4)
     assert painted == [answer] * 4

@@ -72,14 +72,14 @@ LOADS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("mime", "data"), LOADS)
-def test_a_chart_that_loads_from_elsewhere_is_words(mime: str, data: Any):
+def test_a_chart_that_loads_from_elsewhere_is_shown_as_words(mime: str, data: Any):
     """Its specification may be the model's: no renderer is given an address to send things to."""
     bundle = charts.with_words({mime: data, "text/plain": "chart"})
     assert [*bundle] == ["text/plain"]
     assert "loads from elsewhere" in bundle["text/plain"]
 
 
-def test_data_with_addresses_is_drawn_and_no_text_of_a_map_is_markup():
+def test_chart_data_with_addresses_is_drawn_and_no_text_of_a_map_is_markup():
     """Rows may have addresses; options of the page go, and a popup shows text."""
     rows = {"values": [{"url": EVIL}]}
     spec = {"mark": "bar", "data": rows, "usermeta": {"embedOptions": {"config": EVIL}}}
@@ -96,7 +96,7 @@ def test_data_with_addresses_is_drawn_and_no_text_of_a_map_is_markup():
 
 
 @pytest.mark.parametrize("mime", WORDS)
-def test_a_chart_is_told_in_words_and_its_script_goes(mime: str):
+def test_a_chart_is_described_in_words_and_its_script_is_removed(mime: str):
     """Row, text and model read a line, whatever the library calls its text."""
     data, words = WORDS[mime]
     text = words if mime == WIDGET else "alt.Chart(...)"
@@ -114,12 +114,12 @@ def test_a_chart_is_told_in_words_and_its_script_goes(mime: str):
     "odd", [[], "x", None, {"data": 3, "layout": [], "title": [1]}, {"data": [None, {"type": 5}]}]
 )
 @pytest.mark.parametrize("mime", WORDS)
-def test_malformed_data_of_a_chart_has_words_too(mime: str, odd: Any):
+def test_malformed_data_of_a_chart_is_described_in_words_too(mime: str, odd: Any):
     """Nothing a library or a tool says there raises."""
     assert charts.with_words({mime: odd, "text/plain": "it"})["text/plain"]
 
 
-def test_the_model_is_told_a_charts_words_and_never_its_data():
+def test_the_model_gets_the_words_of_a_chart_and_never_its_data():
     """A value that is shown as a chart has no megabytes for the model; a text of its own counts."""
 
     class Chart:
@@ -143,7 +143,7 @@ def test_the_model_is_told_a_charts_words_and_never_its_data():
     assert for_model(Texted(), None, bundle["text/plain"]) == "as it says"
 
 
-def test_c237_what_was_not_made_here_is_not_drawn_by_jupyter():
+def test_c237_a_chart_that_was_not_created_here_is_not_drawn_by_jupyter():
     """A record that was read, or data that was changed: its words stand in the row, and nothing is run."""
     made = charts.with_words({VEGA: SPEC, "text/plain": ""})
     stored = json.loads(json.dumps(made))
@@ -152,13 +152,13 @@ def test_c237_what_was_not_made_here_is_not_drawn_by_jupyter():
     assert charts.chart_of(forged) is None
     assert charts.chart_of({"text/html": "<script>x()</script>"}) is None
     below = Charts()
-    assert not below.heard(finished(display=forged, displays=[forged]))
+    assert not below.add_event(finished(display=forged, displays=[forged]))
     assert below.bundles == []
-    assert below.heard(finished(display=stored))
+    assert below.add_event(finished(display=stored))
     assert below.bundles == [made]
 
 
-def test_a_chart_that_is_too_large_is_words():
+def test_a_chart_that_is_too_large_is_shown_as_words():
     """Neither page nor file nor model gets its megabytes."""
     values = [{"mm": n} for n in range(200_000)]
     bundle = charts.with_words({VEGA: {**SPEC, "data": {"values": values}}, "text/plain": ""})
@@ -177,20 +177,20 @@ def test_the_charts_of_a_card_follow_what_is_displayed():
     two = charts.with_words({VEGA: {**SPEC, "title": "Snow"}})
     three = charts.with_words({VEGA: {**SPEC, "title": "Hail"}})
     below = Charts()
-    assert below.heard(Displayed("c", one, "here"))
-    assert below.heard(Displayed("c", two))
-    assert below.heard(Displayed("c", three, "here"))
+    assert below.add_event(Displayed("c", one, "here"))
+    assert below.add_event(Displayed("c", two))
+    assert below.add_event(Displayed("c", three, "here"))
     assert [each["text/plain"].split("”")[0] for each in below.bundles] == [
         "Vega chart “Hail",
         "Vega chart “Snow",
     ]
-    assert not below.heard(finished(displays=[three, two], display=two))
-    assert below.heard(finished(displays=[three, two], display=one))
+    assert not below.add_event(finished(displays=[three, two], display=two))
+    assert below.add_event(finished(displays=[three, two], display=one))
     assert len(below.bundles) == 3
     first = below.rows
     assert below.rows == first
     below.close()
     for number in range(MAX_CHARTS + 5):
-        below.heard(Displayed("d", charts.with_words({VEGA: {**SPEC, "title": str(number)}})))
+        below.add_event(Displayed("d", charts.with_words({VEGA: {**SPEC, "title": str(number)}})))
     assert len(below.rows) == len(below.bundles) == MAX_CHARTS
     below.close()

@@ -8,7 +8,7 @@ import json
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.files import label
+from nbagent.core.base.file_parts import label
 from nbagent.core.chat import Chat, thread_after
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.cards import chat_card
@@ -70,7 +70,7 @@ def file(name, data=b"hi", media_type="text/plain"):
     }
 
 
-async def test_c225_what_is_wrong_with_a_message_is_told_and_nothing_runs(box, monkeypatch):
+async def test_c225_an_invalid_message_is_reported_and_nothing_runs(box, monkeypatch):
     """Empty, too long, too many files, too large, no base64, an edited message that is gone."""
     monkeypatch.setattr(chat_card, "MAX_BYTES", 1000)
     made = box()
@@ -87,7 +87,7 @@ async def test_c225_what_is_wrong_with_a_message_is_told_and_nothing_runs(box, m
     assert made.chat.runs == ()
 
 
-async def test_c225_files_tools_and_variables_come_with_the_message(box, monkeypatch):
+async def test_c225_files_tools_and_variables_are_sent_with_the_message(box, monkeypatch):
     """What is typed stays as it is; a variable is a bounded summary, and only one of the person's own."""
     ours = {"df": list(range(1000)), "secret_key": "s3cret", "_hidden": 1}
     monkeypatch.setattr(kernel, "variables", lambda: {k: v for k, v in ours.items() if k[0] != "_"})
@@ -104,10 +104,10 @@ async def test_c225_files_tools_and_variables_come_with_the_message(box, monkeyp
     assert [part.get("name") for part in parts[1:]] == ["a.txt"]
 
 
-async def test_c225_a_variable_that_fails_to_be_looked_at_is_told_and_nothing_is_sent(
+async def test_c225_a_variable_that_fails_to_be_inspected_is_reported_and_nothing_is_sent(
     box, monkeypatch
 ):
-    """What a variable is made of may be anybody's code; the message stays in the box."""
+    """A variable may run any code; the message stays in the box."""
 
     class Odd:
         @property
@@ -120,7 +120,7 @@ async def test_c225_a_variable_that_fails_to_be_looked_at_is_told_and_nothing_is
     assert made.chat.runs == ()
 
 
-async def test_c225_names_are_offered_and_never_values(box, monkeypatch):
+async def test_c225_names_are_completed_and_values_never_shown(box, monkeypatch):
     """Of variables with their types, of tools; and what is typed stands in no trait."""
     monkeypatch.setattr(kernel, "variables", lambda: {"key": "s3cret", "kept": 1, "os": base64})
     made = box()
@@ -131,7 +131,7 @@ async def test_c225_names_are_offered_and_never_values(box, monkeypatch):
     assert "@k" not in json.dumps(made.card.get_state()["snapshot"])
 
 
-async def test_c225_what_is_not_sent_is_back_after_a_reload_and_in_no_trait(box):
+async def test_c225_an_unsent_message_is_back_after_a_reload_and_in_no_trait(box):
     """A page that greets gets it, bounded, until it is said."""
     made = box("Heard.")
 
@@ -153,7 +153,7 @@ async def test_c225_what_is_not_sent_is_back_after_a_reload_and_in_no_trait(box)
     assert kept() == ""
 
 
-async def test_c220_stop_ends_the_run_and_the_chat_goes_on(box):
+async def test_c220_stop_ends_the_run_and_the_chat_continues(box):
     """A message after that is answered by another run."""
     made = box([nb.ScriptedModel.call("ask")], "On we go.")
     assert await made.say("ask me") == ""
@@ -163,7 +163,7 @@ async def test_c220_stop_ends_the_run_and_the_chat_goes_on(box):
     assert [run.status for run in made.chat.runs] == ["cancelled", "completed"]
 
 
-def test_a_table_is_told_by_its_columns_and_first_rows():
+def test_a_table_is_described_by_its_columns_and_first_rows():
     """However large it is; where pandas is there."""
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({f"c{n}": range(100_000) for n in range(100)})
@@ -176,7 +176,7 @@ def test_a_table_is_told_by_its_columns_and_first_rows():
     assert len(told) <= variables.MAX_SUMMARY
 
 
-async def test_c225_a_message_that_a_page_sends_twice_is_said_once(box):
+async def test_c225_a_message_that_a_page_sends_twice_counts_once(box):
     """A page that got no receipt sends the same submission again; the receipt of the first goes to every page."""
     made = box("Heard.", "Heard again.")
     assert await made.say("once") == ""
@@ -187,7 +187,7 @@ async def test_c225_a_message_that_a_page_sends_twice_is_said_once(box):
     assert [len(run.messages) for run in made.chat.runs] == [2, 4]
 
 
-async def test_a_run_that_has_ended_is_asked_on_in_its_own_card(monkeypatch):
+async def test_a_finished_run_is_followed_up_in_its_own_card(monkeypatch):
     """What stood there stays under its keys; the prompt becomes a message, and another run stands below."""
     sent = []
     monkeypatch.setattr(ChatCard, "send", lambda _card, content, **_: sent.append(content))
@@ -214,7 +214,7 @@ async def test_a_run_that_has_ended_is_asked_on_in_its_own_card(monkeypatch):
     card.close()
 
 
-async def test_what_cannot_be_asked_on_offers_no_box(monkeypatch):
+async def test_a_flow_offers_no_box_to_follow_up(monkeypatch):
     """A flow has no conversation."""
     monkeypatch.setattr(ChatCard, "send", lambda *_, **__: None)
 

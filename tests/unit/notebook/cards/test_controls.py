@@ -35,33 +35,33 @@ class Plan(BaseModel):
 VALUE = {"size": 7, "day": "2026-01-02", "place": {"north": 20, "name": "here"}}
 
 
-def made(**options: Any) -> tuple[Form, Controls, list[Any]]:
+def form_with_controls(**options: Any) -> tuple[Form, Controls, list[Any]]:
     form = Form(Plan, **options)
     controls = Controls.of(question_of(form, title="?"))
     assert controls is not None
     return form, controls, [row.children[1] for row in controls.rows]
 
 
-def test_an_untouched_widget_gives_the_prefill_back_exactly() -> None:
+def test_an_untouched_widget_returns_the_prefill_exactly() -> None:
     """As an untouched field does: no draft at all."""
-    form, controls, widgets = made(value=VALUE)
+    form, controls, widgets = form_with_controls(value=VALUE)
     assert [widget.value for widget in widgets] == [7, dt.date(2026, 1, 2), 20]
     assert controls.drafts(None) is None
     assert form.submit(controls.drafts(None)).document == VALUE
 
 
-def test_what_stands_in_the_widgets_is_the_answer_beside_what_was_typed() -> None:
+def test_values_of_the_widgets_are_added_to_the_typed_text() -> None:
     """Nested fields too; the page's own drafts stay."""
-    form, controls, widgets = made(value=VALUE)
+    form, controls, widgets = form_with_controls(value=VALUE)
     widgets[0].value, widgets[1].value, widgets[2].value = 8, None, 21
     typed = {"fields": {"place": {"fields": {"name": {"text": "there"}}}}}
     answer = form.submit(controls.drafts(typed)).value
     assert answer == Plan(size=8, day=None, place=Place(north=21, name="there"))
 
 
-def test_without_a_prefill_what_the_widget_shows_counts() -> None:
+def test_without_a_prefill_the_displayed_value_of_the_widget_counts() -> None:
     """A slider always shows a value; an empty picker answers nothing."""
-    form, controls, _ = made()
+    form, controls, _ = form_with_controls()
     wrong = form.submit(controls.drafts(None))
     assert [path for _, path, _ in wrong.errors] == [("place", "north")]
     told = [FieldError(field=id_, message=text) for id_, _, text in wrong.errors]
@@ -69,9 +69,9 @@ def test_without_a_prefill_what_the_widget_shows_counts() -> None:
     assert controls.named(told)[0].message.startswith("North: ")
 
 
-def test_the_page_draws_no_field_that_a_widget_stands_for_and_a_secret_is_never_one() -> None:
+def test_the_page_draws_no_field_replaced_by_a_widget_and_a_secret_is_never_a_widget() -> None:
     """A widget's state is synced, so secrets stay with the page."""
-    form, _, _ = made()
+    form, _, _ = form_with_controls()
     item = question_of(form, title="?").item("k", "", "")
     assert item.spec is not None
     fields = {each["key"]: each for each in item.spec["root"]["fields"]}
@@ -85,17 +85,17 @@ def test_the_model_sees_no_hint() -> None:
 
 
 @pytest.mark.parametrize("around", [{"null": True}, {"json": {"text": "{}"}}])
-def test_what_the_page_said_about_the_whole_stands(around: dict[str, Any]) -> None:
+def test_a_draft_of_the_whole_object_overrides_its_widgets(around: dict[str, Any]) -> None:
     """A nested object that was emptied or written as JSON does not get a field back."""
-    _, controls, _ = made()
+    _, controls, _ = form_with_controls()
     drafts = controls.drafts({"fields": {"place": around}})
     assert drafts["fields"]["place"] == around
 
 
-def test_closing_takes_every_model_along() -> None:
+def test_closing_closes_every_widget_model() -> None:
     """Rows, labels, layouts and styles too."""
     before = set(ipywidgets.widgets.widget._instances)
-    _, controls, _ = made()
+    _, controls, _ = form_with_controls()
     controls.close()
     assert set(ipywidgets.widgets.widget._instances) <= before
 

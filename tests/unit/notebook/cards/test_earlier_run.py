@@ -83,16 +83,18 @@ def press(card: RunCard, action: str, notice: str = "earlier0") -> None:
     card._handle({"type": "press", "notice": notice, "action": action})
 
 
-async def begun(cell: Cell) -> Run:
+async def executing_run(cell: Cell) -> Run:
     """An earlier run whose tool executes."""
     first, _ = cell.run(cell.agent([CALL("slow")], "first"))
     await until(cell.begun.is_set)
     return first
 
 
-async def test_the_new_card_names_the_tool_and_its_stop_ends_the_earlier_run(cell: Cell) -> None:
+async def test_the_new_card_names_the_tool_and_its_stop_button_ends_the_earlier_run(
+    cell: Cell,
+) -> None:
     """One press stops it; the notice says so at once, and goes when the earlier run has ended."""
-    first = await begun(cell)
+    first = await executing_run(cell)
     second, card = cell.run(cell.agent("second"))
     (notice,) = notices(card)
     assert notice.text == "The previous run of this cell is still executing slow."
@@ -105,9 +107,9 @@ async def test_the_new_card_names_the_tool_and_its_stop_ends_the_earlier_run(cel
     assert (first.status, (await second).text) == ("cancelled", "second")
 
 
-async def test_show_puts_the_earlier_card_below_and_both_end_as_one(cell: Cell) -> None:
-    """The live card stays until the earlier run has ended, and then both are kept."""
-    first = await begun(cell)
+async def test_show_puts_the_earlier_card_below_and_both_end_together(cell: Cell) -> None:
+    """The live card stays until the earlier run has ended, and then both become static."""
+    first = await executing_run(cell)
     second, card = cell.run(cell.agent("second"))
     press(card, "show")
     box, below = cell.live.box, cell.live.below
@@ -131,11 +133,11 @@ async def test_show_puts_the_earlier_card_below_and_both_end_as_one(cell: Cell) 
     ("action", "notice"),
     [("stop", "earlier7"), ("stop", ""), ("show", "0.t"), ("approve", "earlier0")],
 )
-async def test_a_press_of_what_is_not_there_does_nothing(
+async def test_a_press_of_a_missing_button_does_nothing(
     cell: Cell, action: str, notice: str
 ) -> None:
     """What a page sends is believed only where this card offers it."""
-    first = await begun(cell)
+    first = await executing_run(cell)
     _, card = cell.run(cell.agent("second"))
     press(card, action, notice)
     assert (first.status, len(cell.live.box.children)) == ("running", 1)
@@ -146,7 +148,7 @@ async def test_a_press_of_what_is_not_there_does_nothing(
     await first
 
 
-async def test_a_waiting_earlier_run_is_cancelled_unless_it_is_kept(cell: Cell) -> None:
+async def test_a_waiting_earlier_run_is_cancelled_unless_on_rerun_keeps_it(cell: Cell) -> None:
     """With ``on_rerun="keep"`` the new card still leads to its question."""
     first, _ = cell.run(cell.agent([CALL("careful")], "first"))
     await first.settled()
@@ -158,7 +160,7 @@ async def test_a_waiting_earlier_run_is_cancelled_unless_it_is_kept(cell: Cell) 
     assert notices(last) == []
 
 
-async def test_stop_is_told_to_every_page_before_the_tool_has_ended(cell: Cell) -> None:
+async def test_a_stop_is_shown_on_every_page_before_the_tool_has_ended(cell: Cell) -> None:
     """A tool in a thread may take its time; the head says at once that it is being stopped."""
     first, card = cell.run(cell.agent([CALL("slow")], "first"))
     await until(cell.begun.is_set)
@@ -170,7 +172,7 @@ async def test_stop_is_told_to_every_page_before_the_tool_has_ended(cell: Cell) 
     assert not card.view.snapshot().head.stopping
 
 
-async def test_what_was_asked_in_a_card_stops_when_its_cell_is_run_again(
+async def test_follow_ups_in_a_card_stop_when_its_cell_is_run_again(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the box of a chat that has no name; one with a name is the same thread again, and goes on."""

@@ -64,7 +64,7 @@ async def test_an_answer_is_typed_and_counts_once() -> None:
 
 
 @pytest.mark.parametrize("state", ["open", "typed", "refused", "answered", "static"])
-async def test_a_secret_is_in_nothing_that_is_kept(state: str) -> None:
+async def test_a_secret_is_in_nothing_that_is_stored(state: str) -> None:
     """Neither in the synced trait nor in any message or static page, whatever became of the form."""
     card = Played(value={"user": "ada", "password": "hushhush"})
     if state == "typed":
@@ -81,7 +81,7 @@ async def test_a_secret_is_in_nothing_that_is_kept(state: str) -> None:
     assert "hushhush" not in json.dumps(kept, default=str)
 
 
-async def test_what_does_not_fit_stays_open_with_errors_at_its_fields() -> None:
+async def test_an_answer_that_does_not_fit_stays_open_with_errors_at_its_fields() -> None:
     """Each error names its field; presses that are none are refused too."""
     card = Played()
     wrong = card.press(drafts={"fields": {"tries": {"text": "0"}, "password": {"text": "p"}}})
@@ -93,7 +93,7 @@ async def test_what_does_not_fit_stays_open_with_errors_at_its_fields() -> None:
     assert isinstance(card._item, FormItem)
 
 
-async def test_what_was_typed_is_in_the_next_snapshot() -> None:
+async def test_typed_text_is_in_the_next_snapshot() -> None:
     """So that a page that reloads shows it again."""
     card = Played()
     drafts = {"fields": {"user": {"text": "half"}}}
@@ -118,7 +118,7 @@ async def test_cancelling_raises_where_the_form_is_awaited(way: str) -> None:
     assert "cancelled" in card.bundle()["text/plain"]
 
 
-async def test_a_form_that_nobody_awaits_any_more_takes_no_answer() -> None:
+async def test_a_form_that_is_no_longer_awaited_accepts_no_answer() -> None:
     """The cell was stopped: the record says that it was not answered."""
     card = Played()
     card.withdraw()
@@ -153,13 +153,13 @@ def test_a_form_that_is_not_awaited_says_what_to_write(recwarn: pytest.WarningsR
     assert not recwarn.list
 
 
-def test_a_dict_of_types_is_no_schema() -> None:
+def test_a_dict_of_types_is_not_a_schema() -> None:
     """Taken for a JSON Schema it would be a form without fields."""
     with pytest.raises(TypeError, match=r"pydantic model.*fields a, b"):
         nb.form({"a": int, "b": str})
 
 
-async def test_an_unattended_answer_is_validated_as_a_persons_is() -> None:
+async def test_an_unattended_answer_is_validated_like_that_of_a_person() -> None:
     """An instance comes back as it is, a document typed, what does not fit is an error that says where."""
     given = Login(user="ada", password=SecretStr("hushhush"))
     assert await nb.form(Login, unattended=given) is given
@@ -172,7 +172,7 @@ async def test_an_unattended_answer_is_validated_as_a_persons_is() -> None:
     assert raised.value.errors[0]["loc"] == ("tries",)
 
 
-async def test_inside_a_tool_the_form_points_to_the_tools_own_way_of_asking() -> None:
+async def test_inside_a_tool_the_form_refers_to_ctx_ask() -> None:
     """Its output is the tool's row, where no widget could be answered."""
     token = current_call.set(CallOutput("c", lambda _: None))
     try:
@@ -182,7 +182,7 @@ async def test_inside_a_tool_the_form_points_to_the_tools_own_way_of_asking() ->
         current_call.reset(token)
 
 
-async def test_a_secret_that_a_page_sends_as_a_draft_is_in_no_snapshot() -> None:
+async def test_a_secret_sent_as_a_draft_is_in_no_snapshot() -> None:
     """The page does not send one; an old or a hostile page may, and the widget's state is saved."""
     card = Played()
     card._keep_drafts(Drafts(interrupt="form", drafts=DRAFTS))
@@ -215,9 +215,7 @@ MOST = MAX_TEXT
         ("numbers", Counting([1] * 1_000_000)),
     ],
 )
-async def test_a_message_that_no_page_sends_is_refused_before_it_costs(
-    part: str, drafts: Any
-) -> None:
+async def test_an_invalid_message_is_refused_before_it_costs_time(part: str, drafts: Any) -> None:
     """Whoever waits for a receipt is told why; counting ends where it is clear, and nothing is kept."""
     card = Played()
     for message in (
@@ -241,7 +239,7 @@ async def test_a_message_that_no_page_sends_is_refused_before_it_costs(
     assert card.press(drafts=DRAFTS)["ok"]
 
 
-async def test_a_flood_of_messages_leaves_the_loop_its_time(
+async def test_a_flood_of_messages_does_not_block_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Other work goes on between slices; beyond a bound they are refused, and the card is well afterwards."""
@@ -272,7 +270,7 @@ async def test_a_flood_of_messages_leaves_the_loop_its_time(
     await until(lambda: card.greetings == 1)
 
 
-async def test_a_message_that_fails_does_not_make_the_card_deaf(
+async def test_a_message_that_fails_does_not_block_later_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What comes after it, in the same slice or later, is heard."""

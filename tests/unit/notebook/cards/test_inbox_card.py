@@ -103,7 +103,9 @@ def store(tmp_path: Path) -> nb.SQLiteStore:
     return nb.SQLiteStore(tmp_path / "runs.db")
 
 
-async def test_c280_questions_of_several_runs_are_one_table_and_go_on_where_they_live(store):
+async def test_c280_questions_of_several_runs_are_one_table_and_each_run_continues_in_its_place(
+    store,
+):
     """Those of one agent and tool are alike; an answer resumes the run, its form becomes the record of that."""
     agents = [banker(store, calls=2) for _ in range(2)]
     first, second = [await agent.run("Pay them").settled() for agent in agents]
@@ -127,7 +129,9 @@ async def test_c280_questions_of_several_runs_are_one_table_and_go_on_where_they
     assert "by code" in card.records[2].decision
 
 
-async def test_c406_questions_of_an_earlier_kernel_of_their_cell_stand_apart(store, monkeypatch):
+async def test_c406_questions_of_an_earlier_kernel_of_their_cell_are_listed_separately(
+    store, monkeypatch
+):
     """Of no table, marked, below the others, as long as they wait; of another cell, or of no later run, they do not."""
 
     class Cells(ScriptHost):
@@ -161,7 +165,7 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_stand_apart(sto
     asked = [form.interrupt.partition("/")[0] for form in card.forms]
     assert asked == ["old b", "old ", new.id, "old a"]
     assert [item.type for item in card.items] == ["form"] * 3 + ["notice", "form"]
-    assert "If you answer both, the work may be done twice" in card.notices[0].text
+    assert "If you answer both runs, the work may be done twice" in card.notices[0].text
     assert all(form.group for form in forms)
     assert apart.group == ""
     assert apart.note.startswith("From an earlier run of this cell.")
@@ -179,7 +183,7 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_stand_apart(sto
     assert "earlier" not in [notice.key for notice in later.notices]
 
 
-def test_c406_a_cell_that_has_begun_a_run_here_is_known_to_an_inbox_that_comes_later(monkeypatch):
+def test_c406_a_cell_that_has_started_a_run_here_is_known_to_a_later_inbox(monkeypatch):
     """The later run has ended, and no look of the new inbox has read it: the kernel itself knows the cell."""
     monkeypatch.setattr(kernel, "begun_in", {"a"})
     source = SimpleNamespace(is_earlier=lambda _asked: False)
@@ -193,7 +197,7 @@ def test_c406_a_cell_that_has_begun_a_run_here_is_known_to_an_inbox_that_comes_l
     assert not is_earlier("a", this_process())
 
 
-async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
+async def test_c281_new_questions_are_appended_and_typed_text_stays(store):
     """A second run asks while somebody types in the first one's form: its item is not sent again."""
     agents = [banker(store, "one"), banker(store, "two", tool="send")]
     await agents[0].run("Pay").settled()
@@ -224,7 +228,7 @@ async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     assert "<button" not in static["text/html"]
 
 
-async def test_what_stands_beside_a_form_in_its_own_card_stands_in_the_inbox(store):
+async def test_previews_and_widgets_beside_a_form_are_in_the_inbox_too(store):
     """The tool's preview, anew after edits, and the widget of a field; both end with their question."""
     model = nb.ScriptedModel([[call("pay", to="Ada", amount=3)], "Settled."])
     agent = nb.Agent(model, name="previewer", store=store)
@@ -255,8 +259,8 @@ async def test_what_stands_beside_a_form_in_its_own_card_stands_in_the_inbox(sto
     await until(lambda: not card.rows)
 
 
-async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
-    """Its tool's function here may read other data, so it is not asked."""
+async def test_a_preview_of_a_remote_run_is_marked_as_remote(store):
+    """Its tool's function here may read other data, so it is not called."""
     agent = nb.Agent(nb.ScriptedModel([call("pay", to="Ada", amount=3)]), name="away", store=store)
 
     @agent.tool(approval=True, preview=lambda asked: "never")
@@ -266,7 +270,7 @@ async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
 
     run = await agent.run("Pay").settled()
     waiting = Waiting(store)
-    waiting.goes_on = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
+    waiting.continuation = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
     view = InboxView("runs.db")
     view.look(waiting.look(), waiting)
     [form] = [item for item in view.snapshot().items if isinstance(item, FormItem)]
@@ -276,7 +280,7 @@ async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
     await run.cancel()
 
 
-async def test_c283_a_run_that_nobody_goes_on_with_is_told_and_goes_on_here(store):
+async def test_c283_a_run_that_no_process_drives_is_marked_and_can_continue_here(store):
     """Its process was killed in a call: nothing waits yet; one press opens it, and the call is asked about."""
     script = LOST.format(path=str(store.path))
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
@@ -298,7 +302,7 @@ async def test_c283_a_run_that_nobody_goes_on_with_is_told_and_goes_on_here(stor
     assert (await run).text == "Settled."
 
 
-async def test_a_thousand_questions_open_within_a_second_and_hold_no_loop(tmp_path: Path):
+async def test_a_thousand_questions_open_within_a_second_and_do_not_block_the_loop(tmp_path: Path):
     """The first fifty are drawn, more on demand; a tick of the loop is never long (told, not asserted)."""
     store = nb.SQLiteStore(tmp_path / "many.db")
     agent = banker(store)
@@ -320,7 +324,7 @@ async def test_a_thousand_questions_open_within_a_second_and_hold_no_loop(tmp_pa
     await until(lambda: len(card.forms) == 100)
 
 
-async def test_what_a_flow_itself_asks_has_its_name_once_and_a_made_id_is_short() -> None:
+async def test_a_question_of_a_flow_has_its_name_once_and_a_short_id() -> None:
     """Neither "tidy ▸ tidy" nor 32 digits, in the form and in what is left of it."""
 
     @nb.flow

@@ -52,7 +52,7 @@ async def shown(host: NotebookHost, path: Path) -> nb.Run:
     return run
 
 
-async def is_gone(refs: list[weakref.ref[Any]]) -> None:
+async def wait_until_collected(refs: list[weakref.ref[Any]]) -> None:
     def none_left() -> bool:
         gc.collect()
         return not any(ref() for ref in refs)
@@ -60,29 +60,29 @@ async def is_gone(refs: list[weakref.ref[Any]]) -> None:
     await until(none_left)
 
 
-async def test_a_shown_run_that_nobody_holds_is_let_go(host: NotebookHost, tmp_path: Path) -> None:
+async def test_a_shown_run_without_references_is_released(
+    host: NotebookHost, tmp_path: Path
+) -> None:
     """Its card has become static: the run, its card, its store and its file are released."""
     path = tmp_path / "runs.db"
     first = await shown(host, path)
     refs = [weakref.ref(first), weakref.ref(session_of(first).journal.store)]
     del first
-    await is_gone(refs)
+    await wait_until_collected(refs)
     files = len(os.listdir("/proc/self/fd"))
     refs = [weakref.ref(await shown(host, path)) for _ in range(30)]
-    await is_gone(refs)
+    await wait_until_collected(refs)
     # a store's own thread may be the last to hold its file
     await until(lambda: gc.collect() >= 0 and len(os.listdir("/proc/self/fd")) <= files)
 
 
-async def test_runs_that_are_kept_share_one_file_and_are_small(
-    host: NotebookHost, tmp_path: Path
-) -> None:
+async def test_stored_runs_share_one_file_and_are_small(host: NotebookHost, tmp_path: Path) -> None:
     """Thousands in one kernel: descriptors don't grow, memory by about 20 kB a run, the agent included."""
     path, kept = tmp_path / "runs.db", list[nb.Run]()
 
     async def memory_after(more: int) -> int:
         kept.extend([await shown(host, path) for _ in range(more)])
-        await is_gone(list(host._displays.valuerefs()))
+        await wait_until_collected(list(host._displays.valuerefs()))
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()
@@ -97,7 +97,7 @@ async def test_runs_that_are_kept_share_one_file_and_are_small(
     assert all(run.status == "completed" for run in kept)
 
 
-async def test_cards_that_no_page_has_greeted_give_way_to_newer_ones(
+async def test_cards_that_no_page_has_greeted_become_static_before_newer_ones(
     host: NotebookHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cell with more outputs than a page draws: the newest stay live, the others are static, nobody polls."""
@@ -138,10 +138,10 @@ async def test_cards_that_no_page_has_greeted_give_way_to_newer_ones(
         live.card.detach()
 
 
-async def test_the_run_that_ended_first_gives_way_though_somebody_was_at_its_card(
+async def test_the_run_that_ended_first_becomes_static_even_if_a_person_used_its_card(
     host: NotebookHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody read in the older card while the newer one came to rest: the newer one stays."""
+    """A person used the older card while the newer run ended: the newer card stays live."""
     gone: list[str] = []
     monkeypatch.setattr(
         display, "update_display", lambda shown, **_: gone.append(shown["text/plain"])
@@ -168,7 +168,7 @@ async def test_the_run_that_ended_first_gives_way_though_somebody_was_at_its_car
     newer.card.detach()
 
 
-async def test_a_card_that_nobody_sees_sends_nothing_and_one_that_waits_needs_no_turn(
+async def test_an_invisible_card_sends_nothing_and_a_waiting_one_need_not_queue(
     host: NotebookHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many runs stream at once, a question and its answer are told at their card's own pace."""
@@ -241,7 +241,7 @@ def approved(sent: list[Any]) -> bool:
     return any("approved" in json.dumps(item) for item in _items(sent))
 
 
-def test_a_cell_that_starts_thousands_of_runs_looks_at_each_a_few_times(
+def test_a_cell_that_starts_thousands_of_runs_checks_each_only_a_few_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Those that go on are known, and stopped when the cell is run again; those that have ended are let go."""
@@ -252,7 +252,7 @@ def test_a_cell_that_starts_thousands_of_runs_looks_at_each_a_few_times(
         looked += 1
         return bool(run.waits)
 
-    monkeypatch.setattr("nbagent.notebook.host._goes_on", goes_on)
+    monkeypatch.setattr("nbagent.notebook.host._is_unfinished", goes_on)
     runs = [SimpleRun(waits=number % 2 == 0) for number in range(10_000)]
     started = _Started()
     for run in runs:
@@ -275,7 +275,7 @@ class SimpleRun:
     waits: bool
 
 
-async def test_a_method_that_listens_can_stop_listening() -> None:
+async def test_a_bound_method_can_be_removed_as_a_listener() -> None:
     """Python makes a new object of a method each time it is named."""
 
     class Listener:

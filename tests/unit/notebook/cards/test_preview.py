@@ -76,7 +76,7 @@ def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE", 0.01)
 
 
-async def test_a_preview_gets_the_typed_input_in_a_thread_of_its_own() -> None:
+async def test_a_preview_gets_the_typed_input_in_a_separate_thread() -> None:
     """A slow one never stops the loop, on which every form and run lives."""
     threads = []
 
@@ -98,7 +98,7 @@ async def test_an_async_preview_is_awaited() -> None:
     assert await Shown(show).next() == (["214 rows"], None)
 
 
-async def test_edits_make_it_anew_for_the_newest_of_them() -> None:
+async def test_edits_refresh_the_preview_for_the_newest_input() -> None:
     """Those that come while one is made are made once; an input that is not valid has none."""
     made: list[int] = []
     going, go_on = threading.Event(), threading.Event()
@@ -125,7 +125,7 @@ async def test_edits_make_it_anew_for_the_newest_of_them() -> None:
     assert await shown.next() == (["214 rows"], None)
 
 
-async def test_what_a_preview_raises_is_a_line_and_the_next_one_may_work() -> None:
+async def test_an_error_of_a_preview_is_a_line_and_the_next_one_can_work() -> None:
     """The person's own code may raise anything."""
 
     def show(given: Any) -> str:
@@ -141,7 +141,7 @@ async def test_what_a_preview_raises_is_a_line_and_the_next_one_may_work() -> No
     assert await shown.next() == (["fine"], None)
 
 
-async def test_an_ended_preview_shows_nothing_more() -> None:
+async def test_an_ended_preview_shows_nothing() -> None:
     """The question was answered while it was being made."""
     going, go_on, left = threading.Event(), threading.Event(), threading.Event()
 

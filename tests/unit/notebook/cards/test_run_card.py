@@ -57,7 +57,7 @@ class Prompt(BaseComm):
             self.handle_msg({"content": {"data": said}, "buffers": []})
 
 
-async def test_a_page_that_greets_as_the_comm_is_opened_is_heard(monkeypatch):
+async def test_a_greeting_sent_while_the_comm_is_opened_is_received(monkeypatch):
     """On a subshell's thread its greeting may be there before ``open`` returns."""
     monkeypatch.setattr(comm, "create_comm", Prompt)
     monkeypatch.setattr(kernel, "kernel_loop", asyncio.get_running_loop)
@@ -69,7 +69,7 @@ async def test_a_page_that_greets_as_the_comm_is_opened_is_heard(monkeypatch):
     card.close()
 
 
-async def test_what_to_do_when_the_kernel_is_gone_depends_on_the_store(tmp_path):
+async def test_the_advice_for_a_lost_kernel_depends_on_the_store(tmp_path):
     """A run in memory is gone with it; one on disk is opened again."""
     agent = nb.Agent(nb.ScriptedModel(["hi", "hi"]))
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
@@ -83,7 +83,7 @@ async def test_what_to_do_when_the_kernel_is_gone_depends_on_the_store(tmp_path)
 
 
 async def test_the_end_of_an_inner_run_is_not_the_end_of_the_card(monkeypatch):
-    """A card gives way to static HTML when its run has ended, not when an agent inside it has."""
+    """A card becomes static when its run has ended, not when an inner agent has."""
     settled = []
     monkeypatch.setattr(display, "display", lambda *_, **__: None)
     monkeypatch.setattr(display.Live, "settle", lambda *_, **__: settled.append(run.status))
@@ -98,7 +98,7 @@ async def test_the_end_of_an_inner_run_is_not_the_end_of_the_card(monkeypatch):
     shown.live.card.detach()
 
 
-async def test_a_run_that_goes_on_after_its_failure_keeps_its_card(monkeypatch):
+async def test_a_run_retried_after_its_failure_keeps_its_card(monkeypatch):
     """A retry right after the failure: what was about to become static stays live until the end."""
     monkeypatch.setattr(display, "display", lambda *_, **__: None)
     run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
@@ -113,7 +113,7 @@ async def test_a_run_that_goes_on_after_its_failure_keeps_its_card(monkeypatch):
     shown.live.card.detach()
 
 
-async def test_what_a_page_may_have_kept_in_memory_is_bounded():
+async def test_page_state_kept_in_memory_is_bounded():
     """Drafts too large for a reload can still be submitted; of open items a few thousand are known."""
     got = []
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("note", text="?"), "done"]))
@@ -148,7 +148,7 @@ async def test_what_a_page_may_have_kept_in_memory_is_bounded():
     card.close()
 
 
-async def test_a_page_hears_what_the_store_made_of_its_answer(monkeypatch, tmp_path):
+async def test_a_page_learns_how_its_answer_was_stored(monkeypatch, tmp_path):
     """A file that stays locked: the form keeps its fields, says why, and can be submitted again."""
     sent = []
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("note", text="?"), "done"]))
@@ -177,8 +177,8 @@ async def test_a_page_hears_what_the_store_made_of_its_answer(monkeypatch, tmp_p
         card.close()
 
 
-async def test_retry_goes_on_with_a_failed_run_and_says_why_it_cannot(monkeypatch):
-    """Its button is pressed: the run goes on. Pressed too late, it is refused in words, and nothing runs."""
+async def test_retry_continues_a_failed_run_or_says_why_it_cannot(monkeypatch):
+    """Pressed in time, the run continues. Pressed too late, it is refused in words, and nothing runs."""
     monkeypatch.setattr(display, "display", lambda *_, **__: None)
     run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
     shown = display.Shown(run, earlier=[])
@@ -188,11 +188,11 @@ async def test_retry_goes_on_with_a_failed_run_and_says_why_it_cannot(monkeypatc
     assert (await run).text == "fine"
     shown.live.card._take(Retry())
     told = shown.live.card.view.snapshot().items[-1].text
-    assert told.startswith("The run could not be retried here: only a failed run can be retried")
+    assert told.startswith("The run could not be retried here: Only a failed run can be retried")
     shown.live.card.detach()
 
 
-async def test_what_all_cards_have_in_common_travels_at_a_third_of_its_size():
+async def test_code_and_styles_of_all_cards_are_sent_once_at_a_third_of_their_size():
     """A page that opens a first card gets its code, styles and sentences in 60 kB."""
     packed = front_end.FrontEnd().packed
     assert json.loads(gzip.decompress(packed)) == {
@@ -206,7 +206,7 @@ async def test_what_all_cards_have_in_common_travels_at_a_third_of_its_size():
     assert len(packed) < 60_000
 
 
-async def test_what_a_page_draws_already_is_kept_without_travelling_again():
+async def test_content_that_a_page_already_draws_is_saved_without_being_sent_again():
     """Put together with the texts of a page that got every patch it is the same; the text is not in it."""
     text = (
         "A **word**.\n\n| a | b |\n|---|--:|\n" + "| 1 < 2 | 3 |\n" * 400 + "\n```py\nx = 1\n```\n"
@@ -232,7 +232,7 @@ async def test_what_a_page_draws_already_is_kept_without_travelling_again():
     drawn = {item.key: item for item in card.view.snapshot().items}
     assert kept.seq == card._seq
     assert whole.seq is None
-    for mime, read in (("text/html", "".join), ("text/plain", said)):
+    for mime, read in (("text/html", "".join), ("text/plain", text_of_html)):
         pieces = [
             read([*drawn[piece.key].blocks, drawn[piece.key].tail])
             if isinstance(piece, Drawn)
@@ -247,6 +247,6 @@ async def test_what_a_page_draws_already_is_kept_without_travelling_again():
     assert len(kept.model_dump_json()) < len(text) / 2
 
 
-def said(blocks: list[str]) -> str:
+def text_of_html(blocks: list[str]) -> str:
     """Blocks of HTML as a page reads them."""
     return "\n\n".join(filter(None, map(plain.text_of, blocks)))

@@ -33,7 +33,7 @@ class Played(RunsCard):
         self.opens = self.stood.append
 
     def press(self, **message: Any) -> None:
-        self._heard(None, message, None)
+        self._on_table_message(None, message, None)
 
     @property
     def ids(self) -> list[str]:
@@ -56,7 +56,7 @@ def banker(store: Any, name: str, *script: Any) -> nb.Agent:
     return nb.Agent(nb.ScriptedModel(script), name=name, store=store, tools=tools)
 
 
-async def test_c375_a_list_of_thousands_is_read_in_parts_while_the_loop_goes_on(store):
+async def test_c375_a_list_of_thousands_is_read_in_parts_without_blocking_the_loop(store):
     """The first rows are there at once; choosing and sorting act on all, and what is new appears by itself."""
     says = nb.Agent(nb.ScriptedModel(lambda _messages: "hello"), name="talker", store=store)
     await says.run("Say <b>hello</b>.", id="first")
@@ -151,7 +151,7 @@ def typed(card: Card | None, to: str) -> None:
     card._on_message(card, message, None)
 
 
-async def test_what_was_typed_in_a_run_that_is_closed_stands_there_when_it_is_opened_again(store):
+async def test_text_typed_in_a_closed_run_is_there_when_it_is_opened_again(store):
     """Another run's Open closes it too. A secret is in the page alone; a settled question is not filled."""
     made = asker(store, runs=2)
     runs = [made.run("Pay", id=id_, show=False) for id_ in ("may", "june")]
@@ -193,7 +193,7 @@ async def test_what_was_typed_in_a_run_that_is_closed_stands_there_when_it_is_op
     await runs[1].cancel()
 
 
-async def test_what_was_typed_in_many_closed_runs_is_kept_of_the_newest(store):
+async def test_typed_text_is_kept_only_for_the_newest_closed_runs(store):
     """A list that is open for days does not grow with each form that somebody began."""
     ids = [f"run-{number:02}" for number in range(REMEMBERED + 3)]
     made = asker(store, runs=len(ids))
@@ -210,7 +210,7 @@ async def test_what_was_typed_in_many_closed_runs_is_kept_of_the_newest(store):
     assert list(card._typed) == ids[-REMEMBERED:]
 
 
-async def test_what_was_typed_is_not_put_into_other_fields(store):
+async def test_typed_text_is_not_put_into_other_fields(store):
     """Where the tool was defined anew meanwhile, its form begins as it is."""
     run = asker(store, runs=1).run("Pay", show=False)
     await run.settled()

@@ -61,7 +61,7 @@ def grows(work, unit: str, size: int, *, times: int = 4) -> float:
 
 
 @pytest.mark.parametrize("language", sorted(highlight._LANGUAGES))
-def test_coloring_code_is_linear(language, monkeypatch):
+def test_coloring_code_takes_linear_time(language, monkeypatch):
     """Of no language there is a text that takes 16 times as long where it is 4 times as long."""
     monkeypatch.setattr(highlight, "MAX_COLORED", 1_000_000)
     for unit in SIGNS:
@@ -73,7 +73,7 @@ TAGS += ["<style>", "<svg>", "<a href=x>", "</b>", "<table>x", "&amp;", "<img sr
 
 
 @pytest.mark.parametrize("unit", TAGS)
-def test_html_of_others_is_read_in_linear_time(unit):
+def test_foreign_html_is_parsed_in_linear_time(unit):
     """Neither depth, nor attributes, nor formatting that is left open costs more than its length."""
     assert grows(rich.table, unit, 40_000) < LINEAR
 
@@ -91,12 +91,12 @@ def test_html_of_others_is_read_in_linear_time(unit):
     ids=["terminal", "reveal", "meter", "text_of", "result", "brief"],
 )
 @pytest.mark.parametrize("unit", ["a", " ", "\r", "a\r", "\x1b", "1%|", "\u202e", "<", "<a ", "\n"])
-def test_small_readers_of_text_are_linear(work, unit):
+def test_small_text_parsers_take_linear_time(work, unit):
     """A line of any length, with whatever is in it."""
     assert grows(work, unit, 50_000) < LINEAR
 
 
-def test_what_is_deeper_or_broken_loses_its_tags_and_not_its_text():
+def test_html_that_is_too_deep_or_broken_loses_its_tags_and_not_its_text():
     """HTML comes out as it was as far as it is sound, closed where it was left open."""
     cases = [
         ("<p>a<p>b", "<p>a</p><p>b</p>"),
@@ -115,7 +115,7 @@ def test_what_is_deeper_or_broken_loses_its_tags_and_not_its_text():
     assert foreign.tamed("<img src='//x.y/z'>")[1] == ["//x.y/z"]
 
 
-def test_text_beyond_the_bound_is_plain_and_what_is_beyond_that_is_counted():
+def test_text_beyond_the_bound_is_plain_and_text_beyond_a_second_bound_is_counted():
     """A person sees that something is not drawn as it was meant, and that something is missing."""
     line = "some **bold** words and many others that are not bold\n"
     text = line * ((MAX_MARKDOWN + MAX_PLAIN + 5_000) // len(line))
@@ -137,7 +137,7 @@ def test_text_beyond_the_bound_is_plain_and_what_is_beyond_that_is_counted():
         "# Heading\n\n" + "word " * 690 + "\n\n",
     ],
 )
-def test_a_text_beyond_the_bound_streams_to_the_same(size, line):
+def test_a_text_beyond_the_bound_streams_to_the_same_html(size, line):
     """However it arrives: the end of Markdown depends on the text alone."""
     text = (line * MAX_PLAIN)[: MAX_MARKDOWN + MAX_PLAIN + 500]
     stream, now = Stream(), itertools.count()
@@ -151,14 +151,14 @@ def test_a_text_beyond_the_bound_streams_to_the_same(size, line):
     assert same
 
 
-def test_a_text_that_sends_the_parser_to_and_fro_is_shown_as_it_was_written():
+def test_a_text_that_is_too_slow_to_parse_is_shown_as_written():
     """A table of 10,000 columns and rows is 100 million cells to a parser."""
     text = "|a" * 3_000 + "\n" + "|-" * 3_000 + "\n" + "a\n" * 5_000
     assert blocks(text)[0].startswith('<pre class="code"><code>|a|a')
 
 
 @pytest.mark.parametrize("unit", ["a\rb\n", " ", "\r", "1%|", "a\n"])
-def test_a_write_of_a_tool_is_taken_in_a_few_pieces(unit):
+def test_printed_text_of_a_tool_arrives_in_a_few_pieces(unit):
     """However many lines it has: each piece is an event that everybody hears."""
     heard: list[object] = []
     output = CallOutput("c", heard.append)

@@ -146,7 +146,7 @@ def run_saying(text):
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_text_in_every_place_reaches_no_page(text):
+def test_a_hostile_text_in_any_place_reaches_no_page(text):
     """Live blocks and static HTML hold only what is on the allow-list, forms open or run ended."""
     view, snapshots = run_saying(text), []
     snapshots.append(view.snapshot())
@@ -194,14 +194,14 @@ FRAGMENTS = [
 
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
-def test_no_mixture_of_hostile_pieces_gets_through(text):
+def test_no_mixture_of_hostile_pieces_passes_the_sanitizer(text):
     """Pieces that are harmless alone are harmless together, through Markdown and as HTML."""
     assert violations(markdown.render(text)) == []
     assert violations(rich.table(text)) == []
 
 
 @pytest.mark.parametrize("character", INVISIBLE, ids=[f"U+{ord(c):04X}" for c in INVISIBLE])
-def test_no_invisible_character_is_left_in_what_is_approved_or_read_as_data(character):
+def test_no_invisible_character_is_left_in_approvals_or_data(character):
     """Names, inputs, metadata, reasons and printed text show what is hidden in them."""
     text = f"a{character}b"
     view = run_saying(text)
@@ -236,13 +236,13 @@ def test_every_format_control_and_default_ignorable_letter_is_revealed():
             assert reveal.reveal(character) == f"⟨U+{number:04X}⟩"
 
 
-def test_printed_text_reads_as_a_terminal_leaves_it():
+def test_printed_text_is_shown_as_in_a_terminal():
     """Progress lines that overwrite themselves show their last state, colors are gone."""
     assert reveal.terminal(" 10%\r 50%\r100%\ndone\r\n") == "100%\ndone\n"
     assert reveal.terminal("\x1b[31mred\x1b[0m \x1b]0;t\x07") == "red ⟨U+001B⟩]0;t⟨U+0007⟩"
 
 
-def test_no_class_id_or_name_of_the_card_is_left_in_html_of_others():
+def test_no_class_id_or_name_of_the_card_is_left_in_foreign_html():
     """What a preview shows cannot look like a button, a form or a record, nor be found as one."""
     sheet = (Path(static.__file__).parents[2] / "static" / "card.css").read_text(encoding="utf-8")
     ours = sorted(set(re.findall(r"\.((?:nba|nbagent)[\w-]*)", sheet)))
@@ -256,7 +256,7 @@ def test_no_class_id_or_name_of_the_card_is_left_in_html_of_others():
 
 
 @pytest.mark.parametrize("turn", ["\u202e", "&#x202e;", "\u2067", "\u202b"])
-def test_prose_turns_the_direction_of_nothing(turn: str) -> None:
+def test_prose_cannot_change_the_text_direction(turn: str) -> None:
     """What reads backwards in a model's text is told by its code: streamed, whole, and in HTML of others."""
     text = f"pay {turn}txt.exe"
     streamed = markdown.Stream()
@@ -267,7 +267,7 @@ def test_prose_turns_the_direction_of_nothing(turn: str) -> None:
         assert not re.search("[\u202a-\u202e\u2066-\u2069]", shown)
 
 
-def test_few_hidden_characters_are_shown_as_many_are():
+def test_few_hidden_characters_are_shown_like_many():
     """However many different ones there are, each is shown by its code, and nothing else changes."""
     every = [chr(code) for code in reveal._signs()]
     for count in (1, reveal.FEW, reveal.FEW + 1, len(every)):

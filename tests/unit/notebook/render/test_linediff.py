@@ -18,7 +18,7 @@ TEXTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=8).map("\n".join)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_lines_are_those_that_the_page_finds(case):
+def test_the_line_diff_equals_that_of_the_page(case):
     """The live card and the static one show the same change."""
     assert [list(line) for line in line_diff(case["before"], case["after"])] == case["lines"]
     fact = Fact(label="text", value=case["after"], changed_from=case["before"], code=True)
@@ -28,7 +28,7 @@ def test_the_lines_are_those_that_the_page_finds(case):
 
 
 @given(TEXTS, TEXTS, st.sampled_from([0, 10_000]))
-def test_a_diff_holds_both_texts(before, after, pairs):
+def test_a_diff_contains_both_texts(before, after, pairs):
     """No line gets lost or invented, whether compared line by line or as a whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(linediff, "MAX_PAIRS", pairs)
@@ -38,7 +38,7 @@ def test_a_diff_holds_both_texts(before, after, pairs):
 
 
 @given(WORDS, WORDS)
-def test_marked_words_are_all_of_a_line(before, after):
+def test_marked_words_add_up_to_the_line(before, after):
     """Whatever is marked in a changed line, both sides read as they are."""
     was, now = word_diff(before, after)
     assert "".join(text for _, text in was) == before

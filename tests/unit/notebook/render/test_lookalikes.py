@@ -45,7 +45,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("text", ODD, ids=ascii)
-def test_what_looks_like_something_else_is_named(text):
+def test_a_text_that_looks_like_something_else_is_named(text):
     """Letters of another script, spaces that are none, signs that are not the keyboard's, blanks at the ends."""
     (fact,) = facts.facts_of({"to": text}, approved=True)
     assert ODD[text] in fact.remark.split(", ")
@@ -54,7 +54,7 @@ def test_what_looks_like_something_else_is_named(text):
 
 
 @pytest.mark.parametrize("text", PLAIN, ids=ascii)
-def test_ordinary_text_of_any_language_is_left_alone(text):
+def test_ordinary_text_of_any_language_is_unchanged(text):
     """What is plain looks as it always did."""
     (fact,) = facts.facts_of({"to": text}, approved=True)
     assert (fact.value, fact.parts, fact.remark) == (text, [], "")
@@ -78,13 +78,13 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("value", "shown"), TYPES, ids=repr)
-def test_a_text_is_not_taken_for_a_number_or_nothing(value, shown):
+def test_a_text_is_not_mistaken_for_a_number_or_null(value, shown):
     """A text that would read as another value of JSON stands in quotes."""
     (fact,) = facts.facts_of({"a": value}, approved=True)
     assert fact.value == shown
 
 
-def test_a_text_of_json_is_said_to_be_a_text():
+def test_a_string_of_json_is_marked_as_a_string():
     """It is shown as it is, with its lines."""
     (fact,) = facts.facts_of({"body": '{"a": 1}'}, approved=True)
     assert (fact.value, fact.remark) == ('{"a": 1}', "a string that looks like JSON")
@@ -105,7 +105,7 @@ def test_no_two_values_of_different_types_are_shown_alike():
         assert seen.setdefault(key, repr(value)) == repr(value)
 
 
-def test_marks_on_one_letter_are_counted_beyond_the_third():
+def test_combining_marks_beyond_the_third_are_counted():
     """A tower of them would cover the lines around it."""
     assert reveal("e" + "\u0301" * 3) == "e" + "\u0301" * 3
     assert reveal("e" + "\u0301" * 40 + "x") == "e" + "\u0301" * 3 + "⟨37 more combining marks⟩x"
@@ -119,7 +119,7 @@ class Transfer(BaseModel):
     memo: str | None = None
 
 
-def asked(editable):
+def run_with_question(editable):
     """A run that asks about a call that leaves something out."""
     view = RunView("r", types_of=lambda _name: Types(input=Transfer))
     call = CallRequested(id="c", name="pay", input={"to": f"p{CYRILLIC_A}ul "})
@@ -134,13 +134,11 @@ def asked(editable):
     return view.snapshot()
 
 
-def test_an_approval_marks_and_names_it_live_static_and_as_text():
+def test_an_approval_marks_and_names_lookalikes_live_static_and_as_text():
     """And it shows what the tool takes for what the model left out."""
-    snapshot = asked(editable=False)
+    snapshot = run_with_question(editable=False)
     form = snapshot.items[-1]
-    assert [(f.label, f.value, f.remark) for f in form.facts][1:] == [
-        ("amount", "9999", "not given: the default")
-    ]
+    assert [(f.label, f.value, f.remark) for f in form.facts][1:] == [("amount", "9999", "default")]
     html = static.render(snapshot, style=False)
     remark = f"Cyrillic {CYRILLIC_A}, ends with a space"
     assert f'p<mark title="{remark}">{CYRILLIC_A}</mark>ul<mark title="{remark}"> </mark>' in html
@@ -148,16 +146,16 @@ def test_an_approval_marks_and_names_it_live_static_and_as_text():
     assert f"to: p{CYRILLIC_A}ul  ({remark})" in plain.render(snapshot)
 
 
-def test_a_form_of_the_input_says_it_above_the_fields():
+def test_a_form_of_the_input_names_lookalikes_above_the_fields():
     """A field cannot mark a part of what is typed in it."""
-    note = asked(editable=True).items[-1].note
+    note = run_with_question(editable=True).items[-1].note
     assert f"Check to: Cyrillic {CYRILLIC_A}, ends with a space." in note
 
 
 @pytest.mark.parametrize(
     "unit", [" ", "\u00a0", CYRILLIC_A, f"a{CYRILLIC_A} ", "\uff50", "\u0301", "\n", "[", "1"]
 )
-def test_looking_for_it_is_linear(unit):
+def test_searching_lookalikes_takes_linear_time(unit):
     """A value of any size, with whatever is in it."""
     assert grows(lambda text: facts.facts_of({"a": text}, approved=True), unit, 20_000) < 11
     assert len(lookalikes.found(unit * 1_000)) <= lookalikes.MAX_FOUND

@@ -34,7 +34,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("source", "expected"), RULES, ids=[r[0][:24] for r in RULES])
-def test_each_construct_becomes_what_the_card_can_show(source, expected):
+def test_each_markdown_construct_becomes_what_the_card_can_show(source, expected):
     """Links, images, code and prices come out as promised, raw HTML as text."""
     assert render(source) == expected
 
@@ -153,7 +153,7 @@ def test_a_plain_line_is_drawn_as_the_parser_draws_it(text):
 
 @settings(max_examples=150)
 @given(st.lists(st.tuples(PIECES, st.booleans()), max_size=40))
-def test_finished_blocks_are_never_taken_back(steps):
+def test_finished_blocks_are_never_withdrawn(steps):
     """A page gets each finished block once: later text only adds, unless a link is defined later."""
     stream, now, text = Stream(), 0.0, ""
     for piece, wait in steps:
@@ -177,7 +177,7 @@ def test_an_open_fence_is_redrawn_and_not_finished():
     assert stream.tail.startswith('<pre class="code">')
 
 
-def test_the_open_block_is_redrawn_five_times_a_second_and_not_beyond_two_kilobytes():
+def test_the_open_block_is_redrawn_five_times_a_second_up_to_two_kilobytes():
     """Between redraws, and in very long blocks, only raw text travels."""
     stream, redraws = Stream(), 0
     for step in range(100):
@@ -188,7 +188,7 @@ def test_the_open_block_is_redrawn_five_times_a_second_and_not_beyond_two_kiloby
     assert stream.advance(100.0) == "word " * 500
 
 
-def test_code_that_comes_fast_is_shown_as_code_while_it_comes():
+def test_code_that_arrives_fast_is_shown_as_code_meanwhile():
     """A long block is never blank until its end: its text goes on in a block of code."""
     stream = Stream()
     stream.pending.append("Look:\n\n```pyt")
@@ -205,7 +205,7 @@ def test_code_that_comes_fast_is_shown_as_code_while_it_comes():
     assert stream.advance(1.5) == "y = 2\n"
 
 
-def test_in_a_burst_only_what_is_finished_travels():
+def test_in_a_burst_only_finished_blocks_are_sent():
     """A block that will be another one at the next step waits, but not long, nor after the burst."""
     text = "**word** " * 100
     stream = Stream()
@@ -226,7 +226,7 @@ def test_in_a_burst_only_what_is_finished_travels():
 
 
 @pytest.mark.parametrize("wait", [0.01, 0.3])
-def test_raw_text_goes_on_exactly_where_the_drawn_text_ends(wait):
+def test_raw_text_continues_exactly_after_the_drawn_text(wait):
     """Whenever it is drawn, no space between two words gets lost or stands twice."""
     stream, text = Stream(), ""
     for step, piece in enumerate(["Here ", "is", " a", " draft.", " ", "Have\n", "a look", "."]):
@@ -239,7 +239,7 @@ def test_raw_text_goes_on_exactly_where_the_drawn_text_ends(wait):
 
 
 @pytest.mark.parametrize("block", ["One.\n\n", "# One\n", "```\n1\n```\n", "|a|\n|-|\n|1|\n\n"])
-def test_a_block_that_nothing_can_change_is_finished_before_the_next_begins(block):
+def test_a_block_that_can_no_longer_change_is_finished_before_the_next_begins(block):
     """The next words never show inside the block before them."""
     stream = Stream()
     stream.pending.append(block)
@@ -290,7 +290,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("unit", ["\\(", "\\[ a ", "[\\( ](x) ", "![a](b) \\(", "\\( `"])
-def test_formulas_that_never_close_are_looked_for_once(unit, monkeypatch):
+def test_formulas_that_never_close_are_searched_once(unit, monkeypatch):
     """Else a model's text of twenty thousand openings stops the kernel."""
     closes = {name: Counted(pattern) for name, pattern in formulas._CLOSE.items()}
     monkeypatch.setattr(formulas, "_CLOSE", closes)
@@ -300,7 +300,7 @@ def test_formulas_that_never_close_are_looked_for_once(unit, monkeypatch):
 
 
 @pytest.mark.parametrize("end", ["", "x \\] y\n", "\n\\]"])
-def test_formulas_of_several_lines_that_never_close_are_looked_for_once(end, monkeypatch):
+def test_formulas_of_several_lines_that_never_close_are_searched_once(end, monkeypatch):
     """Each of their lines could open one."""
     lines: list[int] = []
     line = formulas._line
@@ -315,7 +315,7 @@ def test_a_formula_after_one_that_never_closes_is_drawn():
     assert html.count("<math") == 4
 
 
-def test_what_begins_no_markup_is_not_tried_as_any():
+def test_text_that_starts_no_markup_is_not_parsed_as_markup():
     """A hidden character is told by a sign with a plus in it: thousands of them cost next to no step."""
     env = {}
     text = "a\u202eb - c + d: e% " * 1_500

@@ -68,7 +68,7 @@ def test_the_record_of_a_nested_answer_keeps_its_shape() -> None:
     assert json.loads(sent["value"]) == ORDER["address"]
 
 
-def test_a_waiting_form_shows_whose_fields_are_whose() -> None:
+def test_a_waiting_form_shows_to_which_group_each_field_belongs() -> None:
     """Two addresses have each their street."""
     form = question_of(Form(Order, value={**ORDER, "billing": {"street": "Side"}}), title="?")
     html = drawn(form.item("k", "", ""))
@@ -104,7 +104,7 @@ class Odd(BaseModel):
     pick: Literal["x", "A\u202eB\u200bC"]
 
 
-def test_what_nobody_would_see_is_shown_in_a_form_that_waits() -> None:
+def test_invisible_characters_are_shown_in_a_waiting_form() -> None:
     """In labels, values, what can be chosen and names of entries; none of two alike is lost."""
     names = {HIDDEN: "one", SHOWN: "two"}
     line = {"item": HIDDEN, "count": 1}

@@ -18,7 +18,7 @@ from nbagent.notebook.view.view import RunView
 TEXT = "I'll look:\n\n- margin\n- *price*\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nif x:\n    y\n```"
 
 
-def test_a_run_reads_as_text_from_prompt_to_answer():
+def test_a_run_is_readable_as_text_from_prompt_to_answer():
     """Prompt, text, calls with input, print and result, the question and what was decided."""
     sql = CallRequested(id="c", name="run_sql", input={"query": "SELECT 1\nFROM t"})
     ask = CallRequested(id="d", name="ask", input={"question": "Whom?", "choices": ["A", "B"]})

@@ -64,7 +64,7 @@ def test_an_svg_is_a_picture_and_never_markup():
     assert drawn.data.startswith("data:image/svg+xml;base64,")
 
 
-def test_a_formula_is_drawn_whatever_dollars_it_comes_in():
+def test_a_formula_is_drawn_with_any_dollar_signs():
     """SymPy writes its results as text/latex."""
     for source in (r"$\displaystyle x^{2}$", "$$x^{2}$$", "x^{2}"):
         (drawn,) = rich.render({"text/latex": source})
@@ -87,7 +87,7 @@ def test_remote_images_of_html_are_named_and_not_loaded():
         ({"image/png": "AAAAA"}, "image/png cannot be shown"),
     ],
 )
-def test_what_cannot_be_drawn_leaves_a_note_and_the_next_best_type(bundle, note):
+def test_a_value_that_cannot_be_drawn_leaves_a_note_and_the_next_best_type(bundle, note):
     """Too large or broken: the person reads so, and sees the text."""
     first, second = rich.render({**bundle, "text/plain": "plain"})
     assert first.data.startswith(note)

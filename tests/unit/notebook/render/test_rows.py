@@ -50,14 +50,14 @@ def row(number: int, *, turn: int = 0, **changed: Any) -> CallItem:
         ([row(0), row(1), row(2, path="clerk")], [1] * 3),
     ],
 )  # fmt: skip
-def test_quiet_calls_of_one_tool_are_one_row(items: list[Any], sizes: list[int]) -> None:
+def test_several_quiet_calls_of_one_tool_are_one_row(items: list[Any], sizes: list[int]) -> None:
     """From three on; what waits, runs, failed, was decided or shows a table stands for itself."""
     found = static.stretches(items)
     assert [len(part) for part in found] == sizes
     assert [item for part in found for item in part] == items
 
 
-def test_of_very_many_quiet_calls_the_rest_is_one_text() -> None:
+def test_the_rest_of_very_many_quiet_calls_is_one_text() -> None:
     """A page that shows what is kept stands still for each row: what is beyond, and not open, is told and is none."""
     count, files = static.ROWS + 50, [Rich(kind="text", data="a file")]
     items = [
@@ -77,7 +77,7 @@ LONG_RESULTS = json.loads(
 
 
 @pytest.mark.parametrize("result", LONG_RESULTS)
-def test_c402_a_long_result_says_how_much_there_is(result: dict[str, Any]) -> None:
+def test_c402_a_long_result_says_how_long_it_is(result: dict[str, Any]) -> None:
     """From more than ten rows or twenty lines on; all of it is in the document. The live card reads the same file."""
     data = f"{result['begin']}{result['piece'] * result['times']}{result['end']}"
     outputs = [Rich(kind=result["kind"], data=data, alt="a chart")]
@@ -115,7 +115,7 @@ def test_c403_a_long_chat_is_saved_with_its_earlier_turns_folded(turns: int, ear
         assert "earlier turns" not in whole
 
 
-def test_what_was_measured_stays_only_where_a_person_saw_it() -> None:
+def test_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> None:
     """Times, tokens, cost, the strip and tracebacks: nothing of them where outputs are compared."""
     pay = row(9, name="pay", elapsed=0.137, decisions=[RECORD], traceback="line 3")
     view = View(head=HEAD, items=[*(row(n, elapsed=0.2) for n in range(3)), pay])
@@ -135,7 +135,7 @@ def test_what_was_measured_stays_only_where_a_person_saw_it() -> None:
     ("seconds", "text"),
     [(0.0002, "1 ms"), (0.137, "137 ms"), (0.9996, "1.0 s"), (9.96, "9 s"), (75, "1 min 15 s")],
 )
-def test_time_is_told_in_ms_below_a_second(seconds: float, text: str) -> None:
+def test_a_time_below_a_second_is_in_ms(seconds: float, text: str) -> None:
     """As ``format.js`` tells it; what is counted has whole seconds."""
     assert amounts.duration(seconds) == text
     assert amounts.duration(0.4, whole=True) == "0 s"
@@ -154,7 +154,7 @@ def test_time_is_told_in_ms_below_a_second(seconds: float, text: str) -> None:
         ("deep", [{"a": "<script>" + "x" * 99}], "&lt;script&gt;"),
     ],
 )
-def test_arguments_are_drawn_as_what_they_are(name: str, value: Any, wanted: str) -> None:
+def test_arguments_are_drawn_by_their_type(name: str, value: Any, wanted: str) -> None:
     """Code is colored, what is nested opens step by step; as text nothing is lost."""
     [fact] = arguments.drawn(facts.facts_of({name: value}), {name: value})
     assert bool(fact.html) == bool(wanted)
@@ -172,7 +172,7 @@ def test_a_tree_of_any_size_is_bounded_and_says_so() -> None:
     assert "more values, not shown" in fact.html
 
 
-def test_columns_of_numbers_stand_at_the_right() -> None:
+def test_columns_of_numbers_are_aligned_to_the_right() -> None:
     """In a table of others and in a typed answer, heads too; dates and words stay where they are."""
     markup = (
         "<table><thead><tr><th></th><th>region</th><th>sum</th></tr></thead><tbody>"

@@ -28,7 +28,7 @@ SPOOFS = {
 
 @pytest.mark.parametrize(("title", "url", "host"), SPOOFS.values(), ids=SPOOFS.keys())
 @pytest.mark.parametrize("draw", [sources.listed, sources.cited])
-def test_a_link_tells_its_host_behind_its_words(draw, title, url, host):
+def test_a_link_shows_its_host_after_its_text(draw, title, url, host):
     """Whatever the words say, the host stands behind the link, in letters that cannot be mistaken."""
     assert f"</a> ({host})" in draw([{"title": title, "url": url}])
 
@@ -37,13 +37,13 @@ def test_a_link_tells_its_host_behind_its_words(draw, title, url, host):
     "url",
     ["javascript:alert(1)", "data:text/html,x", "https://evil.example\\@good.example/", "https://"],
 )
-def test_what_leads_to_no_host_is_no_link(url):
+def test_a_link_without_a_host_is_not_a_link(url):
     """Its words stay."""
     assert "href" not in sources.listed([{"title": "Read me", "url": url}])
     assert "Read me" in sources.cited([{"title": "Read me", "url": url}])
 
 
-def test_a_page_that_is_named_by_its_address_tells_its_host_once():
-    """A plain address says it already."""
+def test_a_page_whose_title_is_its_address_shows_its_host_once():
+    """A plain address shows it already."""
     drawn = sources.listed([{"url": "https://towers.example/list"}])
     assert len(re.findall(r"towers\.example", re.sub(r'href="[^"]*"', "", drawn))) == 1

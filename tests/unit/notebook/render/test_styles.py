@@ -10,7 +10,9 @@ from nbagent.notebook.render import static, styles
 from nbagent.notebook.wire import CallItem, Head, TextItem, View
 
 
-def test_a_rule_stays_where_all_it_names_is_there_and_animations_stay_with_their_rules(monkeypatch):
+def test_a_rule_is_kept_if_all_its_names_exist_and_animations_are_kept_with_their_rules(
+    monkeypatch,
+):
     """Classes and elements below the card count, one of those in ``:is``; what is the host's decides nothing."""
     root = styles._ROOT
     sheet = (
@@ -44,7 +46,7 @@ def test_a_rule_stays_where_all_it_names_is_there_and_animations_stay_with_their
     )
 
 
-def test_what_is_kept_goes_to_a_page_without_the_rules_that_it_has():
+def test_a_saved_card_is_sent_to_a_page_without_the_rules_that_the_page_has():
     """Put together with the sheet of the page it is the same, and of its styles next to nothing travels."""
     call = CallItem(key="c", name="look", state="done", printed="a\n" * 20)
     head = Head(
@@ -63,10 +65,10 @@ def test_what_is_kept_goes_to_a_page_without_the_rules_that_it_has():
 def forget() -> None:
     """Read the sheet anew."""
     styles._names.cache_clear()
-    styles._kept.cache_clear()
+    styles._css_for.cache_clear()
 
 
-def test_with_every_name_the_whole_sheet_stays():
+def test_with_every_name_the_whole_sheet_is_kept():
     """Nothing is lost on the way: the shipped sheet is taken apart and put together the same."""
     classes = " ".join(name[1:] for name in styles._names() if name[0] == ".")
     tags = "".join(f"<{name}>" for name in styles._names() if name[0] != ".")

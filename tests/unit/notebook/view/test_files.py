@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.files import file_part
+from nbagent.core.base.file_parts import file_part
 from nbagent.core.run.run import session_of
 from nbagent.core.tools.pictures import png
 from nbagent.notebook.render import plain, rich, static
@@ -52,7 +52,7 @@ async def test_a_prompt_shows_its_files_below_its_text():
     )
 
 
-async def test_a_tools_picture_stands_in_its_row_and_its_word_does_not():
+async def test_a_picture_of_a_tool_is_in_its_row_and_its_placeholder_word_is_not():
     """Beside what else the tool says; open in static HTML, and named in text."""
 
     @nb.tool
@@ -81,7 +81,7 @@ async def test_a_tools_picture_stands_in_its_row_and_its_word_does_not():
     assert static.render(view).count(URL) == 2
 
 
-async def test_what_is_drawn_live_is_what_a_journal_gives():
+async def test_a_live_view_with_files_equals_the_view_of_the_journal():
     """Of a prompt, a message that waits and a history gone on with: the view is a fold."""
     ask = nb.interrupt_tool("ask", output=str)
     call = nb.ScriptedModel.call
@@ -105,7 +105,7 @@ async def test_what_is_drawn_live_is_what_a_journal_gives():
     await run
 
 
-async def test_the_head_that_is_sent_often_has_no_file_in_it():
+async def test_the_frequently_sent_head_has_no_file_in_it():
     """It goes to the page whenever a count changes; a picture goes once."""
     run = nb.Agent(nb.ScriptedModel(["Done."])).run(["Look", SQUARE])
     view = RunView(run.id)
@@ -117,7 +117,7 @@ async def test_the_head_that_is_sent_often_has_no_file_in_it():
     assert sent.count(URL) == 1
 
 
-def test_pictures_beyond_what_a_page_holds_are_named():
+def test_pictures_beyond_the_limit_of_a_page_are_named():
     """Saved notebooks have an end; so has the message that brings a card up to date."""
     large = file_part(SQUARE + b"0" * 4_000_000, "image/png", "large.png")
     kinds = [piece.kind for piece in rich.files([large] * 4, sized=True)]
@@ -132,7 +132,7 @@ def test_pictures_beyond_what_a_page_holds_are_named():
         {"media_type": "text/html", "data": "PHNjcmlwdD4=", "name": "<script>alert(1)</script>"},
     ],
 )
-def test_what_is_no_picture_is_never_drawn_as_one(part):
+def test_data_that_is_not_a_picture_is_never_drawn_as_one(part):
     """A drawing with scripts, damaged data and a name that is markup are words."""
     [piece] = rich.files([{"type": "file", **part}], sized=True)
     assert piece.kind == "text"

@@ -138,7 +138,7 @@ def drawn(view: RunView) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", get_args(StoredEvent), ids=lambda kind: kind.__name__)
-def test_every_stored_event_has_its_place(kind: type[Any]) -> None:
+def test_every_stored_event_has_a_handler(kind: type[Any]) -> None:
     """A new kind of event is not forgotten: without a line in the table this fails."""
     events, status, items = DRAWN[kind]
     assert isinstance(events[-1], kind)
@@ -146,7 +146,7 @@ def test_every_stored_event_has_its_place(kind: type[Any]) -> None:
     assert (view.status, drawn(view)) == (status, items)
 
 
-def test_every_delta_has_its_place() -> None:
+def test_every_delta_has_a_handler() -> None:
     """What streams is closed too: each kind of delta has a handler of its own."""
     assert set(Deltas(Board()).handlers) == {*get_args(ModelDelta), *get_args(OutputDelta)}
 
@@ -171,8 +171,8 @@ def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:
     assert "> and **hurry**" in plain.render(view.snapshot())
 
 
-def test_a_message_that_a_run_did_not_live_to_send_says_so() -> None:
-    """What the model never got does not read as if it had; after a retry it waits again."""
+def test_a_message_that_was_never_sent_says_so() -> None:
+    """A message that the model never got is not shown as sent; after a retry it waits again."""
     view = view_of(STARTED, RESPONDED, ASKED, MessageQueued(at=103.0, text="hurry", by="code"))
     view.apply(FAILED)
     assert [i.note for i in view.snapshot().items if i.type == "message"] == ["not sent"]
@@ -182,7 +182,7 @@ def test_a_message_that_a_run_did_not_live_to_send_says_so() -> None:
     ]
 
 
-def test_a_question_whose_time_ran_out_has_more_of_it_after_a_retry() -> None:
+def test_an_expired_question_has_more_time_after_a_retry() -> None:
     """The form counts down to when the engine lets it expire, and not to a time that is over."""
     short = ASKED.model_copy(update={"expires_at": 103.0, "on_expire": "fail"})
     view = view_of(STARTED, RESPONDED, short, FAILED, RunRetried(at=110.0, by="code"))
@@ -190,7 +190,7 @@ def test_a_question_whose_time_ran_out_has_more_of_it_after_a_retry() -> None:
     assert form.expires_at == 111.0
 
 
-def test_a_message_during_an_answer_comes_after_it_and_is_answered() -> None:
+def test_a_message_during_an_answer_follows_it_and_is_answered() -> None:
     """Live and replayed alike: the answer that was on its way, the message, then its own answer."""
     hurry = MessageQueued(at=100.5, text="hurry", by="code")
     first = ModelResponded(at=101.0, text="First.")
@@ -201,7 +201,7 @@ def test_a_message_during_an_answer_comes_after_it_and_is_answered() -> None:
     assert live.snapshot() == view_of(STARTED, hurry, first, ends).snapshot()
 
 
-def test_a_retry_of_an_inner_run_leaves_the_others_as_they_are() -> None:
+def test_a_retry_of_an_inner_run_leaves_the_others_unchanged() -> None:
     """``RunRetried`` is the run's of its scope: only that one thinks again."""
     two = ModelResponded(at=101.0, calls=(CALL, CallRequested(id="d", name="pay", input={})))
     inner = [STARTED.model_copy(update={"scope": (id_,), "agent": "clerk"}) for id_ in "cd"]
@@ -212,7 +212,7 @@ def test_a_retry_of_an_inner_run_leaves_the_others_as_they_are() -> None:
     assert lanes(view) == [("model", 10.0)]
 
 
-def test_the_turns_that_are_left_are_those_of_the_engine() -> None:
+def test_the_remaining_turns_are_those_of_the_engine() -> None:
     """An open turn that a history brings counts against the limit, and is none of this run's."""
     done = {"type": "tool_result", "id": "c", "name": "pay", "output": "ok"}
     call = {"type": "tool_call", "id": "c", "name": "pay", "input": {"amount": 200}}
@@ -223,7 +223,7 @@ def test_the_turns_that_are_left_are_those_of_the_engine() -> None:
     assert (view.snapshot().head.turns, view.snapshot().head.max_turns) == (0, 4)
 
 
-def test_the_first_answer_that_is_on_its_way_is_the_first_turn() -> None:
+def test_the_first_answer_in_progress_is_the_first_turn() -> None:
     """A turn counts from when its model answers; what never came is none once the run has ended."""
     view = view_of(STARTED)
     assert view.snapshot().head.turns == 1
@@ -236,7 +236,7 @@ def lanes(view: RunView) -> list[tuple[str, float]]:
     return [(s.lane, s.start) for s in view.snapshot().head.spans if s.end is None]
 
 
-def test_who_stopped_a_run_by_its_button_is_you() -> None:
+def test_a_run_stopped_by_the_button_was_stopped_by_you() -> None:
     """A person who pressed Stop reads no word of ours for the button."""
     view = view_of(STARTED, RunCancelled(at=104.0, by="form"))
     assert plain.render(view.snapshot()).endswith("! Stopped by you.")
@@ -251,7 +251,7 @@ def test_who_stopped_a_run_by_its_button_is_you() -> None:
         ("tool", "approved · always for this agent"),
     ],
 )
-def test_the_record_of_a_lasting_approval_tells_how_far_it_goes(scope: Any, said: str) -> None:
+def test_the_record_of_a_lasting_approval_shows_its_scope(scope: Any, said: str) -> None:
     """Live, static and as text: what was allowed from then on can be read later."""
     yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(remember=scope), by="form")
     snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
@@ -265,7 +265,7 @@ def test_the_record_of_a_lasting_approval_tells_how_far_it_goes(scope: Any, said
 @pytest.mark.parametrize(
     ("by", "said"), [("form", True), ("command line", None), ("code", False), ("expiry", False)]
 )
-def test_only_what_was_answered_in_a_form_is_a_decision_by_you(by: str, said: bool | None) -> None:
+def test_only_an_answer_in_a_form_is_a_decision_by_you(by: str, said: bool | None) -> None:
     """One from a shell is a decision alone; an answer that code gave, or a deadline, is none; live, static and as text."""
     yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(), by=by)
     snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
@@ -298,7 +298,7 @@ def test_an_input_on_one_line_quotes_every_text_and_marks_line_breaks(
     assert facts.brief(values) == line
 
 
-def test_being_stopped_is_told_until_the_end() -> None:
+def test_a_stop_in_progress_is_shown_until_the_end() -> None:
     """Every page shows it; a run that has ended is not being stopped."""
     view = view_of(STARTED, RESPONDED)
     view.flush(0.0)
@@ -312,7 +312,7 @@ def test_being_stopped_is_told_until_the_end() -> None:
     assert not view.snapshot().head.stopping
 
 
-def test_what_is_left_out_of_endless_printing_is_counted_once_a_second() -> None:
+def test_omitted_lines_of_endless_printing_are_counted_once_a_second() -> None:
     """The row stays bounded and says how much it does not show, without sending it all again."""
     view = view_of(STARTED, RESPONDED, RUNS)
     view.apply(Printed("c", "stdout", "x" * MAX_PRINTED))

@@ -33,8 +33,8 @@ def careful(*steps: object) -> nb.Agent:
     return agent
 
 
-async def test_the_next_run_of_a_conversation_shows_its_own_part() -> None:
-    """``after=``: the new prompt and what came of it; what was said before stands in its own card."""
+async def test_the_next_run_of_a_conversation_shows_only_its_own_part() -> None:
+    """``after=``: the new prompt and its results; earlier messages are in their own card."""
     agent = careful([CALL("look")], "First.", "Second.")
     first = agent.run("Look")
     await first
@@ -43,7 +43,7 @@ async def test_the_next_run_of_a_conversation_shows_its_own_part() -> None:
     assert plain.render(drawn(second).snapshot()) == "banker · done\n> And now?\n\nSecond."
 
 
-async def test_a_fork_shows_what_was_done_and_asks_for_itself() -> None:
+async def test_a_fork_shows_the_finished_work_and_asks_separately() -> None:
     """What the original answered later is not in it; its question has an id of its own."""
     agent = careful([CALL("look"), CALL("pay", amount=5.0)], "Paid.", "Paid too.")
     run = agent.run("Pay", attended=True, show=False)
@@ -65,7 +65,7 @@ async def test_a_fork_shows_what_was_done_and_asks_for_itself() -> None:
     assert "rejected" not in text
 
 
-async def test_a_fork_of_a_failed_run_goes_on_without_its_failure() -> None:
+async def test_a_fork_of_a_failed_run_continues_without_its_failure() -> None:
     """The failure is the original's; the fork's card shows what it took over and its own end."""
     agent = careful([CALL("look")], RuntimeError("broke"), "Fine.")
     run = agent.run("Look")
@@ -78,7 +78,7 @@ async def test_a_fork_of_a_failed_run_goes_on_without_its_failure() -> None:
     assert "broke" not in text
 
 
-async def test_a_queued_message_stands_between_the_turns_of_a_real_run() -> None:
+async def test_a_queued_message_is_between_the_turns_of_a_real_run() -> None:
     """The engine and the view agree on when it is sent, and on the turns that are left."""
     agent = careful([CALL("pay", amount=5.0)], "Hurried.")
     run = agent.run("Pay", attended=True, show=False)
@@ -91,7 +91,7 @@ async def test_a_queued_message_stands_between_the_turns_of_a_real_run() -> None
     assert drawn(run).snapshot().head.max_turns == 21
 
 
-async def test_a_paused_history_is_drawn_with_what_stands_open_inside_its_calls() -> None:
+async def test_a_paused_history_is_drawn_with_the_open_questions_in_its_calls() -> None:
     """The question in the middle of an inner agent's tool stands below the call that asked it."""
     inner = nb.Agent(nb.ScriptedModel([CALL("trip"), "Booked."]), name="clerk")
 

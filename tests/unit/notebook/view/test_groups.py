@@ -34,7 +34,7 @@ TYPES = {
 FIRST = {"to": "A"}
 
 
-def asked(tool="pay", kind="approval", metadata=None, **more):
+def question_fields(tool="pay", kind="approval", metadata=None, **more):
     more = {"input": {"to": "B", "amount": 2}, **more}
     editable, external = more.get("editable", False), "external" in more
     more["expects"] = expected(kind, metadata, editable=editable, external=external)
@@ -59,38 +59,53 @@ def forms(*questions, turns=1):
 
 
 ALIKE = {
-    "other values": (asked(), asked(input=FIRST)),
+    "other values": (question_fields(), question_fields(input=FIRST)),
     "other values in a list": (
-        asked(editable=True, input={"to": "A", "lines": ["x", "y"]}),
-        asked(editable=True, input={"to": "B", "lines": []}),
+        question_fields(editable=True, input={"to": "A", "lines": ["x", "y"]}),
+        question_fields(editable=True, input={"to": "B", "lines": []}),
     ),
     "a long text": (
-        asked(editable=True, input={"to": "A"}),
-        asked(editable=True, input={"to": "A\n" * 40}),
+        question_fields(editable=True, input={"to": "A"}),
+        question_fields(editable=True, input={"to": "A\n" * 40}),
     ),
-    "other metadata": (asked(metadata={"why": "a"}), asked(metadata={"why": "b"})),
+    "other metadata": (
+        question_fields(metadata={"why": "a"}),
+        question_fields(metadata={"why": "b"}),
+    ),
     "one is dangerous": (
-        asked(kind="tool", metadata=Confirm(message="a", danger=True)),
-        asked(kind="tool", metadata=Confirm(message="b")),
+        question_fields(kind="tool", metadata=Confirm(message="a", danger=True)),
+        question_fields(kind="tool", metadata=Confirm(message="b")),
     ),
-    "questions with an answer": (asked("ask", kind="question"), asked("ask", kind="question")),
+    "questions with an answer": (
+        question_fields("ask", kind="question"),
+        question_fields("ask", kind="question"),
+    ),
 }
 DIFFERENT = {
-    "another tool": (asked(), asked("drop")),
-    "one is editable": (asked(), asked(editable=True)),
-    "other fields are editable": (asked(editable=("to",)), asked(editable=("amount",))),
-    "one can be remembered": (asked(), asked(kind="tool")),
-    "one is asked again for a reason": (asked(), asked(note="its schema changed")),
-    "other choices": (
-        asked("ask", kind="tool", metadata=Choose(message="?", choices=["a", "b"])),
-        asked("ask", kind="tool", metadata=Choose(message="?", choices=["a", "c"])),
+    "another tool": (question_fields(), question_fields("drop")),
+    "one is editable": (question_fields(), question_fields(editable=True)),
+    "other fields are editable": (
+        question_fields(editable=("to",)),
+        question_fields(editable=("amount",)),
     ),
-    "an approval and a question": (asked("ask", kind="question"), asked("ask", kind="approval")),
+    "one can be remembered": (question_fields(), question_fields(kind="tool")),
+    "one is asked again for a reason": (
+        question_fields(),
+        question_fields(note="its schema changed"),
+    ),
+    "other choices": (
+        question_fields("ask", kind="tool", metadata=Choose(message="?", choices=["a", "b"])),
+        question_fields("ask", kind="tool", metadata=Choose(message="?", choices=["a", "c"])),
+    ),
+    "an approval and a question": (
+        question_fields("ask", kind="question"),
+        question_fields("ask", kind="approval"),
+    ),
 }
 
 
 @pytest.mark.parametrize("pair", ALIKE.values(), ids=ALIKE)
-def test_calls_that_differ_in_values_only_are_one_group(pair):
+def test_calls_that_differ_only_in_values_are_one_group(pair):
     """Each form has the group of the other, and the exact input as facts for its row."""
     one, other = forms(*pair)
     assert one.group == other.group != ""
@@ -98,26 +113,26 @@ def test_calls_that_differ_in_values_only_are_one_group(pair):
 
 
 @pytest.mark.parametrize("pair", DIFFERENT.values(), ids=DIFFERENT)
-def test_questions_that_ask_for_something_else_are_not(pair):
+def test_questions_that_ask_for_something_else_are_not_one_group(pair):
     """What is not asked in the same words, form and buttons is not answered in one go."""
     one, other = forms(*pair)
     assert one.group != other.group
 
 
 ALONE = {
-    "an outside system": asked(external="0" * 64),
-    "a question about the run": asked(kind="budget", budget="turns", call_id=""),
-    "an ipywidget beside the card": asked("tune", editable=True, input={"size": 3}),
+    "an outside system": question_fields(external="0" * 64),
+    "a question about the run": question_fields(kind="budget", budget="turns", call_id=""),
+    "an ipywidget beside the card": question_fields("tune", editable=True, input={"size": 3}),
 }
 
 
 @pytest.mark.parametrize("question", ALONE.values(), ids=ALONE)
-def test_what_a_table_could_not_show_stands_alone(question):
+def test_a_question_that_does_not_fit_a_table_is_shown_separately(question):
     """No buttons, no call, or controls outside the card."""
     assert [(form.group, form.input) for form in forms(question, question)] == [("", [])] * 2
 
 
 def test_calls_of_two_turns_are_two_groups():
     """The second turn's calls were asked for knowing what became of the first's."""
-    one, other = forms(asked(), asked(), turns=2)
+    one, other = forms(question_fields(), question_fields(), turns=2)
     assert one.group != other.group

@@ -58,7 +58,7 @@ async def test_a_hosted_call_is_a_row_with_its_query_and_its_sources(live: bool)
 
 
 @pytest.mark.parametrize("live", [True, False])
-async def test_no_source_is_more_than_a_link_to_the_web(live: bool) -> None:
+async def test_a_source_is_only_a_link_to_the_web(live: bool) -> None:
     """Titles are data, addresses lead to the web alone and say where, in the page and without it."""
     view = await drawn(STEP, live=live)
     markup = static.render(view)
@@ -76,7 +76,7 @@ async def test_a_call_that_never_ended_is_not_drawn_as_running() -> None:
     assert row.state == "cancelled"
 
 
-async def test_what_was_discarded_leaves_no_row() -> None:
+async def test_a_discarded_attempt_leaves_no_row() -> None:
     """An attempt that failed takes its searches and its sources with it."""
     step = [SEARCH, Citation("x", "https://x.org"), Discarded("torn"), TextDelta("Ok."), Finished()]
     for live in (True, False):

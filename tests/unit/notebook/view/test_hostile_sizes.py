@@ -142,7 +142,7 @@ def steps(text: str):
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_no_step_of_drawing_a_megabyte_holds_the_loop(name):
+def test_no_step_of_drawing_a_megabyte_blocks_the_loop(name):
     """The longest step takes about as long as a calibrated loop, not as long as a pattern's worst case."""
     unit = UNITS[name]
     text = (unit * (SIZE // len(unit) + 1))[:SIZE]

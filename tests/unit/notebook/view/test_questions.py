@@ -68,7 +68,7 @@ def facts(question):
     return {fact.label: fact.value for fact in question.facts}
 
 
-def test_c136_a_lost_call_runs_again_gets_its_result_or_fails_as_the_button_says():
+def test_c136_the_form_of_a_lost_call_runs_it_again_sets_its_result_or_fails_it():
     """One form for all three; what was typed counts for its own button alone, and nothing is remembered."""
     asked = waiting("lost", {"message": "Gone."}, reply_schema={"type": "integer"})
     question = Question.of(asked, Types(output=TypeAdapter(int)))
@@ -233,7 +233,7 @@ def test_approving_without_edits_runs_the_original_input():
     assert question.resolve("approve", same) == Restart()
 
 
-def test_approving_with_changes_runs_the_changed_input_and_records_what_changed():
+def test_approving_with_changes_runs_the_changed_input_and_records_the_changes():
     """The whole new input travels; the record names the changed fields alone."""
     question = Question.of(waiting("tool", editable=True), Types(input=Transfer))
     drafts = {"fields": {"amount": {"text": "50"}}}
@@ -244,7 +244,7 @@ def test_approving_with_changes_runs_the_changed_input_and_records_what_changed(
     assert [(f.label, f.changed_from, f.value) for f in record.details] == [("amount", "200", "50")]
 
 
-def test_an_editable_input_works_without_the_tool_at_hand():
+def test_an_editable_input_works_without_the_tool():
     """A run that is opened where the tool is not defined can still be looked over and answered."""
     question = Question.of(waiting("tool", editable=True))
     drafts = {"fields": {"amount": {"text": "50"}}}
@@ -344,7 +344,7 @@ def test_c139_a_call_is_answered_in_its_place_by_a_form_of_its_type():
         assert (menu.name, menu.label) == ("answer", "Answer instead…")
 
 
-def test_c139_what_is_asked_again_after_it_ran_is_answered_without_a_menu():
+def test_c139_a_question_repeated_after_a_restart_is_answered_without_a_menu():
     """Running it led to the same question, so the other way stands beside it."""
     question = Question.of(waiting("tool", "Sure?", note=ASKED_AGAIN))
     assert [action.name for action in question.actions if not action.menu] == [
@@ -354,7 +354,7 @@ def test_c139_what_is_asked_again_after_it_ran_is_answered_without_a_menu():
     ]
 
 
-def test_c138_a_bare_pause_runs_its_call_by_the_menu_and_shows_all_that_runs():
+def test_c138_a_bare_pause_runs_its_call_from_the_menu_and_shows_all_that_runs():
     """Its main button answers; the menu runs it as it was asked about, never with what was typed."""
     many = {"choices": [{"value": "rm", "label": "Look"}, "b"], "allowOther": True, "path": "/"}
     question = Question.of(waiting("tool", input=many), Types(output=TypeAdapter(str)))
@@ -367,20 +367,20 @@ def test_c138_a_bare_pause_runs_its_call_by_the_menu_and_shows_all_that_runs():
         facts(question)
     )  # a label that stands for another value hides it
     assert [(a.name, a.label) for a in question.actions if a.menu] == [("approve", "Run transfer")]
-    assert decided(question, Restart()).decision == "you ran it"
+    assert decided(question, Restart()).decision == "you ran it anyway"
 
 
 @pytest.mark.parametrize(
     "action", [None, "", {}, [], True, "true", "false", "APPROVE", "submit", "answer", 1]
 )
-def test_an_approval_is_given_by_its_own_button_alone(action):
+def test_only_the_approve_button_approves(action):
     """C80: whatever else arrives in place of the decision leaves the call waiting."""
     for drafts in (None, {}, "false"):
         assert isinstance(Question.of(waiting("approval")).resolve(action, drafts), list)
     assert isinstance(Question.of(waiting("question", CHOICES)).resolve("approve"), list)
 
 
-def test_a_refusal_carries_its_reason_and_blank_means_none():
+def test_a_rejection_has_its_reason_and_blank_means_none():
     """C78, C79: the reason is text; an empty one is no reason; anything else is an error."""
     question = Question.of(waiting("tool"))
     assert question.resolve("reject", None, " not now ") == Reject(reason="not now")
@@ -425,14 +425,14 @@ def test_a_question_of_a_body_has_its_own_type_and_prefill():
     assert plain.resolve("submit", None) == Respond(output="b")
 
 
-def test_where_anything_goes_a_person_writes_text_and_not_json():
+def test_without_a_type_a_person_writes_text_and_not_json():
     """A tool without a return type takes the words as they are."""
     for types in (None, Types(output=TypeAdapter(Any)), Types(output={})):
         question = Question.of(waiting("question", Ask(message="?")), types)
         assert question.resolve("submit", {"text": "hello"}) == Respond(output="hello")
 
 
-def test_danger_is_shown_on_the_button_that_is_dangerous():
+def test_a_dangerous_approval_has_a_danger_button():
     """An approval that cannot be undone says so where it is given."""
     question = Question.of(waiting("tool", Confirm(message="Drop?", danger=True)))
     assert question.actions[0].danger
@@ -440,7 +440,7 @@ def test_danger_is_shown_on_the_button_that_is_dangerous():
     assert not Question.of(waiting("tool", {"danger": "false"})).actions[0].danger
 
 
-def test_secrets_that_were_typed_are_in_no_record():
+def test_typed_secrets_are_in_no_record():
     """A password that answers a question stands neither in the record nor in its details."""
 
     class Login(BaseModel):
@@ -461,7 +461,7 @@ class Paid(BaseModel):
 
 
 @pytest.mark.parametrize("editable", [False, ("user",), True])
-def test_a_secret_that_is_gone_is_a_field_to_be_filled(editable):
+def test_a_lost_secret_is_a_field_to_fill(editable):
     """Where the process does not have it, approving asks for it, and says why; nothing else may change."""
     places = SecretPlaces.of(Paid.model_json_schema())
     types = Types(input=Paid, secrets=places)
@@ -510,7 +510,7 @@ def decided(question, resolution):
     return question.record("a", event, 2.0)
 
 
-def test_only_an_answer_in_the_form_is_told_as_yours():
+def test_only_an_answer_in_the_form_is_shown_as_yours():
     """Whatever is answered by code, by a person named, or by another system says by whom."""
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}
     choose = Interrupted(**ask, expects="choice", metadata={"question": "Who?", "choices": ["Ann"]})
@@ -519,7 +519,7 @@ def test_only_an_answer_in_the_form_is_told_as_yours():
         (choose, Respond(output="Ann"), "you chose Ann", "chosen: Ann"),
         (value, Respond(output="Ann"), "you answered Ann", "answered Ann"),
         (value, Respond(output={"a": 1}), "you answered", "answered"),
-        (value, Restart(), "you ran it", "run"),
+        (value, Restart(), "you ran it anyway", "run anyway"),
         (value, Reject(), "declined", "declined"),
     ]
     by = {"form": "", "code": " · by code", "ann": " · by ann", "external": " · by another system"}
@@ -530,7 +530,7 @@ def test_only_an_answer_in_the_form_is_told_as_yours():
             assert record.decision == words[who != "form"] + suffix
 
 
-def test_what_another_system_answers_tells_nothing_about_buttons():
+def test_an_external_question_shows_no_warning_about_buttons():
     """Whether approving could be undone is a word about a button that is not there."""
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}
     metadata = {"message": "The bank tells.", "danger": False}
@@ -538,7 +538,7 @@ def test_what_another_system_answers_tells_nothing_about_buttons():
     assert (told.title, told.facts, told.actions) == ("The bank tells.", [], ())
 
 
-def test_what_the_question_says_is_not_said_again():
+def test_words_of_the_question_are_not_repeated_as_facts():
     """An input that is the question, or its choices, word for word; all else that would run stands there."""
     input_ = {"question": "Which?", "choices": ["a", "b"], "limit": 3}
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pick", "kind": "tool"}
@@ -556,7 +556,7 @@ def test_what_the_question_says_is_not_said_again():
     assert fact.remark
 
 
-def test_an_approval_is_remembered_only_as_it_is_shown():
+def test_only_an_unchanged_approval_of_a_rule_can_be_remembered():
     """A rule is added for what a rule asked; never for changed input or a tool's own pause."""
     base = {
         "at": 1.0,
@@ -583,7 +583,7 @@ def test_an_approval_is_remembered_only_as_it_is_shown():
     assert isinstance(own.resolve("approve", None, None, "tool"), list)
 
 
-def test_a_schema_from_outside_that_asks_for_a_secret_has_a_note():
+def test_a_foreign_schema_that_asks_for_a_secret_has_a_note():
     """In the page and in the record; the person's own types and what a tool itself asks have none."""
     schema = {"type": "object", "properties": {"api_key": {"type": "string"}}}
     asked = Question.of(waiting("question"), Types(output=schema))

@@ -30,7 +30,7 @@ def checker() -> nb.Agent:
     return nb.Agent(model, name="checker", tools=[nb.interrupt_tool("approve", output=bool)])
 
 
-async def test_what_a_body_starts_is_rows_below_its_call():
+async def test_runs_started_by_a_body_are_rows_below_its_call():
     """A run and a call of a tool each have one; the form says where it comes from; drawn again it is the same."""
     inner = checker()
 
@@ -65,7 +65,7 @@ async def test_what_a_body_starts_is_rows_below_its_call():
     assert "office ▸ check ▸ checker ▸ approve · " in plain.render(view.snapshot())
 
 
-async def test_what_was_open_in_a_call_that_is_over_is_drawn_as_over():
+async def test_an_open_question_in_an_ended_call_is_drawn_as_ended():
     """A body that fails takes its runs with it: no form is left that would take an answer."""
     inner = checker()
 

@@ -68,7 +68,7 @@ def started():
 
 @settings(max_examples=300)
 @given(st.lists(st.tuples(PIECES, st.sampled_from([0, 0.06, 0.3])), max_size=40))
-def test_a_page_has_what_the_kernel_has_after_every_patch(steps):
+def test_a_page_equals_the_kernel_after_every_patch(steps):
     """However text arrives and whenever it is sent."""
     (view, page), now = started(), 0.0
     for piece, wait in steps:
@@ -85,7 +85,7 @@ def test_a_page_has_what_the_kernel_has_after_every_patch(steps):
 @given(
     st.lists(st.sampled_from(["\x80", "\x81", "\x9f", "a", "</td>\n", "<td>", "<p>"])).map("".join)
 )
-def test_any_text_comes_back_from_its_shorthand(text):
+def test_any_text_survives_its_shorthand(text):
     """Signs that the text itself has stay what they are."""
     assert long(shorthand.short(text)) == text
 
@@ -94,7 +94,7 @@ def test_any_text_comes_back_from_its_shorthand(text):
 @pytest.mark.parametrize(
     ("kind", "most"), [("prose", 1.5), ("list", 1.5), ("table", 2), ("code", 2)]
 )
-def test_text_travels_about_once_whether_it_comes_slowly_or_in_a_burst(kind, most, pace):
+def test_text_is_sent_about_once_whether_it_arrives_slowly_or_in_a_burst(kind, most, pace):
     """With its tags: at most 1.5 times what it measures, where it is mostly markup twice that."""
     (view, _), sent, due = started(), 0, 0.0
     text = TEXTS[kind] * 10

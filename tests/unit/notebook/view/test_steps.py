@@ -39,7 +39,7 @@ def replayed(run: nb.Run) -> Any:
     return view.snapshot()
 
 
-async def test_c163_a_step_is_a_row_that_tells_what_is_done_and_what_runs():
+async def test_c163_a_step_is_a_row_that_shows_finished_and_running_work():
     """It runs, is done with its value and time, or failed and why; below its tool, in the order of their ends."""
     gates = [asyncio.Event() for _ in range(3)]
 
@@ -80,7 +80,7 @@ async def test_c163_a_step_is_a_row_that_tells_what_is_done_and_what_runs():
     assert seen.view.snapshot() == replayed(run)
 
 
-async def test_c163_a_step_that_came_to_nothing_leaves_no_row():
+async def test_c163_an_unfinished_step_leaves_no_row():
     """A body that is stopped, or pauses, in the middle of a step is drawn as its journal tells it."""
 
     @nb.flow
@@ -95,7 +95,7 @@ async def test_c163_a_step_that_came_to_nothing_leaves_no_row():
     assert seen.view.snapshot() == replayed(run)
 
 
-async def test_c163_a_flows_card_has_its_name_its_input_its_steps_and_its_value():
+async def test_c163_the_card_of_a_flow_has_its_name_input_steps_and_value():
     """No prompt and no turns: the input in the head, the steps and questions in order, the value at the end."""
 
     @nb.flow
@@ -121,7 +121,7 @@ async def test_c163_a_flows_card_has_its_name_its_input_its_steps_and_its_value(
     assert "turn" not in static.render(view, style=False)
 
 
-async def test_c163_a_flows_value_shows_as_what_it_is():
+async def test_c163_the_value_of_a_flow_is_drawn_by_its_type():
     """A text as Markdown, data as code whatever is in it, nothing as nothing."""
     shown = []
     for value in ("**bold**", {"code": "```x"}, 7, None):
@@ -140,7 +140,7 @@ async def test_c163_a_flows_value_shows_as_what_it_is():
     assert shown[3] == ""
 
 
-async def test_c164_what_a_body_calls_stands_among_its_steps_and_questions():
+async def test_c164_calls_made_by_a_body_are_among_its_steps_and_questions():
     """In the order in which it happened, live and replayed."""
 
     @nb.tool
@@ -162,7 +162,7 @@ async def test_c164_what_a_body_calls_stands_among_its_steps_and_questions():
     assert seen.view.snapshot() == replayed(run)
 
 
-def test_a_delta_of_a_step_for_a_call_that_nobody_knows_is_ignored():
+def test_a_step_delta_for_an_unknown_call_is_ignored():
     """It may come after the call's result."""
     view = RunView("r")
     view.apply(StepStarted("gone", "s", 1.0))

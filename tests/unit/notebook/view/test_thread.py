@@ -17,13 +17,13 @@ from tests.unit.notebook.page import Page, Story
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_a_page_that_got_all_patches_has_what_a_new_one_gets(seed):
+def test_a_page_that_got_all_patches_equals_a_new_one(seed):
     """Whatever the runs tell, in whatever order they come, go and are told of."""
     rng = random.Random(seed)
     thread, page, clock, views = ThreadView("outer"), Page(), 0.0, []
     for _ in range(rng.randint(2, 6)):
         view = RunView(f"r{len(views)}", in_thread=True)
-        thread.begin(view)
+        thread.add_run(view)
         views.append(view)
         for event in Story(rng).make():
             view.apply(event)
@@ -31,7 +31,7 @@ def test_a_page_that_got_all_patches_has_what_a_new_one_gets(seed):
                 clock += 5
                 page.apply(thread.flush(clock))
         if rng.random() < 0.3:
-            thread.cut(count := rng.randint(0, len(views)))
+            thread.keep_first(count := rng.randint(0, len(views)))
             del views[count:]
         while thread.dirty:
             clock += 5
@@ -53,7 +53,7 @@ def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
         begun = RunStarted(at=0, agent="guide", model="m", messages=[user(name)], max_turns=9)
         view.apply(begun)
         view.apply(ModelResponded(at=1, text="ok", input_tokens=3, output_tokens=2))
-        thread.begin(view)
+        thread.add_run(view)
     head = thread.snapshot().head
     assert (head.run, head.prompt, head.tokens) == ("two", "", 10)
     said = [item for item in thread.snapshot().items if item.type == "message"]
@@ -63,7 +63,7 @@ def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
     ]
 
 
-def test_what_was_said_stands_below_a_line_of_the_notebooks_own():
+def test_a_prompt_below_a_notice_of_the_notebook_is_still_a_message():
     """A card's first line may be where runs are kept: the prompt is a message all the same."""
     view = RunView("r", in_thread=True)
     view.notice("kept", NoticeItem(key="kept", text="Runs are stored in runs.db"))

@@ -91,7 +91,7 @@ def test_an_object_grows_as_named_values():
     assert seen[-1].startswith('<dl class="nba-kv"><dt>name</dt>')
 
 
-def test_what_is_drawn_live_is_what_a_replay_draws():
+def test_the_live_view_of_a_typed_answer_equals_its_replay():
     """As a run that is opened later; and in the static card, with the rules it needs."""
     text = json.dumps({"value": CITIES})
     end = [
@@ -109,7 +109,7 @@ def test_what_is_drawn_live_is_what_a_replay_draws():
     assert ".nba-kv" in static.render(named.snapshot())
 
 
-def test_what_turns_out_to_be_no_json_is_a_text():
+def test_an_answer_that_is_not_json_is_a_text():
     """A refused answer in words is drawn as words, with why below it."""
     view = view_of(started())
     stream(view, "{sorry}, **no**", size=3)
@@ -122,7 +122,7 @@ def test_what_turns_out_to_be_no_json_is_a_text():
     assert "it is not JSON" in notice.text
 
 
-def test_an_answer_is_drawn_as_it_was_read():
+def test_an_answer_is_drawn_with_its_defaults():
     """With its defaults, as ``result.output`` has them."""
     view = view_of(
         started("json"),
@@ -132,7 +132,7 @@ def test_an_answer_is_drawn_as_it_was_read():
     assert "<dt>people</dt>" in html(view)
 
 
-def test_the_answer_of_a_final_tool_stands_at_the_end():
+def test_the_answer_of_a_final_tool_is_at_the_end():
     """Drawn the same way; what the model said beside the call stays what it was."""
     call = CallRequested(id="c", name="deliver", input={}, final=True)
     view = view_of(
@@ -168,7 +168,7 @@ def test_hostile_values_are_text():
         assert "\u202e" not in made
 
 
-def test_an_answer_of_any_size_is_bounded_visibly():
+def test_an_answer_of_any_size_is_visibly_bounded():
     """Rows, levels, lengths: what is left out is counted."""
     many = drawn([{"n": n} for n in range(5_000)], whole=False)
     assert many.count("<tr>") == MAX_ROWS + 1
@@ -192,7 +192,7 @@ def test_a_long_answer_is_drawn_in_steps_and_not_for_each_piece():
     assert puts <= 20 / 0.25 + 2
 
 
-def test_why_an_answer_does_not_fit_is_told_once_where_the_run_fails_with_it() -> None:
+def test_the_validation_error_is_shown_once_where_the_run_fails_with_it() -> None:
     """The end names it; where the run goes on, or ends for another reason, its line stands again."""
     said = [
         started(),

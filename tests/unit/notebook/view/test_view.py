@@ -59,7 +59,7 @@ def test_a_page_that_got_every_patch_shows_the_whole_view(story, seed):
         assert view.flush(now + 1) is None
 
 
-def test_a_burst_of_thousands_of_rows_leaves_in_pieces():
+def test_a_burst_of_thousands_of_rows_is_sent_in_pieces():
     """No flush sends more than goes at once, what is new comes in its order, and in the end all is there."""
     calls = [CallRequested(id=f"c{n}", name="look", input={"n": n}) for n in range(3_000)]
     view, page = view_of(started()), Page()
@@ -83,7 +83,7 @@ def without_progress(view):
 
 @settings(max_examples=150)
 @given(STORIES, st.integers(0, 10**9))
-def test_replaying_the_journal_ends_in_the_view_that_was_seen_live(story, seed):
+def test_replaying_the_journal_gives_the_view_that_was_live(story, seed):
     """Deltas leave no trace that stored events do not tell: saved runs read as they were."""
     rng, live, replayed, now = random.Random(seed), RunView("r"), RunView("r"), 0.0
     stored = [event for event in story if isinstance(event, StoredEvent)]
@@ -125,7 +125,7 @@ def call(name="pay", id_="c", **input_):
     return CallRequested(id=id_, name=name, input=input_ or {"amount": 200})
 
 
-def asked(id_="i", call_id="c", kind="tool", at=102.0, **more):
+def interrupt_event(id_="i", call_id="c", kind="tool", at=102.0, **more):
     more = {"input": {"amount": 200}, "metadata": {"message": "Large"}, **more}
     more.setdefault("expects", expected(kind, more["metadata"]))
     return Interrupted(at=at, id=id_, call_id=call_id, tool_name="pay", kind=kind, **more)
@@ -142,12 +142,12 @@ def kinds(view):
     return [item.type for item in view.snapshot().items]
 
 
-def test_items_stand_in_call_order_whatever_happens_first():
+def test_items_are_in_call_order_whatever_happens_first():
     """Reasoning, text, then each call, or the question that stands in its place."""
     whole = ModelResponded(
         at=101.0, text="t", reasoning="r", calls=(call(id_="a"), call(id_="b"), call(id_="c"))
     )
-    view = view_of(started(), whole, asked("i2", "c"), asked("i1", "a"))
+    view = view_of(started(), whole, interrupt_event("i2", "c"), interrupt_event("i1", "a"))
     assert kinds(view) == ["reasoning", "text", "form", "call", "form"]
     forms = [item.interrupt for item in view.snapshot().items if item.type == "form"]
     assert forms == ["i1", "i2"]
@@ -160,9 +160,9 @@ def test_headings_in_reasoning_lose_their_asterisks_and_nothing_else_does():
     assert item.text == "Looking it up\n\n2**3 is **eight**.\n**Done** now"
 
 
-def test_an_answered_question_becomes_its_calls_row_where_it_stood():
+def test_an_answered_question_becomes_the_row_of_its_call_in_place():
     """The form goes; the row says what was decided, by whom and after how long, and marks the change."""
-    view = view_of(started(), responded(call(), call(id_="d")), asked())
+    view = view_of(started(), responded(call(), call(id_="d")), interrupt_event())
     resolved = Resolved(
         at=112.0, id="i", call_id="c", resolution=Restart(input={"amount": 50}), by="alice"
     )
@@ -177,7 +177,7 @@ def test_an_answered_question_becomes_its_calls_row_where_it_stood():
 
 def test_a_rejection_shows_its_reason_and_the_call_as_rejected():
     """One row says both."""
-    view = view_of(started(), responded(call()), asked())
+    view = view_of(started(), responded(call()), interrupt_event())
     no = Resolved(at=103.0, id="i", call_id="c", resolution=Reject(reason="not now"), by="form")
     view.apply(no)
     [row] = view.snapshot().items
@@ -186,9 +186,9 @@ def test_a_rejection_shows_its_reason_and_the_call_as_rejected():
     assert (record.decision, record.tone) == ("rejected · “not now”", "bad")
 
 
-def test_a_run_is_interrupted_only_when_nothing_goes_on_without_an_answer():
+def test_a_run_is_interrupted_only_when_nothing_continues_without_an_answer():
     """While a sibling runs the run is running, and the question is answerable all the same."""
-    view = view_of(started(), responded(call(), call(id_="d")), asked())
+    view = view_of(started(), responded(call(), call(id_="d")), interrupt_event())
     assert view.status == "running"
     assert view.question("i") is not None
     view.apply(ToolStarted(at=103.0, call_id="d", attempt=1, owner="o", input={"amount": 200}))
@@ -213,7 +213,7 @@ def test_a_pause_inside_an_inner_agent_makes_the_whole_run_interrupted():
         ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200}),
         inner,
         turn,
-        asked(call_id="n", scope=("c",)),
+        interrupt_event(call_id="n", scope=("c",)),
     )
     assert view.status == "interrupted"
     outer, form = view.snapshot().items
@@ -221,11 +221,11 @@ def test_a_pause_inside_an_inner_agent_makes_the_whole_run_interrupted():
     assert form.call == f"{outer.key}/0.c0"
 
 
-def test_a_call_row_adds_up_the_time_of_its_bodies_and_not_of_the_wait():
+def test_a_call_row_adds_up_the_time_of_its_bodies_without_the_wait():
     """Elapsed is what the body took, over a restart too."""
     run = ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200})
     again = ToolStarted(at=203.0, call_id="c", attempt=2, owner="o", input={"amount": 200})
-    view = view_of(started(), responded(call()), run, asked(at=103.0))
+    view = view_of(started(), responded(call()), run, interrupt_event(at=103.0))
     view.apply(Resolved(at=200.0, id="i", call_id="c", resolution=Restart(), by="form"))
     view.apply(again)
     view.apply(ToolFinished(at=205.0, call_id="c", output="ok"))
@@ -240,7 +240,7 @@ def test_a_call_row_adds_up_the_time_of_its_bodies_and_not_of_the_wait():
 
 def test_a_changed_input_is_marked_in_the_row():
     """What ran is shown with what was proposed."""
-    view = view_of(started(), responded(call()), asked())
+    view = view_of(started(), responded(call()), interrupt_event())
     view.apply(
         Resolved(at=103.0, id="i", call_id="c", resolution=Restart(input={"amount": 50}), by="form")
     )
@@ -249,7 +249,7 @@ def test_a_changed_input_is_marked_in_the_row():
     assert (fact.value, fact.changed_from) == ("50", "200")
 
 
-def test_a_discarded_attempt_clears_what_was_streamed_and_says_so():
+def test_a_discarded_attempt_clears_the_streamed_text_and_says_so():
     """Half an answer never stands beside the good one."""
     view = view_of(started(), TextDelta("half"), ToolCallDelta(0, "{", "c", "pay"))
     page = Page()
@@ -264,7 +264,7 @@ def test_a_discarded_attempt_clears_what_was_streamed_and_says_so():
     assert [item.type for item in page.items] == ["text"]
 
 
-def test_a_text_that_came_as_streamed_is_not_sent_again():
+def test_a_streamed_text_is_not_sent_again():
     """The stored response costs only the last block."""
     view = view_of(started(), TextDelta("One.\n\n"), TextDelta("Two."))
     view.flush(1.0)
@@ -278,7 +278,7 @@ def test_a_text_that_came_as_streamed_is_not_sent_again():
     assert [type(op) for op in ops] == [Put]
 
 
-def test_code_that_streamed_as_text_does_not_travel_again():
+def test_streamed_code_is_not_sent_again():
     """A long block without colors costs its text once, and ends as the block it is."""
     code = "".join(f"row < {n} & more 🎉\n" for n in range(2_000))
     view, page, sent = view_of(started()), Page(), 0
@@ -316,7 +316,7 @@ PIECES += [
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(PIECES), max_size=40), st.integers(0, 10**9))
-def test_at_whatever_pace_a_text_comes_the_page_has_what_the_kernel_has(pieces, seed):
+def test_the_page_equals_the_kernel_at_any_pace_of_a_text(pieces, seed):
     """Slow, fast and in bursts: after each flush they agree, and the end is the text as rendered."""
     rng, text, now, start = random.Random(seed), "".join(pieces), 0.0, 0
     view, page = view_of(started()), Page()
@@ -334,7 +334,7 @@ def test_at_whatever_pace_a_text_comes_the_page_has_what_the_kernel_has(pieces, 
     assert drawn == ([blocks(text)] if text.strip() else [])
 
 
-def test_deltas_between_two_flushes_travel_as_one():
+def test_deltas_between_two_flushes_are_sent_as_one():
     """A thousand tokens and a hundred printed lines are two operations."""
     long = "word " * 1_000
     view = view_of(started(), TextDelta(long))
@@ -352,7 +352,7 @@ def test_deltas_between_two_flushes_travel_as_one():
     assert view.flush(3.0) is None
 
 
-def test_mere_progress_of_a_heavy_row_is_sent_once_a_second():
+def test_progress_of_a_heavy_row_is_sent_once_a_second():
     """A large picture does not travel again with every step of a progress bar."""
     view = view_of(started(), responded(call()))
     view.apply(ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200}))
@@ -365,7 +365,7 @@ def test_mere_progress_of_a_heavy_row_is_sent_once_a_second():
     assert sent == 2
 
 
-def test_endless_printing_stops_being_shown_live_and_is_shown_whole_at_the_end():
+def test_endless_printing_is_no_longer_shown_live_and_is_complete_at_the_end():
     """A tool that prints without end does not fill the page."""
     view = view_of(started(), responded(call()))
     view.apply(ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200}))
@@ -383,7 +383,7 @@ def test_a_run_that_ends_with_open_questions_leaves_no_form_behind():
         (RunCancelled(at=110.0, by="form", still_running=("d",)), ["cancelled", "cancelled"]),
         (RunFailed(at=110.0, error="ToolFailed", message="x"), ["cancelled", "failed"]),
     ):
-        view = view_of(started(), responded(call(), call(id_="d")), asked())
+        view = view_of(started(), responded(call(), call(id_="d")), interrupt_event())
         view.apply(ToolStarted(at=103.0, call_id="d", attempt=1, owner="o", input={"amount": 200}))
         view.apply(end)
         snapshot = view.snapshot()
@@ -394,12 +394,12 @@ def test_a_run_that_ends_with_open_questions_leaves_no_form_behind():
         assert snapshot.head.questions == 0
 
 
-def test_a_failed_run_that_goes_on_asks_again():
+def test_a_retried_run_asks_its_open_question_again():
     """After a retry the open question is there again, and the failure is gone."""
     view = view_of(
         started(),
         responded(call(), call(id_="d")),
-        asked(),
+        interrupt_event(),
         RunFailed(at=110.0, error="ModelError", message="x"),
         RunRetried(at=110.5, by="code"),
         ToolStarted(at=111.0, call_id="d", attempt=1, owner="o", input={"amount": 200}),
@@ -410,7 +410,7 @@ def test_a_failed_run_that_goes_on_asks_again():
 
 
 def test_a_retried_run_runs_its_failed_call_again():
-    """The failed row goes on, counts the time of both attempts, and the failure is gone."""
+    """The failed row continues, counts the time of both attempts, and the failure is removed."""
     view = view_of(
         started(),
         responded(call()),
@@ -428,10 +428,10 @@ def test_a_retried_run_runs_its_failed_call_again():
 
 
 def test_a_question_inside_a_body_leaves_its_call_open():
-    """``ctx.ask``: the answer goes to the line that asked, and the row goes on from there."""
+    """``ctx.ask``: the answer goes to the line that asked, and the row continues from there."""
     run = ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200})
-    one = asked("i1", kind="ask", ask=0, at=103.0, reply_schema={"type": "integer"})
-    two = asked("i2", kind="ask", ask=1, at=103.0, reply_schema={"type": "integer"})
+    one = interrupt_event("i1", kind="ask", ask=0, at=103.0, reply_schema={"type": "integer"})
+    two = interrupt_event("i2", kind="ask", ask=1, at=103.0, reply_schema={"type": "integer"})
     view = view_of(started(), responded(call()), run, one, two)
     assert view.status == "interrupted"
     assert view.question("i1").resolve("submit", {"text": "3"}) == Respond(output=3)
@@ -448,18 +448,20 @@ def test_a_question_inside_a_body_leaves_its_call_open():
     assert (first.decision, second.decision) == ("you answered 3", "declined")
 
 
-def test_an_interrupt_for_an_outside_system_has_nothing_to_press():
+def test_an_external_interrupt_has_no_buttons():
     """It is shown, and neither a button nor a message of the page settles it."""
-    view = view_of(started(), responded(call()), asked(external="digest", expects="external"))
+    view = view_of(
+        started(), responded(call()), interrupt_event(external="digest", expects="external")
+    )
     form = view.snapshot().items[1]
     assert (form.actions, form.spec) == ([], None)
     for action in ("approve", "submit", "reject"):
         assert isinstance(view.question("i").resolve(action), list)
 
 
-def test_a_row_shows_its_interim_result_and_what_is_awaited_then_the_final_one():
+def test_a_row_shows_its_interim_result_and_the_awaited_one_then_the_final_one():
     """Nothing is to be pressed; a failure outside is the row's own, and a refusal leaves what it said."""
-    awaited = asked(external="digest", expects="external", kind="later")
+    awaited = interrupt_event(external="digest", expects="external", kind="later")
     interim = ToolFinished(at=102.0, call_id="c", output="started, job 7")
     for resolution, row in [
         (Respond(output=7), ("done", "7")),
@@ -486,7 +488,7 @@ def test_a_row_shows_its_interim_result_and_what_is_awaited_then_the_final_one()
 
 def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():
     """A run that starts from paused messages shows the calls and the forms it starts with."""
-    pause = asked().model_dump(mode="json")
+    pause = interrupt_event().model_dump(mode="json")
     open_call = {"type": "tool_call", "id": "c", "name": "pay", "input": {"amount": 200}}
     open_call["nbagent"] = {"status": "waiting", "pause": pause}
     done = {"type": "tool_call", "id": "d", "name": "look", "input": {}}
@@ -507,16 +509,16 @@ def test_the_final_text_is_shown_once():
     assert kinds(other) == ["call", "text"]
 
 
-def test_drafts_are_kept_for_pages_to_come():
+def test_drafts_are_kept_for_later_pages():
     """A reload shows what was typed; the pages that are open know it."""
-    view = view_of(started(), responded(call()), asked(editable=True))
+    view = view_of(started(), responded(call()), interrupt_event(editable=True))
     view.flush(1.0)
     view.set_drafts("i", {"fields": {"amount": {"text": "1"}}})
     assert view.flush(2.0) is None
     assert view.snapshot().items[0].drafts == {"fields": {"amount": {"text": "1"}}}
 
 
-def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():
+def test_a_notice_of_the_notebook_is_added_replaced_and_removed():
     """The notebook layer's own lines come and go by their key."""
     view, page = view_of(started()), Page()
     view.notice("earlier", NoticeItem(key="", text="one"))
@@ -533,7 +535,7 @@ def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():
     ("reason", "says"),
     [("length", "limit of output tokens"), ("content_filter", "content filter"), ("other", None)],
 )
-def test_an_answer_that_was_cut_off_says_so_in_every_view(reason, says):
+def test_a_truncated_answer_says_so_in_every_view(reason, says):
     """Behind what was said, live and replayed, in static HTML and as text."""
     event = responded(text="half").model_copy(update={"finish_reason": reason})
     live, page = view_of(started(), TextDelta("half")), Page()
@@ -550,8 +552,8 @@ def test_an_answer_that_was_cut_off_says_so_in_every_view(reason, says):
         assert drawn.index("half") < drawn.index(says)
 
 
-def test_the_strip_stays_short_however_long_the_run():
-    """A run of 2,000 turns has a head that is as small as that of 100."""
+def test_the_time_strip_stays_short_however_long_the_run():
+    """A run of 2,000 turns has as small a head as one of 100."""
     view = view_of(started().model_copy(update={"max_turns": 3_000}))
     for turn in range(2_000):
         view.apply(responded(call(id_=f"c{turn}"), at=101.0 + turn * 10))
@@ -561,7 +563,7 @@ def test_the_strip_stays_short_however_long_the_run():
     assert max(s.end or 0 for s in spans) > 19_000
 
 
-def test_static_and_plain_hold_no_time_no_id_and_no_token_count():
+def test_static_and_plain_views_contain_no_time_no_id_and_no_token_count():
     """The same run at another time, with other ids and prices, gives the same static views."""
 
     def drawn(offset, ids, tokens):
@@ -570,7 +572,7 @@ def test_static_and_plain_hold_no_time_no_id_and_no_token_count():
             ModelResponded(
                 at=101.0 + offset * 2, calls=(call(id_=ids),), input_tokens=tokens, cost=tokens
             ),
-            asked(f"q{ids}", ids, at=102.0 + offset * 3),
+            interrupt_event(f"q{ids}", ids, at=102.0 + offset * 3),
             Resolved(
                 at=103.0 + offset * 4, id=f"q{ids}", call_id=ids, resolution=Restart(), by="form"
             ),

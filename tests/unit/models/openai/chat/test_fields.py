@@ -51,7 +51,7 @@ def pieces_of(fields: dict[str, Any], size: int) -> list[dict[str, Any]]:
     return streamed
 
 
-def kept(parser: ChatParser) -> Any:
+def provider_data(parser: ChatParser) -> Any:
     finished = parser.finished()
     assert isinstance(finished, Finished)
     return finished.provider
@@ -70,8 +70,8 @@ def test_fields_are_the_same_streamed_and_whole(fields: dict[str, Any], size: in
     answer = {"choices": [{"message": {"content": "x", **fields}, "finish_reason": "stop"}]}
     whole.whole(json.dumps(answer).encode())
     expected = {"name": "p", "data": {"fields": fields}} if fields else None
-    assert kept(whole) == expected
-    assert kept(streamed) == expected
+    assert provider_data(whole) == expected
+    assert provider_data(streamed) == expected
 
 
 PIECES = {
@@ -107,17 +107,17 @@ PIECES = {
 
 
 @pytest.mark.parametrize("name", PIECES)
-def test_pieces_become_what_was_meant(name: str) -> None:
+def test_streamed_pieces_are_merged_into_the_intended_value(name: str) -> None:
     """Each row is what some server streams."""
     deltas, fields = PIECES[name]
     parser = ChatParser("p")
     for delta in deltas:
         parser.chunk({"choices": [{"delta": delta}]})
     parser.chunk({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-    assert kept(parser) == (fields and {"name": "p", "data": {"fields": fields}})
+    assert provider_data(parser) == (fields and {"name": "p", "data": {"fields": fields}})
 
 
-def test_fields_of_a_call_are_told_once_it_is_whole() -> None:
+def test_fields_of_a_call_are_reported_once_it_is_complete() -> None:
     """Those of its function too; a call without any has none, and the answer says whose it is."""
     parser = ChatParser("p")
     head = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "", "mark": {"m": 1}}}
@@ -129,4 +129,4 @@ def test_fields_of_a_call_are_told_once_it_is_whole() -> None:
     last = parser.chunk({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     fields = {"extra_content": {"g": {"s": "x"}}, "function": {"mark": {"m": 1}}}
     assert last == [ToolCallDelta(0, provider={"fields": fields})]
-    assert kept(parser) == {"name": "p"}
+    assert provider_data(parser) == {"name": "p"}

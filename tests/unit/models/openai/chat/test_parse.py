@@ -122,7 +122,7 @@ def test_a_response_is_the_same_in_any_chunking(
     assert finished == Finished(reason, Usage(3, 4, 0.5), "m", own)
 
 
-def test_what_arrives_together_is_one_delta() -> None:
+def test_chunks_that_arrive_together_are_one_delta() -> None:
     """A burst costs the view one delta, not one for each token."""
     data = sse(*(chunk({"content": f"{n} "}) for n in range(100)))
     deltas, _ = parsed([data])
@@ -178,7 +178,7 @@ DIALECTS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_calls_are_told_apart_in_every_dialect(dialect: str) -> None:
+def test_calls_are_distinguished_in_every_dialect(dialect: str) -> None:
     """Compatible servers number and name calls as they like; each call stays one call."""
     chunks, expected = DIALECTS[dialect]
     deltas, finished = parsed([sse(*chunks, chunk({}, "stop"))])
@@ -195,7 +195,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize("kind", SAYS)
-def test_text_is_found_where_servers_put_it(kind: str) -> None:
+def test_text_is_found_in_every_field_that_servers_use(kind: str) -> None:
     """Reasoning, refusals and parts have names of their own."""
     value, delta = SAYS[kind]
     assert parsed([sse(value)]) == ([delta], None)
@@ -210,12 +210,12 @@ def test_text_is_found_where_servers_put_it(kind: str) -> None:
         ("eos", "other"),
     ],
 )
-def test_finish_reasons_are_known_or_other(finish: str, reason: str) -> None:
-    """A server's own word never breaks a run."""
+def test_an_unknown_finish_reason_is_reported_as_other(finish: str, reason: str) -> None:
+    """An unknown reason never breaks a run."""
     assert parsed([sse(chunk({"content": "x"}, finish))])[1] == Finished(reason, Usage(), "m")
 
 
-def test_a_stream_that_just_ends_is_not_finished() -> None:
+def test_a_stream_that_ends_without_a_finish_reason_is_not_finished() -> None:
     """Without a finish reason or [DONE] nobody can know that the answer is whole."""
     assert parsed([sse(chunk({"content": "half"}))])[1] is None
     assert parsed([sse(chunk({"content": "whole"}), b"[DONE]")])[1] is not None
@@ -231,7 +231,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_is_no_answer_breaks_the_stream(kind: str) -> None:
+def test_an_invalid_answer_breaks_the_stream(kind: str) -> None:
     """It is never taken for text, and a retry happens only where one may help."""
     data, again = BAD[kind]
     with pytest.raises(BrokenStream) as caught:

@@ -17,7 +17,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize("item", HIDDEN, ids=[str(each["type"]) for each in HIDDEN])
-def test_no_message_hides_in_what_a_provider_wants_back(item):
+def test_provider_data_cannot_hide_a_message(item):
     """The message then goes out as its text and calls alone, as where the data fit it no more."""
     data = {
         "items": [{"message": [["output_text", 0, 2]]}, {"item": item}],

@@ -74,7 +74,7 @@ def numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def kept(parser: ResponsesParser, pieces: list[Any]) -> Message:
+def stored_message(parser: ResponsesParser, pieces: list[Any]) -> Message:
     """The message that the engine keeps of it, after JSON."""
     collected = Collected({})
     for batch in pieces:
@@ -89,7 +89,7 @@ def kept(parser: ResponsesParser, pieces: list[Any]) -> Message:
 
 @settings(max_examples=150)
 @given(RESPONSES, st.sampled_from([1, 7, 1_000_000]), st.booleans())
-def test_what_came_goes_back_as_it_was(items: Any, size: int, whole: bool) -> None:
+def test_items_are_sent_back_as_they_were_received(items: Any, size: int, whole: bool) -> None:
     """All but ids, and reasoning that nothing followed: texts and inputs are taken from the message."""
     sent = numbered(items)
     with_ids = [{"id": f"item_{n}", **item} for n, item in enumerate(sent)]
@@ -100,7 +100,7 @@ def test_what_came_goes_back_as_it_was(items: Any, size: int, whole: bool) -> No
     else:
         data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events(body, reply))
         batches = [parser.feed(data[at : at + size]) for at in range(0, len(data), size)]
-    message = kept(parser, batches)
+    message = stored_message(parser, batches)
     encoded = encode_message(message, "here/responses")
     back = json.loads(b"[" + encoded + b"]")
     while sent and sent[-1]["type"] == "reasoning":
@@ -130,7 +130,7 @@ def _eased(item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def test_the_server_of_these_tests_refuses_what_the_real_one_does() -> None:
+def test_the_test_server_refuses_what_the_real_one_refuses() -> None:
     """A double that takes anything would prove nothing."""
     ask = {"role": "user", "content": "go"}
     call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}

@@ -1,7 +1,7 @@
-"""Files in a conversation: parts of messages with their bytes in base64, and how they are told in words.
+"""Files in a conversation: parts of messages with their bytes in base64, and their description in words.
 
-A file part is ``{"type": "file", "media_type": str, "data": str}``, with ``"name"`` where it has one; see
-``messages``. A file is never a path or an address: what a history says is all in it.
+A file part is ``{"type": "file", "media_type": str, "data": str}``, with ``"name"`` if it has one; see
+``messages``. A file is never a path or an address: a history contains all its bytes.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from .controls import escaped
 from .errors import MessagesError, UsageError
 
 Part: TypeAlias = dict[str, Any]
-Said: TypeAlias = str | tuple[Part, ...]
-"""What a person says: a text, or parts of a user's message."""
+Content: TypeAlias = str | tuple[Part, ...]
+"""The content of a user's message: text, or parts."""
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What models see and pages draw."""
+"""Image types that models accept and pages display."""
 MAX_FILES = 50_000_000
-"""Bytes of all files of one history: what OpenAI's APIs take in one request."""
+"""Maximum bytes of all files of one history: OpenAI's APIs accept this many in one request."""
 MAX_NAME = 100
 """Characters of a file's name."""
 KEPT = "$nbagent.kept"
-"""The name, in a file that stands for a step's value, of what that is; no step may give it by itself."""
+"""The key, in a file that is a step's value, with its format. A step cannot set it itself."""
 _TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,99}")
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 
 
 def file_part(data: bytes, media_type: str, name: str | None = None) -> Part:
-    """A part with this file; of the name only what stands behind the last slash.
+    """A part with this file; its name is the part after the last slash.
 
     Raises:
         UsageError: that is no media type.
@@ -48,14 +48,14 @@ def file_part(data: bytes, media_type: str, name: str | None = None) -> Part:
 
 
 def plain_name(name: str) -> str:
-    """A file's name as it is told: one line, no folder, nothing invisible."""
+    """A file's name for display: one line, without a folder or invisible characters."""
     last = re.split(r"[\\/]", name)[-1]
     text = " ".join(escaped(last).split())
     return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME // 2]}…{text[1 - MAX_NAME // 2 :]}"
 
 
 def is_media_type(text: Any) -> bool:
-    """Whether it is the name of a type of files, without parameters."""
+    """Whether a value is a media type without parameters."""
     return isinstance(text, str) and _TYPE.fullmatch(text) is not None
 
 
@@ -63,7 +63,7 @@ def check_file(part: Mapping[str, Any], where: str) -> None:
     """Refuse what is no file part.
 
     Raises:
-        MessagesError: ``where`` says of what it is a part.
+        MessagesError: it is not valid; the message names the place ``where``.
     """
 
     def refuse(what: str) -> NoReturn:
@@ -83,12 +83,12 @@ def check_file(part: Mapping[str, Any], where: str) -> None:
 
 
 def is_base64(data: str) -> bool:
-    """Whether a text has the characters of base64 alone: it then stands in JSON as it is."""
+    """Whether a string has only base64 characters, so that it needs no JSON escapes."""
     return data.isascii() and not data.encode("ascii").translate(None, _ALPHABET)
 
 
 def files_of(message: Mapping[str, Any]) -> Iterator[Part]:
-    """The files of a message: those a person gave, and those that came with results."""
+    """The files of a message: from the person, and from tool results."""
     for part in message["content"]:
         if part["type"] == "file":
             yield part
@@ -108,12 +108,12 @@ def size_of_all(messages: Iterable[Mapping[str, Any]]) -> int:
 
 
 def is_image(part: Mapping[str, Any]) -> bool:
-    """Whether it is a picture that models see and pages draw."""
+    """Whether it is an image that models accept and pages display."""
     return part["media_type"] in IMAGES
 
 
 def is_text(media_type: str) -> bool:
-    """Whether the file is text, which any model reads."""
+    """Whether the file is text, which any model accepts."""
     return media_type.startswith("text/") or media_type in _TEXTS
 
 
@@ -139,7 +139,7 @@ def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
 
 
 def is_mention(part: Mapping[str, Any]) -> bool:
-    """Whether it tells of a variable that a message named: what it is stands in its first line."""
+    """Whether it describes a variable that a message named; its first line names the kind."""
     return part["media_type"] == "text/plain" and str(part.get("name") or "").startswith("@")
 
 
@@ -152,8 +152,8 @@ _BEGUN, _BRIEF = 400, 80
 """Characters of a file's data that are read for its first line, and of that line."""
 
 
-def stand_in(part: Mapping[str, Any], *, sized: bool = True) -> str:
-    """What stands in a text in the place of a file: ``[image scan.png, 120 kB]``."""
+def bracketed_label(part: Mapping[str, Any], *, sized: bool = True) -> str:
+    """The text in place of a file: ``[image scan.png, 120 kB]``."""
     return f"[{label(part, sized=sized)}]"
 
 
@@ -164,14 +164,16 @@ def in_bytes(size: int) -> str:
     return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
 
 
-def in_words(said: Said) -> str:
+def in_words(said: Content) -> str:
     """A message as text, with a word in the place of each file."""
     if isinstance(said, str):
         return said
-    return "\n".join(part["text"] if part["type"] == "text" else stand_in(part) for part in said)
+    return "\n".join(
+        part["text"] if part["type"] == "text" else bracketed_label(part) for part in said
+    )
 
 
-def outline(said: Said) -> str:
+def outline(said: Content) -> str:
     """A message in words, as an input is: equal for equal words and files, and without their bytes."""
     if isinstance(said, str):
         return said
@@ -183,13 +185,13 @@ def _identified(part: Part) -> str:
     return f"[{label(part)}, sha256 {digest[:16]}]"
 
 
-def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
+def check_room(messages: Iterable[Mapping[str, Any]], said: Content) -> None:
     """Refuse files that are too much for a history.
 
     Raises:
         UsageError: all of them together are larger than ``MAX_FILES``.
     """
-    new = _size_of_said(said)
+    new = _size_of_files(said)
     if not new:
         return
     known = size_of_all(messages)
@@ -202,7 +204,7 @@ def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
 
 
 def tokens_of(text: bytes) -> int:
-    """About how many tokens a text in UTF-8 takes: words of 3.5 letters, groups of digits, signs of their own."""
+    """Estimated tokens of a text in UTF-8: words of 3.5 letters, groups of digits, single symbols."""
     letters = len(text) - len(text.translate(None, _LETTERS))
     digits = len(text) - len(text.translate(None, _DIGITS))
     blanks = len(text) - len(text.translate(None, b" \t\r"))
@@ -216,6 +218,6 @@ _LETTERS = string.ascii_letters.encode()
 _DIGITS = string.digits.encode()
 
 
-def _size_of_said(said: Said) -> int:
+def _size_of_files(said: Content) -> int:
     parts = () if isinstance(said, str) else said
     return sum(size_of(part) for part in parts if part["type"] == "file")

@@ -1,7 +1,7 @@
-"""What a person or a tool gives that is no text, as files: figures, pictures, arrays, paths, bytes, summaries of tables.
+"""Conversion of values to files: figures, pictures, arrays, paths, bytes, summaries of tables.
 
-matplotlib, PIL, numpy, pandas, plotly and altair are never imported to find out what a value is: a value of
-theirs is one only where somebody imported them. Pillow is, where a picture must be made smaller.
+matplotlib, PIL, numpy, pandas, plotly and altair are never imported to check a value: it can only be theirs
+if they are already imported. Pillow is imported if a picture must be made smaller.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from typing import Any, NamedTuple, TypeAlias
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.files import (
+from nbagent.core.base.file_parts import (
     IMAGES,
+    Content,
     Part,
-    Said,
+    bracketed_label,
     file_part,
     in_bytes,
     is_media_type,
     is_text,
     plain_name,
     size_of,
-    stand_in,
     tokens_of,
 )
-from nbagent.core.base.files import MAX_FILES as MAX_ALL
+from nbagent.core.base.file_parts import MAX_FILES as MAX_ALL
 from nbagent.core.base.keywords import calling_code
 
 from . import pictures, tables
@@ -47,7 +47,7 @@ log = logging.getLogger("nbagent")
 MAX_FILE = 20_000_000
 """Bytes of one file."""
 MAX_IMAGE = 4_000_000
-"""Bytes of one picture: providers take 5 MB of base64."""
+"""Maximum bytes of one picture: providers accept 5 MB of base64."""
 MAX_SIDE = 2048
 """Pixels of a picture's longer side: providers make larger ones smaller themselves."""
 MAX_TEXT = 1_000_000
@@ -60,7 +60,7 @@ _GIVEN = "text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an arra
 
 
 Prompt: TypeAlias = str | Sequence[Any]
-"""What may be given as a prompt: a text, or a list of texts, files and tables."""
+"""The type of a prompt: text, or a list of texts, files and tables."""
 
 
 class File:
@@ -70,13 +70,13 @@ class File:
         content: bytes, a ``Path``, a figure (matplotlib, plotly, altair), a PIL image, an array with height and
             width, a table (pandas, polars, Arrow: all its rows, as CSV), or what IPython shows as a picture.
         media_type: such as ``"image/png"``; found from the bytes, the path or the value where not given.
-        name: what the model and the person read; a path's own by default.
+        name: the name for the model and the person; a path's own by default.
 
-    A picture is made smaller where it is larger than providers use (2,048 pixels, 4 MB), and what a camera
-    wrote into it, such as the place, is left out.
+    A picture is made smaller if it is larger than providers use (2,048 pixels, 4 MB), and metadata from a
+    camera, such as the place, is removed.
 
     Raises:
-        UsageError: it is nothing that can be sent; the message says what is.
+        UsageError: it cannot be sent; the message lists what can.
     """
 
     __slots__ = ("data", "media_type", "name")
@@ -86,7 +86,7 @@ class File:
     ) -> None:
         if media_type is not None and not is_media_type(media_type):
             raise UsageError(f"{media_type!r:.80} is not a media type, such as 'image/png'")
-        found = _read(content)
+        found = _found_file(content)
         if found is None:
             raise UsageError(f"{_named(content)} is not a file. Pass {_GIVEN}")
         data, kind, own_name = found
@@ -126,11 +126,11 @@ class _Found(NamedTuple):
 # --- what a person says
 
 
-def said(prompt: Any) -> Said:
+def prompt_content(prompt: Any) -> Content:
     """A prompt as text, or as the parts of a message: texts, files and summaries of tables, in their order.
 
     Raises:
-        UsageError: it says nothing, or holds what is neither.
+        UsageError: it is empty, or has an item that is neither text nor a file.
     """
     if isinstance(prompt, str):
         if not prompt.strip():
@@ -150,7 +150,7 @@ def said(prompt: Any) -> Said:
         raise UsageError(
             f"A prompt must be non-empty text, or a list of texts and files, got {_named(prompt)}{hint}"
         )
-    given = [item if isinstance(item, str) else _given(item) for item in prompt]
+    given = [item if isinstance(item, str) else _file_from(item) for item in prompt]
     parts = [{"type": "text", "text": x} if isinstance(x, str) else x.part for x in given]
     if not any(part["type"] == "file" or part["text"].strip() for part in parts):
         raise UsageError(f"The prompt has no text: {prompt!r:.80}")
@@ -163,20 +163,22 @@ def said(prompt: Any) -> Said:
     return tuple(parts)
 
 
-def _given(item: Any) -> File:
-    """What is told of something in a prompt that is no text: of a table a summary, else a file."""
+def _file_from(item: Any) -> File:
+    """An item of a prompt that is not text, as a file: for a table its summary."""
     if isinstance(item, File):
         return item
     return File(item) if tables.frame_of(item) is None else mention(item, _name_of(item))
 
 
-def mention(value: Any, name: str, told: Callable[[Any], str | None] = tables.told) -> File:
-    """What is told of a variable that a prompt names: a summary in text, by its name.
+def mention(
+    value: Any, name: str, told: Callable[[Any], str | None] = tables.table_summary
+) -> File:
+    """The description of a variable that a prompt names: a summary in text, with its name.
 
     Args:
         value: of the variable.
         name: as the person writes it.
-        told: makes the summary; by default that of a table.
+        told: a function that returns the summary; by default that of a table.
 
     Raises:
         UsageError: it fails when it is looked at.
@@ -192,7 +194,7 @@ def mention(value: Any, name: str, told: Callable[[Any], str | None] = tables.to
 
 
 def _name_of(table: Any) -> str:
-    """What the person's code calls a table."""
+    """The name of a table in the person's code."""
     code = calling_code()
     for scope in () if code is None else (code.f_locals, code.f_globals):
         for name, value in [*scope.items()]:
@@ -202,7 +204,7 @@ def _name_of(table: Any) -> str:
 
 
 _BRACES = re.compile(r"(?<![\w{}\\^])\{([^\W\d]\w*)(?:(?:[.\[(!]|:(?!\s))[^{}\n]*)?\}(?!\})")
-"""A variable's name as an f-string has it; not a formula's, such as ``x_{i}``."""
+"""A variable's name as in an f-string, but not a formula's, such as ``x_{i}``."""
 _NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
@@ -255,7 +257,7 @@ def _warn(text: str) -> None:
 
 
 class Taken(NamedTuple):
-    """A tool's value with its files taken out of it."""
+    """A tool's value, separated from its files."""
 
     value: Any
     """With a word in the place of each."""
@@ -268,21 +270,21 @@ NOTHING = Taken(None, [], [])
 """Of a result without files."""
 
 
-def taken(
+def take_files(
     value: Any, present: Any, more: Sequence[Any] = (), room: Callable[[], int] = lambda: MAX_ALL
 ) -> Taken:
-    """The files of a tool's value: itself, or what a list or dict of it holds; and ``more``, in any form.
+    """Take the files out of a tool's value: the value itself, or items of its list or dict; and ``more``.
 
     A path or bytes are files only as ``nb.File`` or in ``more``: what a tool returns is never read by itself.
 
     Args:
-        value: what the tool returned.
-        present: gives the mime bundle that a value shows as, or None.
-        more: what the tool said are files.
-        room: how many bytes they may have together; asked only where there are some.
+        value: the return value of the tool.
+        present: a function that returns the mime bundle of a value, or None.
+        more: values that the tool sent as files.
+        room: a function that returns the maximum bytes of all files; called only if there are files.
 
     Raises:
-        UsageError: what it said is none, or they are too many or too large.
+        UsageError: an item of ``more`` is not a file, or there are too many files or bytes.
     """
     found = Taken(value, [], [])
     match value:
@@ -331,7 +333,7 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
         return item
     part = file.part
     found.files.append(part)
-    return stand_in(part, sized=False)
+    return bracketed_label(part, sized=False)
 
 
 def _pictured(item: Any, present: Any, found: Taken) -> File | None:
@@ -352,7 +354,7 @@ def _pictured(item: Any, present: Any, found: Taken) -> File | None:
 
 
 def _picture_in(bundle: Mapping[str, Any] | None) -> _Found | None:
-    """The picture that a value shows as; none where it shows as more, such as a table."""
+    """The picture of a value's mime bundle; None if the bundle has more, such as a table."""
     if not bundle or "text/html" in bundle:
         return None
 
@@ -366,8 +368,8 @@ def _picture_in(bundle: Mapping[str, Any] | None) -> _Found | None:
 # --- from a value to bytes
 
 
-def _read(content: Any) -> _Found | None:
-    """The bytes of anything that is a file; None where it is none."""
+def _found_file(content: Any) -> _Found | None:
+    """The bytes of any file value; None if it is not a file."""
     if isinstance(content, File):
         return _Found(content.data, content.media_type, content.name)
     if isinstance(content, bytes | bytearray | memoryview):
@@ -386,7 +388,7 @@ def _of_path(path: Path) -> _Found:
         status = path.expanduser().stat()
         if not stat.S_ISREG(status.st_mode):
             what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise UsageError(f"{str(path)!r} is {what}. Give the path of a file")
+            raise UsageError(f"{str(path)!r} is {what}. Pass the path of a file")
         with path.expanduser().open("rb") as file:
             data = file.read(_READ + 1)
     except OSError as error:
@@ -402,7 +404,7 @@ _READ = 100_000_000
 
 
 def _guessed(data: bytes, name: str | None) -> str:
-    """The media type that the bytes tell, or the name.
+    """The media type from the bytes, or from the name.
 
     Raises:
         UsageError: neither does.
@@ -450,7 +452,7 @@ def _drawn(value: Any) -> _Found | None:
 
 
 def _at_hand(value: Any) -> _Found | None:
-    """A figure or an image, where making a picture of it takes no other program."""
+    """A figure or an image, if its picture can be made without another program."""
     figure = _figure(value)
     if figure is not None:
         return _of_figure(figure) if figure.axes or figure.lines else None
@@ -477,7 +479,7 @@ def _of_figure(figure: Any) -> _Found:
 
 
 def _of_image(image: Any) -> _Found:
-    """A PIL image, upright and small enough; as JPEG where it came from one."""
+    """A PIL image, upright and small enough; as JPEG if it came from one."""
     if image.width * image.height > pictures.MAX_PIXELS:
         raise _too_many_pixels("the image", *image.size)
     is_photo = getattr(image, "format", None) in ("JPEG", "MPO")
@@ -536,7 +538,7 @@ _REPRS = {
 
 
 def _shows_itself(value: Any) -> bool:
-    """Whether a value draws itself here: what a browser draws, its library makes a picture of when asked."""
+    """Whether a value displays itself without a browser; browser charts become pictures only on request."""
     if isinstance(value, type) or any(_is_of(value, *kind) for kind in _OF_BROWSERS):
         return False
     kind = type(value)
@@ -545,7 +547,7 @@ def _shows_itself(value: Any) -> bool:
 
 
 def _shown(value: Any) -> _Found | None:
-    """What a value shows itself as in a notebook, where that is a picture and no table."""
+    """The picture that a value displays in a notebook; None if it displays a table."""
     kind = type(value)
     if not _shows_itself(value):
         return None
@@ -596,7 +598,7 @@ def _fitted(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     """The bytes as they are sent, and their type: a picture as large as providers use, and nothing but drawn.
 
     Raises:
-        UsageError: they are too many, or not what they are said to be.
+        UsageError: there are too many bytes, or they are of another type.
     """
     if not data:
         raise UsageError(f"{what} is empty")
@@ -665,7 +667,7 @@ def _too_large(what: str, size: int, most: int) -> UsageError:
 
 
 def is_table(value: Any) -> bool:
-    """Whether it is a DataFrame or used as one is, which has no place among tools, nor alone as a prompt."""
+    """Whether it is like a DataFrame, and so not allowed among tools or alone as a prompt."""
     is_one = all(hasattr(value, name) for name in ("columns", "itertuples"))
     return tables.frame_of(value) is not None or (is_one and not isinstance(value, type))
 

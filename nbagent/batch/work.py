@@ -660,6 +660,8 @@ class Work:
         known = self.rows.get(row.key)
         if known is not None:
             self.counts[known.status] -= 1
+            if known.run_id == row.run_id:  # listed again, and not begun anew
+                self._count_usage(known.usage, -1)
         self.rows[row.key] = row
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)

@@ -44,12 +44,13 @@ logger = logging.getLogger("nbagent")
 
 _ID = re.compile(r"[\w.+-]{1,60}")
 EVERY = 1.0
-"""Seconds between looks at a batch that another process goes on with."""
-STATUSES = ("completed", "interrupted", "running", "failed", "cancelled")
+"""Seconds between checks of a batch that another process runs."""
+COUNTED = ("completed", "interrupted", "running", "stuck", "failed", "cancelled")
 _SAID = {
     "completed": "done",
     "interrupted": "waiting",
     "running": "running",
+    "stuck": "stuck",
     "failed": "failed",
     "cancelled": "stopped",
 }
@@ -98,6 +99,11 @@ class BatchRow:
         return self._now.error
 
     @property
+    def stuck(self) -> str:
+        """Why the row is stuck (its call is running in a process that does not respond), and what to do; otherwise empty."""
+        return work_of(self._batch).stuck.get(self.key, "")
+
+    @property
     def usage(self) -> Usage:
         """Tokens and cost, up to the last time that its run paused or ended."""
         return self._now.usage
@@ -128,13 +134,14 @@ class BatchRow:
     def __repr__(self) -> str:
         row = self._now
         more = f": {row.error:.120}" if row.error else f" {', '.join(row.asks)}" if row.asks else ""
-        return escaped(
-            f"<row {row.key!r} of {self._batch.id}: {_SAID.get(row.status, row.status)}{more}>"
+        said = (
+            f"stuck: {self.stuck}" if self.stuck else f"{_SAID.get(row.status, row.status)}{more}"
         )
+        return escaped(f"<row {row.key!r} of {self._batch.id}: {said}>")
 
 
 class Batch:
-    """An agent on many rows: await it, loop over its rows, answer its questions, pause or stop it.
+    """An agent on many rows: await it, loop over its rows, answer its questions, pause, stop or resume it.
 
     ``nb.map`` and ``nb.open_batch`` return it.
     """
@@ -146,6 +153,8 @@ class Batch:
             None if work.asked.background else self._host.loop(attended=attended) or running_loop()
         )
         self._loop = on_loop or private_loop()
+        self._next: Work | None = None
+        """The work that continues the batch when the current work has stopped."""
         self._run: Run | None = None
         self._error: BaseException | None = None
         self._is_begun = False
@@ -212,9 +221,14 @@ class Batch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows stand how: by the status of their runs, and ``left`` of those that have not begun."""
-        counts = {name: self._work.counts[name] for name in STATUSES}
-        counts["running"] += self._work.counts["queued"]
+        """The number of rows in each state: the statuses of their runs, and ``left`` for rows that have not started.
+
+        A row is ``stuck`` if its call is running in another process that is alive but does not respond. Wait for the
+        process, or take over the row: ``await batch[key].open(take_over=True)``.
+        """
+        counts = {name: self._work.counts[name] for name in COUNTED}
+        counts["stuck"] = len(self._work.stuck)
+        counts["running"] += self._work.counts["queued"] - counts["stuck"]
         left = self._work.left
         return counts if left is None else {**counts, "left": left}
 
@@ -286,7 +300,7 @@ class Batch:
         counts = self.counts
         total, cost = self._work.total, self.usage.known_cost
         of = f"{counts['completed']:,}" + ("" if total is None else f" of {total:,}") + " done"
-        more = [f"{counts[name]:,} {_SAID[name]}" for name in STATUSES[1:] if counts[name]]
+        more = [f"{counts[name]:,} {_SAID[name]}" for name in COUNTED[1:] if counts[name]]
         error = self.error
         return ", ".join(
             [of, *more, *([f"${cost:,.4f}"] if cost else [])]
@@ -364,6 +378,13 @@ class Batch:
         raise self._unanswered()
 
     def _unanswered(self) -> Exception:
+        stuck = self._work.stuck
+        if stuck and not self._work.counts["interrupted"]:
+            key, why = next(iter(stuck.items()))
+            return HumanInputRequired(
+                f"{len(stuck):,} row{'s' * (len(stuck) != 1)} of the batch {self.id!r} cannot continue by themselves. Row "
+                f"{key!r}: {why}, with `await batch[{key!r}].open(take_over=True)`"
+            )
         first, n = self._work.unanswered, self._work.counts["interrupted"]
         if first is not None and not isinstance(first, HumanInputRequired):
             return first
@@ -381,7 +402,7 @@ class Batch:
     async def __aiter__(self) -> AsyncIterator[BatchRow]:
         """Yield rows as they end, earlier ones first, until all rows have ended or wait for a person."""
         await self._until_begun()
-        work = self._work
+        work, ended = self._work, self._work.ended
         seen = 0
         before = [row for row in _in_order(work) if row.status in ENDED]
         here = {row.key for row in work.ended}
@@ -391,15 +412,15 @@ class Batch:
             ):
                 yield BatchRow(self, row)
         while True:
-            while seen < len(work.ended):
+            while seen < len(ended):
                 seen += 1
-                yield BatchRow(self, work.ended[seen - 1])
+                yield BatchRow(self, ended[seen - 1])
             if self.is_over():
                 self._outcome()
                 return
             at = seen
             await asyncio.wrap_future(
-                work.when(lambda at=at: len(work.ended) > at or self.is_over())  # type: ignore[misc]
+                self._work.when(lambda at=at: len(ended) > at or self.is_over())  # type: ignore[misc]
             )
 
     # --- what a person does
@@ -408,8 +429,8 @@ class Batch:
         """Start no more rows. Running rows continue to their end."""
         self._work.pause(paused=True)
 
-    def go_on(self) -> None:
-        """Begin rows again after a pause."""
+    def resume(self) -> None:
+        """Start rows again after a pause."""
         self._work.pause(paused=False)
 
     def stop(self, *, by: str = "code") -> None:
@@ -442,7 +463,7 @@ class Batch:
         chosen = None if keys is None else [str(key) for key in keys]
         n = self._work.again(chosen)
         if n:
-            self._begin_again(self._work.asked)
+            self._again()
         return n
 
     def view(self) -> None:
@@ -502,24 +523,63 @@ class Batch:
 
     async def _drive(self) -> dict[str, int]:
         try:
-            return await self._work.drive()
+            while True:
+                counts = await self._work.drive()
+                if self._next is None:
+                    return counts
+                before, self._work, self._next = self._work, self._next, None
+                before.hand_over(self._work)
+                self._work.take(await run_in_thread(partial(listed, self.store, self.id)))
+                await self._work.check()
         except asyncio.CancelledError:
             if self._run is not None and session_of(self._run).is_stopping:
                 await self._work.stop(by="the batch, which was stopped")
             raise
 
-    def _begin_again(self, asked: Asked, agent: Agent | None = None) -> None:
+    def _begin_again(self, asked: Asked, agent: Agent, executor: Any) -> None:
         """Go on with what is asked now: in the work that is under way here, or in a new one."""
-        self._work.asked, self._work.agent = asked, agent or self._work.agent
+        made = _work(self.id, agent, self.store, asked, executor)
         if self._goes_on:
-            self._on_loop(self._checked(asked))
+            self._on_loop(self._checked(made))
+            return
+        if type(made) is type(self._work):
+            self._take_on(made)
+        else:
+            self._work.hand_over(made)
+            self._work = made
+        self._begin()
+
+    def _take_on(self, made: Work) -> None:
+        """Have the work do what the other one would."""
+        work = self._work
+        work.asked, work.agent = made.asked, made.agent
+        _hand_executor(work, made)
+
+    async def _checked(self, made: Work) -> None:
+        """Have the work that is under way go on as another one would; or that one, where its rows go on elsewhere."""
+        work = self._work
+        try:
+            if type(made) is not type(work):
+                self._next = made
+                work.leave()
+                return
+            self._take_on(made)
+            await work.check()
+            await work.anew(made.asked)
+        except (UsageError, RunError) as error:
+            work.fail(error)
+            work.wake()
+
+    def _again(self) -> None:
+        """Go on with the same that was asked for."""
+        if self._goes_on:
+            self._on_loop(self._anew())
         else:
             self._begin()
 
-    async def _checked(self, asked: Asked) -> None:
+    async def _anew(self) -> None:
         try:
-            await self._work.check()
-            self._work.anew(asked)
+            await self._work.anew(self._work.asked)
         except (UsageError, RunError) as error:
             self._work.fail(error)
             self._work.wake()
@@ -530,7 +590,7 @@ class Batch:
         return self._run is not None and session_of(self._run).state.outcome is None
 
     async def _watch(self) -> None:
-        """Keep up with a batch that another process goes on with, to its end."""
+        """Follow a batch that another process runs, until it ends."""
         assert self._run is not None  # it has begun
         work, stamp = self._work, None
         over = asyncio.wrap_future(session_of(self._run).when_over())
@@ -605,6 +665,13 @@ def _work(batch: str, agent: Agent, store: Store, asked: Asked, executor: Any) -
     from .executors import executor_of  # noqa: PLC0415
 
     return SentWork(batch, agent, store, asked, executor_of(executor))
+
+
+def _hand_executor(work: Work, made: Work) -> None:
+    """Have work whose rows go on in other processes send them where that would."""
+    there, given = getattr(work, "executor", None), getattr(made, "executor", None)
+    if there is not None and given is not None:
+        setattr(work, "executor", given)  # noqa: B010 - the module of that class is loaded for few batches
 
 
 def _current(found: Listed) -> tuple[int, bool]:
@@ -736,7 +803,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     there = _here(batch_id, kept)
     if there is not None:
         _check_agent(there.agent, agent, batch_id)
-        there._begin_again(asked, agent)  # noqa: SLF001 - one class
+        there._begin_again(asked, agent, executor)  # noqa: SLF001 - one class
     else:
         there = Batch(_work(batch_id, agent, kept, asked, executor), attended=is_attended)
         there._begin()  # noqa: SLF001 - as above

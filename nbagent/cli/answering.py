@@ -332,7 +332,7 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
         lines = how_to_answer(journal, options)
         text = "\n".join("\n".join(each) for each in lines)
         raise CommandError(
-            f"There is no terminal to ask in. Use an option for the answer\n{text}", USAGE
+            f"There is no terminal for the question. Pass the answer with an option\n{text}", USAGE
         )
     code = OK
     for interrupt in waiting[:1] if options.json else waiting:

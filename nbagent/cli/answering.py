@@ -192,7 +192,7 @@ def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None
         unknown, known = _unexpected(given, schema)
         if unknown:
             raise CommandError(
-                f"{tool!r} has no {', '.join(map(repr, unknown))}. Its names: {', '.join(known)}",
+                f"{tool!r} has no input {', '.join(map(repr, unknown))}. Its inputs: {', '.join(known)}",
                 USAGE,
             )
 
@@ -268,7 +268,7 @@ def _fixed(given: dict[str, Any], interrupt: PendingInterrupt) -> list[str]:
 def _answer_outside(options: argparse.Namespace) -> int:
     """Answer for an outside system."""
     if options.run_id is not None or options.approve or options.input is not _MISSING:
-        raise CommandError("A token needs --value, --text or --error, and no other answer", USAGE)
+        raise CommandError("With a token, use only --value, --text or --error", USAGE)
     if _way(options) is None:
         raise CommandError(
             "The answer is missing. Use --value JSON, --text TEXT or --error TEXT", USAGE

@@ -33,10 +33,10 @@ from .run.start import Options, launch, launch_and_wait, take_up
 from .tools.define import as_tool, flow_tool
 from .tools.middleware import Middleware
 from .tools.policy import Rule
+from .tools.result_text import describe
 from .tools.spec import Budget, OfBody, RunSpec, new_id
 from .tools.tool import Tool
 from .tools.toolbox import ToolSource, toolbox
-from .tools.values import describe
 
 P = ParamSpec("P")
 R = TypeVar("R")

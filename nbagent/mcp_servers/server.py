@@ -26,9 +26,9 @@ from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.output import current_call
 from nbagent.core.tools.policy import Approval, condition_misfit
+from nbagent.core.tools.result_text import MAX_OUTPUT
 from nbagent.core.tools.tool import Tool, ToolOptions
 from nbagent.core.tools.toolbox import ToolSource
-from nbagent.core.tools.values import MAX_OUTPUT
 
 from .address import Command, Given, McpSignIn, Url, address_of
 

@@ -37,9 +37,9 @@ from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.context import Carried, Later, ToolContext
 from nbagent.core.tools.middleware import ToolCall, chain
 from nbagent.core.tools.output import CallOutput
+from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.toolbox import Toolbox
-from nbagent.core.tools.values import describe
 
 from .body import Body, Raised, found_in, log_failed, log_late, none_runs
 from .call_events import CallEvents

@@ -34,8 +34,8 @@ from nbagent.core.base.secrets import cut as without_secrets
 from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
+from nbagent.core.tools.result_text import MAX_OUTPUT, describe, shortened_text
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import MAX_OUTPUT, describe, shortened_text
 
 from .call_events import CallEvents
 from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine

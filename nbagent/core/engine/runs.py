@@ -51,9 +51,9 @@ from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.define import as_tool
+from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import describe
 
 T = TypeVar("T")
 

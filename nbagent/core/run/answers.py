@@ -37,8 +37,8 @@ from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState, RunState
+from nbagent.core.tools.result_text import checked_value
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import checked_value
 
 
 def interrupts_of(

@@ -227,7 +227,7 @@ OWN = {
         "core/run/result.py: loads(dump(event))",
         "core/stored/decisions.py: loads(dump(asked))",
         "core/stored/decisions.py: loads(dump(answer))",
-        "core/tools/values.py: validate_json(text)",
+        "core/tools/result_text.py: validate_json(text)",
         "data/reading.py: loads(given)",
         "data/duck_worker.py: loads(sys.stdin.buffer.readline())",
         "data/worker.py: loads(sys.stdin.buffer.readline())",

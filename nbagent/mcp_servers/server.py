@@ -23,8 +23,8 @@ from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Model
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
+from nbagent.core.tools.call_output import current_call
 from nbagent.core.tools.context import ToolContext
-from nbagent.core.tools.output import current_call
 from nbagent.core.tools.policy import Approval, condition_misfit
 from nbagent.core.tools.result_text import MAX_OUTPUT
 from nbagent.core.tools.tool import Tool, ToolOptions

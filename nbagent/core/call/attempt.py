@@ -34,9 +34,9 @@ from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import cut, has_lost, plain_json, revealed
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
+from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import Carried, Later, ToolContext
 from nbagent.core.tools.middleware import ToolCall, chain
-from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.toolbox import Toolbox

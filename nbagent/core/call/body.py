@@ -17,7 +17,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.interrupts import Interrupt
 from nbagent.core.base.messages import dumps
 from nbagent.core.hooks import hooks
-from nbagent.core.tools.output import CallOutput, current_call
+from nbagent.core.tools.call_output import CallOutput, current_call
 from nbagent.core.tools.result_text import for_model
 from nbagent.core.tools.tool import Tool, ToolResult
 

@@ -37,7 +37,7 @@ from nbagent.core.base.secrets import held, release
 from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import BEGINNING, RunState, evolve, running_calls
-from nbagent.core.tools.output import (
+from nbagent.core.tools.call_output import (
     Chunk,
     Displayed,
     OutputDelta,

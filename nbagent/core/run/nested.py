@@ -19,7 +19,7 @@ from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import Request, Started, StartedRuns
 from nbagent.core.journal.journal import Listener, RunEvent, Store, under_way
 from nbagent.core.state.state import CallState, RunState, Status, evolve
-from nbagent.core.tools.output import OutputDelta
+from nbagent.core.tools.call_output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 

@@ -9,7 +9,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from nbagent.core.base.events import ToolFinished
-from nbagent.core.tools.output import Displayed
+from nbagent.core.tools.call_output import Displayed
 from nbagent.core.tools.result_text import for_model
 from nbagent.notebook.capture import charts
 from nbagent.notebook.capture.bundles import present

@@ -371,7 +371,7 @@ async def with_data_tools() -> None:
 CAPABILITIES = [
     Capability(
         "processes that share a store",
-        ("core/run/follower.py", "core/run/follow.py", "core/run/heartbeat.py"),
+        ("core/run/follower.py", "core/run/lost_calls.py", "core/run/heartbeat.py"),
         with_a_store_on_disk,
     ),
     Capability("stores on disk", ("stores/", "core/stored/"), with_a_store_on_disk),

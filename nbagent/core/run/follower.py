@@ -28,7 +28,8 @@ from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import RunState, Status, running_calls
 from nbagent.core.tools.spec import RunSpec
 
-from .follow import (
+from .heartbeat import Others
+from .lost_calls import (
     POLL,
     RELEASE,
     Lost,
@@ -40,7 +41,6 @@ from .follow import (
     takeover_events,
     whose_turn,
 )
-from .heartbeat import Others
 from .rounds import Planned, when_written
 
 T = TypeVar("T")

@@ -72,10 +72,10 @@ from .answers import (
     next_driver,
     remember,
 )
-from .follow import partial_response_events, taken_over_error
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
+from .lost_calls import partial_response_events, taken_over_error
 from .queued import queued_run_events, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 

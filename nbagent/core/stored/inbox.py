@@ -22,8 +22,8 @@ from nbagent.core.journal.default import is_missing
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
-from nbagent.core.run.follow import is_idle
 from nbagent.core.run.heartbeat import Others
+from nbagent.core.run.lost_calls import is_idle
 from nbagent.core.run.scripted_answers import as_resolution
 from nbagent.core.run.session import held
 from nbagent.core.tools.tool import Tool

@@ -384,7 +384,7 @@ CAPABILITIES = [
     Capability("flows", ("core/flow.py",), with_a_flow),
     Capability("chats", ("core/chat.py",), with_a_chat),
     Capability("files", ("core/tools/attachments.py", "core/base/file_parts.py"), with_files),
-    Capability("pictures", ("core/tools/pictures.py",), with_a_picture),
+    Capability("pictures", ("core/tools/image_bytes.py",), with_a_picture),
     Capability(
         "hosted tools",
         ("core/tools/hosted.py", "core/tools/spec.py:RunSpec.hosted_allowed"),
@@ -423,7 +423,7 @@ CAPABILITIES = [
     ),
     Capability("prepared answers", ("core/run/scripted_answers.py",), with_prepared_answers),
     Capability("forks", ("core/state/fork.py",), with_a_fork),
-    Capability("retries", ("core/state/retry.py",), with_a_retry),
+    Capability("retries", ("core/state/retried_calls.py",), with_a_retry),
     Capability("threads", ("core/call/threads.py:run_in_thread",), with_a_thread),
     Capability(
         "questions",

@@ -54,7 +54,7 @@ from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
+from nbagent.core.state.retried_calls import check_known, check_none_ran_elsewhere
 from nbagent.core.state.state import RunState, Status, running_calls, waits_in_body
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool

@@ -220,7 +220,7 @@ OWN = {
     },
     "a person names the file": {
         "mcp_servers/address.py: loads(path.expanduser().read_text(encoding='ut)",
-        "models/recorded/environment.py: loads(Path(told).read_text(encoding='utf-8'))",
+        "models/recorded/environment.py: loads(Path(place).read_text(encoding='utf-8'))",
     },
     "this process wrote it": {
         "core/base/messages.py: from_json(b'[' * around + data + b']' * around)",

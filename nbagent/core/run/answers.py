@@ -380,7 +380,7 @@ def check_open(
         ended = state.outcome is not None
         if ended or is_stopping:
             now = state.status if ended else "being cancelled"
-            raise Conflict(f"The run is {now}, so it cannot be answered")
+            raise Conflict(f"The run is {now}, so its questions can no longer be answered")
         return event
     earlier = state.settled.get(interrupt_id)
     if earlier is not None:

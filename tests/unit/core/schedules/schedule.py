@@ -194,7 +194,7 @@ class Schedule(RuleBasedStateMachine):
         except StoreError:
             branch.seats.remove(seat)
             raise
-        session_of(seat.run).take_up()
+        session_of(seat.run).follow_stored()
         self.pushed(seat)
         return seat
 

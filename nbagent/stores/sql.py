@@ -51,7 +51,7 @@ STATEMENT_LIMIT = 60
 EXIT_WAIT = 5.0
 """Seconds that the end of the process waits for open transactions."""
 BEATS_DELETED_AFTER = 7 * 86400.0
-"""Seconds after which the beats of a silent process are deleted; a process that runs after all starts again at 1."""
+"""Seconds after which the beats of a silent process are deleted; if it still runs, it counts from 1 again."""
 
 _TEXT = sa.Text().with_variant(mysql.VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
 _JSON = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
@@ -695,9 +695,7 @@ class SQLStore(Travels):
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
         finally:
-            if (
-                self._was_closed() and self._is_own
-            ):  # connections that were returned after the store was closed
+            if self._was_closed() and self._is_own:  # close what was returned since
                 pool.dispose()
                 self._engine.pool.dispose()  # if it was closed before this one started
 

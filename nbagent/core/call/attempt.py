@@ -95,6 +95,7 @@ class Attempt:
         """The body's ``Later``, if it returned an interim result."""
         self._success: list[Any] = []
         self._is_over = False
+        """Whether the middleware has returned, so that ``next`` can no longer run the call."""
         self._is_left = False
         """Whether the attempt was cancelled while its claim waited to be written."""
 
@@ -214,9 +215,7 @@ class Attempt:
 
     def _invalid_arguments(self, tool: Tool[..., Any], why: str) -> Ending:
         """The end of an attempt with invalid arguments: an error for the model, or a new question for the person who edited them."""
-        if (
-            self.call.replaced and self.call.pause is not None
-        ):  # answered where the tool was unknown
+        if self.call.replaced and self.call.pause is not None:  # edited where it was unknown
             return [self._repeated_question(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
         return self._failed(f"The arguments do not match the schema of {self.call.name}: {why}")
 
@@ -345,9 +344,7 @@ class Attempt:
                 )
             changed = as_json(call.input)
             sealed = self.call.input
-            async with (
-                one_at_a_time
-            ):  # parsed again, because middleware may change its own object in place
+            async with one_at_a_time:  # parsed again: middleware may change its object in place
                 if canonical(changed) != before:
                     sealed = self._changed(tool, changed)
                 return await self._pass(tool, _parsed(tool, sealed), sealed)
@@ -538,7 +535,7 @@ class Attempt:
         """Write that the body starts.
 
         Raises:
-            CallTakenOver: another process has claimed it, or the run has ended.
+            CallTakenOver: another attempt has claimed it, or the run has ended.
         """
         call, number, me = self.call, self._bodies, this_process()
         started = ToolStarted(
@@ -555,9 +552,7 @@ class Attempt:
             current = state.calls.get(call.id)
             if state.outcome is not None or current is None or current.attempt != number:
                 return []
-            if (
-                self._is_left
-            ):  # cancelled while it waited for the store: nobody would start the body
+            if self._is_left:  # cancelled meanwhile: nobody would start the body
                 return []
             again = number > call.attempt and current.owner == me  # a middleware's second try
             is_first = current.status == "ready" and self._journal.is_driven_here

@@ -321,9 +321,8 @@ class Driver:
             UsageError: the model is misconfigured, or a tool is; the journal has this too.
         """
         turns = self.journal.state.turns
-        inside = current_runs.set(
-            None
-        )  # runs that its tools start do not belong to the body that started this run
+        # runs that its tools start do not belong to the body that started this run
+        inside = current_runs.set(None)
         try:
             while not self.stopped and await self._step():
                 state = self.journal.state
@@ -556,6 +555,7 @@ class Driver:
     # --- the model
 
     async def _call_model(self) -> None:
+        """Call the model; if a budget is used up, ask whether to continue."""
         limited = self.used_up() if self.has_budget else None
         if limited is None:
             if self.has_budget:
@@ -683,9 +683,7 @@ class Driver:
         """Store the failure, and return an error with the history so far."""
         state = self.journal.state
         name = type(error).__name__
-        if isinstance(
-            error, StoreError
-        ):  # a subclass is stored as StoreError, which a retry checks
+        if isinstance(error, StoreError):  # also a subclass: a retry checks this name
             name = StoreError.__name__
         failure = RunFailed(
             at=self._spec.clock(),

@@ -434,7 +434,7 @@ class Session:
         """
         queued = self.journal.state.behind
         if self.before is None and queued is not None:
-            waited_for = held(queued.after, self.journal.store)
+            waited_for = find_session(queued.after, self.journal.store)
             if waited_for is not None:
                 self._queue_behind(waited_for)
             else:
@@ -631,9 +631,7 @@ class Session:
         over = self.journal.state.outcome is not None
         is_end = task.cancelled() and (self.is_stopping or over)
         was_taken = self._end_driving(None if is_end else error)
-        if (
-            task is not self._task
-        ):  # an answer came as it ended, and another driver is running by now
+        if task is not self._task:  # an answer came meanwhile, and started another driver
             return
         was_interrupted, self._was_interrupted = self._was_interrupted, bool
         unsaid = self.unsaid
@@ -671,9 +669,7 @@ class Session:
         elif error is not None:
             self.error = error
             self.follower.seen()
-            if (
-                isinstance(error, StoreError) and not is_over
-            ):  # the failure could not be stored either
+            if isinstance(error, StoreError) and not is_over:  # RunFailed could not be stored
                 self.follower.look_later()
         return was_taken
 
@@ -1160,7 +1156,7 @@ def open_sessions() -> list[Session]:
         return list(_open)
 
 
-def held(run_id: str, store: object) -> Session | None:
+def find_session(run_id: str, store: object) -> Session | None:
     """The session of a run in this process and store; None if there is none."""
     for one in open_sessions():
         never_started = one.error is not None and not one.state.position

@@ -37,7 +37,7 @@ from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
 from .result import Result
 from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
-from .session import Session, held
+from .session import Session, find_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,11 @@ def _must_wait(options: Options) -> bool:
     """Whether looking up a run in the store would block an event loop of this thread."""
     assert options.id is not None  # as ``_asked`` has seen
     is_prompt = isinstance(options.store, AtOnce)
-    return not is_prompt and running_loop() is not None and held(options.id, options.store) is None
+    return (
+        not is_prompt
+        and running_loop() is not None
+        and find_session(options.id, options.store) is None
+    )
 
 
 def _start_later(

@@ -15,7 +15,7 @@ import nbagent as nb
 from nbagent.core.base.events import RunTaken
 from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
-from nbagent.core.run.session import held
+from nbagent.core.run.session import find_session
 from nbagent.core.stored.inbox import Waiting
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
@@ -102,7 +102,7 @@ async def test_c282_quick_answers_leave_a_run_to_the_live_process_that_drives_it
         for tool, answer in answers.items()
     ]
     assert owners == ["", ""]
-    assert held(run_id, other) is not None  # it waits whether that one takes it
+    assert find_session(run_id, other) is not None  # it waits whether that one takes it
 
 
 async def test_c448_code_answers_matching_questions_of_an_inbox_and_skips_the_rest() -> None:

@@ -258,7 +258,7 @@ class Attempt:
                 raise
             pause = found_in(error)
             if pause is not None:  # a pause of the body has already stopped the call
-                self._stop.by(Pause("middleware", pause))
+                self._stop.because(Pause("middleware", pause))
             failure = error
         finally:
             self._is_over = True
@@ -385,7 +385,7 @@ class Attempt:
                 f"Middleware around {tool.name!r} passed a masked secret in {', '.join(gone)}. Pass the SecretStr itself, "
                 "as in call.input.model_copy(update=…)"
             )
-            self._stop.by(misuse)
+            self._stop.because(misuse)
             raise misuse
         return sealed
 
@@ -430,7 +430,7 @@ class Attempt:
         try:
             review = await self._gate.stops(tool, partial(_parsed, tool, input_), input_)
             if review is not None:
-                self._stop.by(Pause("approval", review))
+                self._stop.because(Pause("approval", review))
                 raise review
             if tool.options.inner is not None:
                 value = await self._inside(tool, typed)
@@ -438,10 +438,10 @@ class Attempt:
                 value = await self._run_body(tool, typed)
             else:
                 question = Interrupt(await _question(tool, typed, input_))
-                self._stop.by(Pause("question", question))
+                self._stop.because(Pause("question", question))
                 raise question
         except (Misuse, SubrunWaits, CallTakenOver, CallDenied) as reason:
-            self._stop.by(reason)
+            self._stop.because(reason)
             raise
         except StoreError:
             self._stop.check()  # the tool's own failure, unless it was this call's write that failed
@@ -458,7 +458,7 @@ class Attempt:
         try:
             return await self._setup.inside(current, tool, typed)
         except StoreError as error:  # it has the same journal
-            self._stop.by(error)
+            self._stop.because(error)
             raise
 
     async def _run_body(self, tool: Tool[..., Any], typed: Any) -> Any:
@@ -486,7 +486,7 @@ class Attempt:
         except BaseException as error:
             pause = found_in(error)
             if pause is not None:  # raised directly; one of ``ctx`` has already stopped the call
-                self._stop.by(Pause("tool", pause))
+                self._stop.because(Pause("tool", pause))
             raise
         return value
 

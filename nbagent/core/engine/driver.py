@@ -294,9 +294,9 @@ class Driver:
         return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
 
     @property
-    def decides(self) -> bool:
+    def may_answer(self) -> bool:
         """Whether a body may still answer the questions of a run that it started."""
-        return any(inner.decides for inner in self._inner.values())
+        return any(inner.may_answer for inner in self._inner.values())
 
     def wake(self) -> None:
         """Look at the state again; called on the driver's loop."""
@@ -789,9 +789,9 @@ class BodyDriver(Driver):
             self._inner[call_id].stop()
 
     @property
-    def decides(self) -> bool:
+    def may_answer(self) -> bool:
         """Whether the body, or one inside it, still runs and may answer an open question."""
-        return (self.runs is not None and self.runs.decides) or super().decides
+        return (self.runs is not None and self.runs.may_answer) or super().may_answer
 
     def bodies_wait(self) -> bool:
         """Whether bodies wait for answers; not after their outer body was stopped."""

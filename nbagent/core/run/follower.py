@@ -87,7 +87,7 @@ class FollowedRun(Protocol):
     def drive(self) -> None:
         """Let a driver look at the state; from any thread."""
 
-    def lost(self, why: BaseException | None) -> None:
+    def set_error(self, why: BaseException | None) -> None:
         """Set the error that stops the run here, or clear it; called on its loop."""
 
     def submit(
@@ -279,7 +279,7 @@ class Follower:
             is_mine = run.journal.is_driven_here and not runs_elsewhere(state)
             return [] if is_over or is_mine else takeover_events(state, run.spec)
 
-        return run.submit(decide, self._took_over, run.lost)
+        return run.submit(decide, self._took_over, run.set_error)
 
     def release(self) -> Future[None]:
         """Release the run: whichever process answers it drives it; see ``Run.release``."""
@@ -302,7 +302,7 @@ class Follower:
                 self.is_released = True
                 run.call_soon(run.give_up)
 
-        return run.submit(decide, released, run.lost)
+        return run.submit(decide, released, run.set_error)
 
     # --- looking
 
@@ -318,7 +318,7 @@ class Follower:
         if self._run.journal.state.outcome is not None:
             self.look_later()
         elif isinstance(error, StoreError):
-            self._run.lost(error)
+            self._run.set_error(error)
 
     def _has_looked(self, news: int) -> None:
         """Pass the result of a look on to the run's loop; called on the thread that looked."""
@@ -331,7 +331,7 @@ class Follower:
         run, state = self._run, self._run.journal.state
         try:
             if isinstance(run.error, StoreError) and state.outcome is None:
-                run.lost(None)
+                run.set_error(None)
             self._react(state)
             if not (run.is_writing or run.journal.owes or isinstance(run.error, StoreError)):
                 self._wait = POLL
@@ -394,9 +394,9 @@ class Follower:
             else:
                 self._take()
         elif moved and whose == "nobody's" and is_stuck(state):
-            run.lost(_stuck(run.journal.run_id))
+            run.set_error(_stuck(run.journal.run_id))
         elif moved and whose != "lost":
-            run.lost(run.error if self.was_taken or _is_why(run.error, state) else None)
+            run.set_error(run.error if self.was_taken or _is_why(run.error, state) else None)
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_notified)
 
     def _whose_turn(self, state: RunState) -> Turn:
@@ -436,7 +436,7 @@ class Follower:
         run = self._run
 
         def asked(written: Sequence[StoredEvent]) -> None:
-            run.call_soon(partial(run.lost, None))
+            run.call_soon(partial(run.set_error, None))
             if any(isinstance(event, Resolved | ToolFinished) for event in written):
                 run.drive()
 

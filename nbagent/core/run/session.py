@@ -48,7 +48,7 @@ from nbagent.core.call.threads import interruption, private_loop, running_loop
 from nbagent.core.engine.driver import Driver
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import Decide, Journal, Unsaid, finished, under_way
+from nbagent.core.journal.journal import CutOff, Decide, Journal, finished, under_way
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
@@ -346,7 +346,7 @@ class Session:
 
     def _not_retried(self, error: BaseException) -> None:
         if isinstance(error, StoreError):
-            self.lost(error)
+            self.set_error(error)
             return
         logger.warning("run %s could not be retried: %s", self.run_id, error)
         self.follow()
@@ -417,7 +417,7 @@ class Session:
         try:
             before = self._run_before()
         except (StoreError, UsageError) as error:
-            self.lost(error)
+            self.set_error(error)
             return False
         if before.held is not None:
             self._follow_run_before(before)
@@ -482,7 +482,7 @@ class Session:
 
         def fail(error: BaseException) -> None:
             try:
-                (failed or self.lost)(error)
+                (failed or self.set_error)(error)
             finally:
                 over()
 
@@ -508,7 +508,7 @@ class Session:
         try:
             self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
-            (failed or self.lost)(error)
+            (failed or self.set_error)(error)
 
     def submit(
         self,
@@ -634,13 +634,13 @@ class Session:
         if task is not self._task:  # an answer came meanwhile, and started another driver
             return
         was_interrupted, self._was_interrupted = self._was_interrupted, bool
-        unsaid = self.unsaid
+        cut_off_events = self.cut_off_events
         self._driver = self._task = None  # a paused run is data
         self.is_active = False
         _at_work.discard(self)
         if task.cancelled() and not self.is_stopping and was_interrupted():
             self._drives_again, self.error = False, None
-            self._cancelled("keyboard", unsaid=unsaid)
+            self._cancelled("keyboard", cut_off_events=cut_off_events)
             return
         again, self._drives_again = self._drives_again and not over, False
         if again:
@@ -674,7 +674,7 @@ class Session:
         return was_taken
 
     @property
-    def unsaid(self) -> Unsaid:
+    def cut_off_events(self) -> CutOff:
         """Returns the text of a response that the end of the run cuts off, also after the driver has ended."""
         if self._driver is None:  # another process drives it, if any
             return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
@@ -714,7 +714,7 @@ class Session:
             self._apply_deadlines()
         self.notify()
 
-    def lost(self, why: BaseException | None) -> None:
+    def set_error(self, why: BaseException | None) -> None:
         """Set the error that stops the run here, or clear it; called on the run's loop.
 
         The run continues once a failing store works again.
@@ -788,7 +788,7 @@ class Session:
             with _tuples_lock:
                 waiting, self._waiting = self._waiting, ()
             _release(waiting, error)  # for code that waits for the run, not for the answer
-            self.lost(error)
+            self.set_error(error)
         else:
             self.follow()
 
@@ -837,7 +837,7 @@ class Session:
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
         if isinstance(error, StoreError):
-            self.lost(error)
+            self.set_error(error)
 
     def dismiss(self, *, by: str = "code") -> Future[None]:
         """Reject all open questions and cancel the run; done once that is stored.
@@ -852,7 +852,7 @@ class Session:
                 return []
             return [*rejected(state, self.spec, stamp), stopped]
 
-        return self.submit(decide, self._abandon, self.lost)
+        return self.submit(decide, self._abandon, self.set_error)
 
     def _abandon(self, ending: Sequence[StoredEvent]) -> None:
         """Abandon bodies that wait for answers, if these events have ended the run."""
@@ -963,7 +963,7 @@ class Session:
         if self.is_active:  # a body that waits at the line where it asks keeps its driver
             waits = self.journal.state.status == "interrupted" and waits_in_body(self.journal.state)
             # the body may still answer the question itself, or ask another one
-            return waits and self._driver is not None and not self._driver.decides
+            return waits and self._driver is not None and not self._driver.may_answer
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_line()
             return first is not None and first.is_waiting()
@@ -1022,7 +1022,7 @@ class Session:
         if loop is not running_loop() or self._task is not None:
             self._stopped = asyncio.run_coroutine_threadsafe(self._stop(by), loop)
             return self._stopped
-        return self._cancelled(by, unsaid=self.unsaid)
+        return self._cancelled(by, cut_off_events=self.cut_off_events)
 
     @contextmanager
     def stopped_by_keyboard(self) -> Iterator[None]:
@@ -1051,7 +1051,7 @@ class Session:
 
     async def _stop(self, by: str) -> None:
         still_running: tuple[str, ...] = ()
-        unsaid, driver, task = self.unsaid, self._driver, self._task
+        cut_off_events, driver, task = self.cut_off_events, self._driver, self._task
         try:
             if driver is not None and task is not None:
                 driver.stop()
@@ -1059,13 +1059,13 @@ class Session:
                 await _wait_for_bodies(driver, task)
                 still_running = driver.left_bodies
         finally:
-            stored = self._cancelled(by, still_running, unsaid)
+            stored = self._cancelled(by, still_running, cut_off_events)
         await asyncio.wrap_future(stored)
 
     def _cancelled(
-        self, by: str, still_running: tuple[str, ...] = (), unsaid: Unsaid = tuple
+        self, by: str, still_running: tuple[str, ...] = (), cut_off_events: CutOff = tuple
     ) -> Future[None]:
-        """Write the cancellation, after pending writes and the ``unsaid`` events."""
+        """Write the cancellation, after pending writes and ``cut_off_events``."""
         event = self._cancellation(by, still_running)
 
         def stopped(_: None) -> None:
@@ -1075,7 +1075,7 @@ class Session:
             self.progressed()
 
         began = bool(self.journal.state.position or self.is_writing)
-        ended = self.journal.submit_end(event, unsaid) if began else finished(None)
+        ended = self.journal.submit_end(event, cut_off_events) if began else finished(None)
         return self.then(ended, stopped)
 
     def _end_at_once(self, by: str) -> None:
@@ -1085,7 +1085,7 @@ class Session:
                 self.journal.catch_up()
         if self.journal.state.position and self.journal.state.outcome is None:
             left = () if self._driver is None else self._driver.left_bodies
-            self.journal.end(self._cancellation(by, left), self.unsaid)
+            self.journal.end(self._cancellation(by, left), self.cut_off_events)
 
     def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
         now = self.spec.clock()

@@ -275,13 +275,13 @@ def _start_later(
         try:
             first_event()()
         except NbagentError as error:
-            session.lost(error)
+            session.set_error(error)
 
     def not_there(error: BaseException) -> None:
         if there.state.position or not isinstance(error, UsageError):
-            session.lost(error)
+            session.set_error(error)
         elif asked is not None and asked.is_nothing:
-            session.lost(asked.missing(session.journal))
+            session.set_error(asked.missing(session.journal))
         elif dismisses and after is not None:
             session.attempt(session_of(after).dismiss, lambda _: session.call_soon(begin))
         else:

@@ -78,9 +78,9 @@ def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
     return (Action(name="approve", label=label, menu=True, help=help_),)
 
 
-def instead(waiting: Waiting, known: Types) -> Form:
+def instead(waiting: Waiting, types: Types) -> Form:
     """The form for a call's result, which a person enters instead of running the tool."""
-    reply = _reply_type(waiting, known)
+    reply = _reply_type(waiting, types)
     return _form_of(Form, _FREE_TEXT if reply is None else reply)
 
 
@@ -101,7 +101,7 @@ class Types:
         return list(dict.fromkeys(str(path[0]) for path in paths if path))
 
 
-def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def choice(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """One or several of the choices in the metadata."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     choices = metadata.choices or []
@@ -115,22 +115,22 @@ def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
             selected=selected if isinstance(selected, Sequence) else (),
             output=output,
         ),
-        _reply_type(waiting, known),
+        _reply_type(waiting, types),
     )
     return {
         "title": title,
         "form": form,
-        "facts": long_text + _facts_with_input(waiting, metadata, known, *_CHOICE_KEYS),
+        "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS),
         "warning": _not_whole_warning(waiting),
         "actions": (*answering_buttons(), *run_anyway_button(waiting)),
         "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
     }
 
 
-def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def answer(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """A value of the expected type."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
-    reply = _reply_type(waiting, known)
+    reply = _reply_type(waiting, types)
     form = _form_of(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
     return {
         "title": title,
@@ -138,7 +138,7 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
         "named": "" if metadata.title or waiting.expects == "budget" else TEXTS["your_answer"],
         # the question of ctx.ask is from code in this process
         "warning": _not_whole_warning(waiting) or ("" if waiting.kind == "ask" else form.warning),
-        "facts": long_text + _facts_with_input(waiting, metadata, known, *_CHOICE_KEYS[1:]),
+        "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS[1:]),
         "actions": budget_buttons()
         if waiting.expects == "budget"
         else (*answering_buttons(), *run_anyway_button(waiting)),
@@ -148,13 +148,13 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
 _CHOICE_KEYS = ("choices", "multiple", "allow_other", "allowOther", "selected")
 
 
-def _facts_with_input(waiting: Waiting, metadata: Metadata, known: Types, *used: str) -> list[Fact]:
+def _facts_with_input(waiting: Waiting, metadata: Metadata, types: Types, *used: str) -> list[Fact]:
     """The other facts of the metadata. If the answer may run a body, also the exact input that runs."""
     if waiting.kind != "tool":
         return metadata.facts(*used)
     rest = {name: each for name, each in waiting.input.items() if name not in metadata.shown}
     seen = {**dict.fromkeys(metadata.shown), **waiting.input}
-    exact = facts.facts_of(rest, approved=True) + _defaults(seen, known)
+    exact = facts.facts_of(rest, approved=True) + _defaults(seen, types)
     said = [] if metadata.asking else metadata.facts(*used)
     return _not_in_input(said, exact) + exact
 
@@ -171,7 +171,7 @@ def _not_whole_warning(waiting: Waiting) -> str:
     return TEXTS["not_whole"] if runs and not facts.is_whole(waiting.input) else ""
 
 
-def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def approval(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with its exact input and the defaults of the tool."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     exact = facts.facts_of(waiting.input, approved=True)
@@ -179,31 +179,31 @@ def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, An
     shown = arguments.colored(exact, waiting.input)
     return {
         "title": title,
-        "facts": long_text + said + shown + _defaults(waiting.input, known),
-        "instead": instead(waiting, known),
+        "facts": long_text + said + shown + _defaults(waiting.input, types),
+        "instead": instead(waiting, types),
         "warning": _not_whole_warning(waiting),
         "actions": approving_buttons(danger=metadata.danger, changes=False, waiting=waiting),
     }
 
 
-def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def edit(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with a form of its input."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
-    lost = known.lost(waiting)
+    lost = types.lost(waiting)
     names = () if isinstance(waiting.editable, bool) else waiting.editable
     editable = waiting.editable is True or (*names, *lost)
     form = _form_of(
         lambda type_: Form(type_, value=prefilled(waiting.input), editable=editable),
-        (waiting.input_schema or shape(waiting.input)) if known.input is None else known.input,
+        (waiting.input_schema or shape(waiting.input)) if types.input is None else types.input,
     )
-    warning = SECRET_GONE if lost else "" if known.input is None else form.warning
+    warning = SECRET_GONE if lost else "" if types.input is None else form.warning
     return {
         "title": title,
         "form": form,
         "warning": " ".join(filter(None, (warning, _lookalike_warning(waiting)))),
         "facts": long_text + metadata.facts("danger", "fields"),
         "editable": editable,
-        "instead": instead(waiting, known),
+        "instead": instead(waiting, types),
         "actions": approving_buttons(danger=metadata.danger, changes=True, waiting=waiting),
     }
 
@@ -218,11 +218,11 @@ def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     }
 
 
-def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def outcome(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """The outcome of a call whose process has ended: run it again, give its result, or mark it as failed."""
     return {
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
-        "form": instead(waiting, known),
+        "form": instead(waiting, types),
         "named": TEXTS["its_result"],
         "warning": " ".join(filter(None, (metadata.title, TEXTS["took_effect_help"]))),
         "facts": metadata.facts() + facts.facts_of(waiting.input),
@@ -251,11 +251,11 @@ def _lookalike_warning(waiting: Waiting) -> str:
     )
 
 
-def _defaults(input_: Mapping[str, Any], known: Types) -> list[Fact]:
+def _defaults(input_: Mapping[str, Any], types: Types) -> list[Fact]:
     """The tool's values for inputs that the model left out."""
     left_out = {
         name: field["default"]
-        for name, field in _properties(known.input).items()
+        for name, field in _properties(types.input).items()
         if name not in input_ and isinstance(field, Mapping) and field.get("default") is not None
     }
     return [
@@ -286,7 +286,7 @@ def _form_of(build: Callable[[Any], Form], type_: Any) -> Form:
         return build({})
 
 
-def _reply_type(waiting: Waiting, known: Types) -> Any:
+def _reply_type(waiting: Waiting, types: Types) -> Any:
     """The type of the answer, or None if any value is valid."""
     schema = waiting.reply_schema
     if waiting.expects == "budget":
@@ -294,7 +294,7 @@ def _reply_type(waiting: Waiting, known: Types) -> Any:
     if waiting.kind == "ask":  # the type itself, which has hints, if the body waits in this process
         reply = form_type(reply_types.get(waiting.id, schema))
     else:
-        reply = schema if known.output is None else known.output
+        reply = schema if types.output is None else types.output
     return None if _is_anything(reply) else reply
 
 

@@ -282,18 +282,18 @@ class SQLStore(Travels):
         """Append in this transaction; return the appended writes with the numbers of their runs."""
         ids = sorted(one.write.run_id for one in group if one.write.expected)
         new_ids = sorted(one.write.run_id for one in group if not one.write.expected)
-        there = {
+        runs_found = {
             run_id: (number, length, seal)
             for run_id, number, length, seal in (
                 connection.execute(_LOCK_EACH, {"ids": ids}) if ids else ()
             )
         }
         for run_id, number in connection.execute(_ADD_RUNS, {"ids": new_ids}) if new_ids else ():
-            there[run_id] = (number, 0, run_id)
+            runs_found[run_id] = (number, 0, run_id)
         stored, runs, events = [], [], []
         for one in group:
             run_id, texts, expected = one.write
-            number, length, seal = there.get(run_id, (None, -1, ""))
+            number, length, seal = runs_found.get(run_id, (None, -1, ""))
             known = self._numbers.get(run_id, number) if expected else number
             if number is None or length != expected or known != number:
                 continue
@@ -324,10 +324,10 @@ class SQLStore(Travels):
     def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
         with self._writing() as connection:
             found = connection.execute(_FIND_RUN, {"run_id": run_id}).one_or_none()
-            number, there, seal = found or (None, 0, run_id)
-            if there != expected:
+            number, length, seal = found or (None, 0, run_id)
+            if length != expected:
                 winner = self._event_at(connection, number, expected)
-                raise moved_on(run_id, expected, there, winner)
+                raise moved_on(run_id, expected, length, winner)
             if expected and self._numbers.setdefault(run_id, number or 0) != number:
                 raise begun_anew(run_id)
             if not texts:
@@ -573,9 +573,9 @@ class SQLStore(Travels):
 
         def act() -> list[Any]:
             with self._connected() as connection:
-                there = SCHEMA_VERSION if self._is_ready else self._tables_version(connection)
-                found = list(connection.execute(select, values or {})) if there else []
-            self._is_ready = self._is_ready or there == SCHEMA_VERSION
+                version = SCHEMA_VERSION if self._is_ready else self._tables_version(connection)
+                found = list(connection.execute(select, values or {})) if version else []
+            self._is_ready = self._is_ready or version == SCHEMA_VERSION
             return found
 
         return self._patiently(act)

@@ -93,7 +93,8 @@ class Attempt:
         """The last input that reached the gate."""
         self._later: Later | None = None
         """The body's ``Later``, if it returned an interim result."""
-        self._success: list[Any] = []
+        self._returned: list[Any] = []
+        """The value that the call has returned to the middleware; empty before."""
         self._is_over = False
         """Whether the middleware has returned, so that ``next`` can no longer run the call."""
         self._is_left = False
@@ -181,10 +182,10 @@ class Attempt:
             return self._failed(
                 f"{why}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
-        gone = tool.lost(call.input)
-        forgotten = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
-        if (gone or forgotten) and tool.fn is not None:
-            return [self._secret_question(tool, gone, forgotten or call.pause)]
+        lost = tool.lost(call.input)
+        lost_answer = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
+        if (lost or lost_answer) and tool.fn is not None:
+            return [self._secret_question(tool, lost, lost_answer or call.pause)]
         try:
             typed = tool.parse(call.input)
         except ValidationError as error:
@@ -234,15 +235,15 @@ class Attempt:
         return calls.place(call.id) >= self._setup.spec.max_calls
 
     def _secret_question(
-        self, tool: Tool[..., Any], gone: list[str], pause: Interrupted | None
+        self, tool: Tool[..., Any], lost: list[str], pause: Interrupted | None
     ) -> Interrupted:
         """The question for secrets that are not in this process: of its input, or of an answer to ``pause``."""
         asked = Interrupt() if pause is None else Interrupt(pause.metadata, state=pause.state)
         editable = False if pause is None else pause.editable
-        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *gone]))
+        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *lost]))
         asker = "approval" if pause is None else pause.asker
         event = self._events.paused(tool, Pause(asker, asked), self.call.input, note=SECRET_GONE)
-        return replace(event, expects="edit") if gone else event
+        return replace(event, expects="edit") if lost else event
 
     async def _run_tool(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
         """Take the call through the middleware to its body, and read what comes back."""
@@ -252,7 +253,7 @@ class Attempt:
             if self._setup.spec.middleware and not tool.options.flow:
                 value = await self._through_middleware(tool, typed)
             else:
-                value = await self._pass(tool, typed, self.call.input)
+                value = await self._pass_gate(tool, typed, self.call.input)
         except BaseException as error:  # also SystemExit, which would end the event loop
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
@@ -347,7 +348,7 @@ class Attempt:
             async with one_at_a_time:  # parsed again: middleware may change its object in place
                 if canonical(changed) != before:
                     sealed = self._changed(tool, changed)
-                return await self._pass(tool, _parsed(tool, sealed), sealed)
+                return await self._pass_gate(tool, _parsed(tool, sealed), sealed)
 
         carried = self._carried("middleware", "tool")
         view = ToolCall(
@@ -379,10 +380,10 @@ class Attempt:
             Misuse: it took the mask of a secret for the secret.
         """
         sealed: dict[str, Any] = tool.sealed(changed, like=self._known_inputs())
-        gone = tool.lost(sealed)
-        if gone:
+        lost = tool.lost(sealed)
+        if lost:
             misuse = Misuse(
-                f"Middleware around {tool.name!r} passed a masked secret in {', '.join(gone)}. Pass the SecretStr itself, "
+                f"Middleware around {tool.name!r} passed a masked secret in {', '.join(lost)}. Pass the SecretStr itself, "
                 "as in call.input.model_copy(update=…)"
             )
             self._stop.because(misuse)
@@ -418,14 +419,14 @@ class Attempt:
 
     # --- the gate, the claim, the body
 
-    async def _pass(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
+    async def _pass_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
         """Let the call pass with this input: through the gate to its question, to the run inside, or to the body.
 
         After a success it returns the same value again.
         """
         self._stop.check()
-        if self._success:
-            return self._success[0]
+        if self._returned:
+            return self._returned[0]
         self._input = input_
         try:
             review = await self._gate.stops(tool, partial(_parsed, tool, input_), input_)
@@ -446,7 +447,7 @@ class Attempt:
         except StoreError:
             self._stop.check()  # the tool's own failure, unless it was this call's write that failed
             raise
-        self._success = [value]
+        self._returned = [value]
         return value
 
     async def _inside(self, tool: Tool[..., Any], typed: Any) -> Any:

@@ -404,8 +404,8 @@ class Driver:
             await self._wait_for_siblings()
             raise self._exceeded
         is_blocked = self._outer is not None and self._outer.is_blocked
-        held = is_blocked or not self.journal.is_driven_here
-        return Wait() if held and state.outcome is None else step
+        must_wait = is_blocked or not self.journal.is_driven_here
+        return Wait() if must_wait and state.outcome is None else step
 
     async def _wait(self) -> bool:
         """Wait for the end of a call or for an answer; returns False if no call runs here."""

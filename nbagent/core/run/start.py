@@ -368,7 +368,7 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
     if name and name != spec.agent:
         raise UsageError(
             f"{journal.run_id!r} is a run of {name!r}, not of {spec.agent!r}. Open it with an agent of that name, "
-            f"without agent= if this process has one, or rename this one: nb.Agent(…, name={name!r})"
+            f"or rename this agent: nb.Agent(…, name={name!r}). If this process has that agent, leave out agent="
         )
     for call in journal.state.calls.values():
         known = call.name in spec.tools or not is_whole(spec.tools)

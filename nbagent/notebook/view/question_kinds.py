@@ -47,7 +47,7 @@ def approving_buttons(
     *, danger: bool, changes: bool, waiting: Waiting | None = None
 ) -> tuple[Action, ...]:
     """The buttons of a call that waits for approval. With ``waiting``, one of them answers for the tool."""
-    instead = () if waiting is None else (_answer_instead_button(waiting),)
+    answer_instead = () if waiting is None else (_answer_instead_button(waiting),)
     changed = TEXTS["approve_changed"] if changes else None
     return (
         Action(
@@ -58,7 +58,7 @@ def approving_buttons(
             danger=danger,
         ),
         Action(name="reject", label=TEXTS["reject"], reason=True),
-        *instead,
+        *answer_instead,
     )
 
 
@@ -70,7 +70,7 @@ def _answer_instead_button(waiting: Waiting) -> Action:
 
 
 def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
-    """The button that runs the tool although it asks for an answer instead."""
+    """The button that runs a tool whose body asked for an answer instead."""
     if waiting.kind != "tool":
         return ()
     tool = reveal(waiting.tool_name)
@@ -78,7 +78,7 @@ def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
     return (Action(name="approve", label=label, menu=True, help=help_),)
 
 
-def instead(waiting: Waiting, types: Types) -> Form:
+def result_form(waiting: Waiting, types: Types) -> Form:
     """The form for a call's result, which a person enters instead of running the tool."""
     reply = _reply_type(waiting, types)
     return _form_of(Form, _FREE_TEXT if reply is None else reply)
@@ -155,14 +155,14 @@ def _facts_with_input(waiting: Waiting, metadata: Metadata, types: Types, *used:
     rest = {name: each for name, each in waiting.input.items() if name not in metadata.shown}
     seen = {**dict.fromkeys(metadata.shown), **waiting.input}
     exact = facts.facts_of(rest, approved=True) + _defaults(seen, types)
-    said = [] if metadata.asking else metadata.facts(*used)
-    return _not_in_input(said, exact) + exact
+    stated = [] if metadata.asking else metadata.facts(*used)
+    return _not_in_input(stated, exact) + exact
 
 
-def _not_in_input(said: list[Fact], exact: list[Fact]) -> list[Fact]:
+def _not_in_input(stated: list[Fact], exact: list[Fact]) -> list[Fact]:
     """The facts that are not in the input word for word."""
     shown_below = {(fact.label, fact.value) for fact in exact}
-    return [fact for fact in said if (fact.label, fact.value) not in shown_below]
+    return [fact for fact in stated if (fact.label, fact.value) not in shown_below]
 
 
 def _not_whole_warning(waiting: Waiting) -> str:
@@ -175,12 +175,12 @@ def approval(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, An
     """Approval of a call, with its exact input and the defaults of the tool."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     exact = facts.facts_of(waiting.input, approved=True)
-    said = _not_in_input(metadata.facts("danger"), exact)
+    stated = _not_in_input(metadata.facts("danger"), exact)
     shown = arguments.colored(exact, waiting.input)
     return {
         "title": title,
-        "facts": long_text + said + shown + _defaults(waiting.input, types),
-        "instead": instead(waiting, types),
+        "facts": long_text + stated + shown + _defaults(waiting.input, types),
+        "instead": result_form(waiting, types),
         "warning": _not_whole_warning(waiting),
         "actions": approving_buttons(danger=metadata.danger, changes=False, waiting=waiting),
     }
@@ -203,7 +203,7 @@ def edit(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
         "warning": " ".join(filter(None, (warning, _lookalike_warning(waiting)))),
         "facts": long_text + metadata.facts("danger", "fields"),
         "editable": editable,
-        "instead": instead(waiting, types),
+        "instead": result_form(waiting, types),
         "actions": approving_buttons(danger=metadata.danger, changes=True, waiting=waiting),
     }
 
@@ -222,7 +222,7 @@ def outcome(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any
     """The outcome of a call whose process has ended: run it again, give its result, or mark it as failed."""
     return {
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
-        "form": instead(waiting, types),
+        "form": result_form(waiting, types),
         "named": TEXTS["its_result"],
         "warning": " ".join(filter(None, (metadata.title, TEXTS["took_effect_help"]))),
         "facts": metadata.facts() + facts.facts_of(waiting.input),
@@ -243,10 +243,10 @@ def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
 
 def _lookalike_warning(waiting: Waiting) -> str:
     """A warning about lookalikes in an input that a form shows, because its fields cannot mark them."""
-    said = ((name, facts.remarks(value)) for name, value in waiting.input.items())
+    remarks = ((name, facts.remarks(value)) for name, value in waiting.input.items())
     return " ".join(
         TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=what)
-        for name, what in said
+        for name, what in remarks
         if what
     )
 

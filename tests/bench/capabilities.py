@@ -398,8 +398,8 @@ CAPABILITIES = [
         (
             "core/run/queued.py:queued_run_events",
             "core/run/session.py:Session.look_at_run_before",
-            "core/run/session.py:Session.first_in_line",
-            "core/run/session.py:Session._leave_line",
+            "core/run/session.py:Session.first_in_queue",
+            "core/run/session.py:Session._leave_queue",
         ),
         with_a_queued_run,
     ),

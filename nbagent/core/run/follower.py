@@ -112,10 +112,10 @@ class FollowedRun(Protocol):
     def look_at_run_before(self) -> bool:
         """Begin if the run before has ended, or end with it; whether to look again later."""
 
-    def leave_bodies(self) -> None:
+    def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
 
-    def give_up(self) -> None:
+    def stop_driving(self) -> None:
         """Run nothing more of a run that another process has taken over."""
 
 
@@ -300,7 +300,7 @@ class Follower:
         def released(written: Sequence[StoredEvent]) -> None:
             if written:
                 self.is_released = True
-                run.call_soon(run.give_up)
+                run.call_soon(run.stop_driving)
 
         return run.submit(decide, released, run.set_error)
 
@@ -367,11 +367,11 @@ class Follower:
         run, end = self._run, state.outcome
         is_failure_here = isinstance(end, RunFailed) and end.owner == this_process()
         if isinstance(end, RunCancelled | RunFailed) and not (is_failure_here or run.is_stopping):
-            run.leave_bodies()  # somebody else ended it: no body is answered any more
+            run.abandon_bodies()  # somebody else ended it: no body is answered any more
         elif moved:
             run.drive()
         if self.was_taken:
-            run.give_up()
+            run.stop_driving()
         is_theirs = not run.journal.is_driven_here
         can_be_taken = run.is_stored and not self._is_notified
         is_timed = runs_elsewhere(state) or is_theirs

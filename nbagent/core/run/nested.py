@@ -220,7 +220,7 @@ class NestedSession:
     def follow(self) -> None:
         """Nothing to do: the run around it is followed."""
 
-    def first_in_line(self) -> None:
+    def first_in_queue(self) -> None:
         """None: it is never queued, because a body continues only runs that have ended."""
 
     def resolve(

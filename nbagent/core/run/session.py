@@ -383,7 +383,7 @@ class Session:
         with _tuples_lock:
             before.behind += (self,)
 
-    def _leave_line(self) -> None:
+    def _leave_queue(self) -> None:
         """Forget the previous run once this one no longer waits for it. After a failure it may wait again."""
         state, before = self.journal.state, self.before
         if before is None or not state.position:
@@ -395,16 +395,16 @@ class Session:
             with _tuples_lock:
                 before.held.behind = tuple(one for one in before.held.behind if one is not self)
 
-    def first_in_line(self) -> Before | None:
+    def first_in_queue(self) -> Before | None:
         """The run at the front of the queue; None if this one is not queued."""
         first: Before | None = None
-        for one in self._line():
+        for one in self._queue():
             if one.status != "queued" or one.before is None:
                 break
             first = one.before
         return first
 
-    def _line(self) -> Iterator[Session]:
+    def _queue(self) -> Iterator[Session]:
         """This run and the runs before it in the queue, as far as this process holds them."""
         one: Session | None = self
         while one is not None:
@@ -556,7 +556,7 @@ class Session:
         Returns False if one of them is running on this thread's loop.
         """
         loop = running_loop()
-        here = [one for one in self._line() if loop is not None and one.loop is loop]
+        here = [one for one in self._queue() if loop is not None and one.loop is loop]
         if here and (loop is private_loop() or any(one.is_at_work for one in here)):
             return False
         for one in here:
@@ -680,7 +680,7 @@ class Session:
             return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
 
-    def give_up(self) -> None:
+    def stop_driving(self) -> None:
         """Stop driving a run that another process has taken over."""
         if self.follower.is_released and self._look_at_clock is not None:
             self._look_at_clock[1].cancel()
@@ -689,7 +689,7 @@ class Session:
             self._driver.stop()
             self._task.cancel()
 
-    def leave_bodies(self) -> None:
+    def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
         if self._driver is not None and self._task is not None:
             self._driver.stop()
@@ -709,7 +709,7 @@ class Session:
         if self.journal.owes:
             self.follower.look_later()
         if self.before is not None:
-            self._leave_line()
+            self._leave_queue()
         if self.journal.state.questions:
             self._apply_deadlines()
         self.notify()
@@ -857,10 +857,10 @@ class Session:
     def _abandon(self, ending: Sequence[StoredEvent]) -> None:
         """Abandon bodies that wait for answers, if these events have ended the run."""
         if ending:
-            self.call_soon(self._leave_ended)
+            self.call_soon(self._abandon_and_notify)
 
-    def _leave_ended(self) -> None:
-        self.leave_bodies()
+    def _abandon_and_notify(self) -> None:
+        self.abandon_bodies()
         self.progressed()
 
     # --- deadlines of questions: each is applied once, whoever else applies it too
@@ -941,7 +941,7 @@ class Session:
     def is_over(self) -> bool:
         """Whether ``await run`` can return or raise: at the end, or if a person is asked and no person is here."""
         if self.journal.state.status == "queued" and self.error is None:
-            first = self.first_in_line()
+            first = self.first_in_queue()
             return first is not None and first.is_over(attended=self.attended)
         ended = self.journal.state.outcome is not None or self.error is not None
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
@@ -965,7 +965,7 @@ class Session:
             # the body may still answer the question itself, or ask another one
             return waits and self._driver is not None and not self._driver.may_answer
         if self.journal.state.status == "queued" and self.error is None:
-            first = self.first_in_line()
+            first = self.first_in_queue()
             return first is not None and first.is_waiting()
         return self.journal.state.status != "running" or self.error is not None
 

@@ -19,8 +19,8 @@ from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.metadata import Ask, Confirm
 from nbagent.core.base.model import Model
 from nbagent.core.hooks import hooks
+from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import ToolContext
-from nbagent.core.tools.output import CallOutput
 
 from .sign_in import SignInQuestion
 

@@ -36,7 +36,7 @@ def event(text: str, end: str, lines: int, before: str) -> bytes:
 
 def feed(events: _Events, pieces: list[bytes]) -> None:
     for piece in pieces:
-        events.take(piece)
+        events.count(piece)
 
 
 @given(
@@ -53,7 +53,7 @@ def test_the_size_of_an_event_is_counted_however_it_arrives(texts, end, lines, b
     wrong = MANY in texts
     try:
         for size in [*sizes, len(data)]:
-            events.take(data[at : at + size])
+            events.count(data[at : at + size])
             at += size
         events.end()
     except TooManyParts:
@@ -86,7 +86,7 @@ def test_the_size_of_a_body_is_counted_at_its_end(text, sizes):
     """However it comes."""
     whole, data, at = _Whole(), text.encode(), 0
     for size in [*sizes, len(data)]:
-        whole.take(data[at : at + size])
+        whole.count(data[at : at + size])
         at += size
     if text == MANY:
         with pytest.raises(TooManyParts):

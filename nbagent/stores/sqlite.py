@@ -85,7 +85,7 @@ LOG = (
 """A log of the last writes, with 0 for a deletion, that triggers write: so older versions of nbagent write it too.
 
 Writers follow one another in SQLite, so the log's numbers are in the order of the commits. It is added to a file when
-a list of many runs is read; a file whose runs nobody lists never has it."""
+a list of many runs is read again; a file whose runs nobody lists never has it."""
 LOGGED_FROM = 200
 """Runs from which a file gets the log; fewer are read at once."""
 SEARCH = """
@@ -276,15 +276,16 @@ class SQLiteStore(Travels):
     def _changes(
         self, prefix: str, since: object
     ) -> tuple[list[tuple[int, bytes, int, Any]], int | None, bool]:
-        with suppress(StoreError), self._there() as handle:  # locked, or read-only
-            if handle is not None:
-                _add_log(handle.connection)
+        if since is not None:  # nothing is added to a file that is listed once
+            with suppress(StoreError), self._there() as handle:  # locked, or read-only
+                if handle is not None:
+                    _add_log(handle.connection)
         with self._there() as handle:
             if handle is None:
                 return [], None, True
             with _transaction(handle.connection, "deferred") as connection:
                 if not _has_log(connection):
-                    return _heads(connection, prefix), None, True
+                    return _heads(connection, prefix), 0, True
                 first, last = connection.execute(
                     "select (select min(number) from moved), (select max(number) from moved)"
                 ).fetchone()

@@ -330,13 +330,16 @@ def test_folded_changes_equal_the_heads(store: Store) -> None:
     if found[0].token is None:  # such a database cannot tell
         assert all(changes.is_whole for changes in found)
         return
-    assert [[h.run_id for h in changes.heads] for changes in found] == [
-        ["a%:last", "b last"],
-        ["a%:last"],
-        ["b last"],
-        [],
-        [],
+    ids = [{head.run_id for head in changes.heads} for changes in found]
+    assert not any(changes.is_whole for changes in found)
+    assert [own & {"a%:last", "b last"} for own in ids] == [
+        {"a%:last", "b last"},
+        {"a%:last"},
+        {"b last"},
+        set(),
+        set(),
     ]
+    assert max(map(len, ids)) < 10  # PostgreSQL may return some again
 
 
 def test_changes_miss_no_write_of_several_processes(opened: Shared) -> None:
@@ -345,8 +348,9 @@ def test_changes_miss_no_write_of_several_processes(opened: Shared) -> None:
     for n in range(MANY):
         store.append(f"r{n}", [completed("0")], 0)
     looking = [Looking(store, ""), Looking(opened(), "r")]
-    for each in looking:
+    for each in looking * 3:
         each.look()
+    before = [each.wholes for each in looking]
     others = [opened() for _ in range(4)]
 
     def write(number: int) -> None:
@@ -363,16 +367,17 @@ def test_changes_miss_no_write_of_several_processes(opened: Shared) -> None:
     for each in looking:
         assert each.look() == heads_of(store, "r")
         assert len(each.heads) == MANY + 120
-        assert each.wholes == 1
+    assert [each.wholes for each in looking] == before
 
 
-def test_changes_are_told_to_a_store_opened_before_another_adds_the_log(opened: Shared) -> None:
-    """A process that never looked writes what one that looks is told of."""
+def test_changes_include_a_write_by_a_process_that_never_looks(opened: Shared) -> None:
+    """It opened the store before the other looked."""
     writer = opened()
     for n in range(MANY):
         writer.append(f"r{n}", [completed("0")], 0)
     looking = Looking(opened(), "")
-    looking.look()
+    for _ in range(2):
+        looking.look()
     writer.append("r7", [completed("1")], 1)
     changes = looking.store.changes("", looking.since)
     assert ([h.run_id for h in changes.heads], changes.is_whole) == (["r7"], False)

@@ -45,11 +45,12 @@ logger = logging.getLogger("nbagent")
 _ID = re.compile(r"[\w.+-]{1,60}")
 EVERY = 1.0
 """Seconds between looks at a batch that another process goes on with."""
-STATUSES = ("completed", "interrupted", "running", "failed", "cancelled")
+COUNTED = ("completed", "interrupted", "running", "stuck", "failed", "cancelled")
 _SAID = {
     "completed": "done",
     "interrupted": "waiting",
     "running": "running",
+    "stuck": "stuck",
     "failed": "failed",
     "cancelled": "stopped",
 }
@@ -98,6 +99,11 @@ class BatchRow:
         return self._now.error
 
     @property
+    def stuck(self) -> str:
+        """Why it is stuck, and what to do: its call is under way in a process that does not respond; else empty."""
+        return work_of(self._batch).stuck.get(self.key, "")
+
+    @property
     def usage(self) -> Usage:
         """Tokens and cost, as its run last came to a stand."""
         return self._now.usage
@@ -128,13 +134,14 @@ class BatchRow:
     def __repr__(self) -> str:
         row = self._now
         more = f": {row.error:.120}" if row.error else f" {', '.join(row.asks)}" if row.asks else ""
-        return escaped(
-            f"<row {row.key!r} of {self._batch.id}: {_SAID.get(row.status, row.status)}{more}>"
+        said = (
+            f"stuck: {self.stuck}" if self.stuck else f"{_SAID.get(row.status, row.status)}{more}"
         )
+        return escaped(f"<row {row.key!r} of {self._batch.id}: {said}>")
 
 
 class Batch:
-    """One agent over many rows: await it, read it row by row, answer its questions, stop it, go on with it.
+    """One agent over many rows: await it, read it row by row, answer its questions, pause, stop or resume it.
 
     Made by ``nb.map`` and ``nb.open_batch``.
     """
@@ -146,6 +153,8 @@ class Batch:
             None if work.asked.background else self._host.loop(attended=attended) or running_loop()
         )
         self._loop = on_loop or private_loop()
+        self._next: Work | None = None
+        """What goes on with it once what is under way has come to a stand."""
         self._run: Run | None = None
         self._error: BaseException | None = None
         self._is_begun = False
@@ -212,9 +221,14 @@ class Batch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows stand how: by the status of their runs, and ``left`` of those that have not begun."""
-        counts = {name: self._work.counts[name] for name in STATUSES}
-        counts["running"] += self._work.counts["queued"]
+        """How many rows stand how: by the status of their runs, and ``left`` of those that have not begun.
+
+        ``stuck`` are rows of which a call is under way in another process that lives and does not respond. Wait for
+        it, or take the row over: ``await batch[key].open(take_over=True)``.
+        """
+        counts = {name: self._work.counts[name] for name in COUNTED}
+        counts["stuck"] = len(self._work.stuck)
+        counts["running"] += self._work.counts["queued"] - counts["stuck"]
         left = self._work.left
         return counts if left is None else {**counts, "left": left}
 
@@ -286,7 +300,7 @@ class Batch:
         counts = self.counts
         total, cost = self._work.total, self.usage.known_cost
         of = f"{counts['completed']:,}" + ("" if total is None else f" of {total:,}") + " done"
-        more = [f"{counts[name]:,} {_SAID[name]}" for name in STATUSES[1:] if counts[name]]
+        more = [f"{counts[name]:,} {_SAID[name]}" for name in COUNTED[1:] if counts[name]]
         error = self.error
         return ", ".join(
             [of, *more, *([f"${cost:,.4f}"] if cost else [])]
@@ -362,6 +376,13 @@ class Batch:
         raise self._unanswered()
 
     def _unanswered(self) -> Exception:
+        stuck = self._work.stuck
+        if stuck and not self._work.counts["interrupted"]:
+            key, why = next(iter(stuck.items()))
+            return HumanInputRequired(
+                f"{len(stuck):,} row{'s' * (len(stuck) != 1)} of the batch {self.id!r} cannot continue by themselves. Row "
+                f"{key!r}: {why}, with `await batch[{key!r}].open(take_over=True)`"
+            )
         first, n = self._work.unanswered, self._work.counts["interrupted"]
         if first is not None and not isinstance(first, HumanInputRequired):
             return first
@@ -379,7 +400,7 @@ class Batch:
     async def __aiter__(self) -> AsyncIterator[BatchRow]:
         """The rows as they end, those that had ended before first; until all have, or only people can help."""
         await self._until_begun()
-        work = self._work
+        work, ended = self._work, self._work.ended
         seen = 0
         before = [row for row in _in_order(work) if row.status in ENDED]
         here = {row.key for row in work.ended}
@@ -389,15 +410,15 @@ class Batch:
             ):
                 yield BatchRow(self, row)
         while True:
-            while seen < len(work.ended):
+            while seen < len(ended):
                 seen += 1
-                yield BatchRow(self, work.ended[seen - 1])
+                yield BatchRow(self, ended[seen - 1])
             if self.is_over():
                 self._outcome()
                 return
             at = seen
             await asyncio.wrap_future(
-                work.when(lambda at=at: len(work.ended) > at or self.is_over())  # type: ignore[misc]
+                self._work.when(lambda at=at: len(ended) > at or self.is_over())  # type: ignore[misc]
             )
 
     # --- what a person does
@@ -406,8 +427,8 @@ class Batch:
         """Begin no more rows; those under way come to their end."""
         self._work.pause(paused=True)
 
-    def go_on(self) -> None:
-        """Begin rows again after a pause."""
+    def resume(self) -> None:
+        """Start rows again after a pause."""
         self._work.pause(paused=False)
 
     def stop(self, *, by: str = "code") -> None:
@@ -440,7 +461,7 @@ class Batch:
         chosen = None if keys is None else [str(key) for key in keys]
         n = self._work.again(chosen)
         if n:
-            self._begin_again(self._work.asked)
+            self._again()
         return n
 
     def view(self) -> None:
@@ -500,24 +521,63 @@ class Batch:
 
     async def _drive(self) -> dict[str, int]:
         try:
-            return await self._work.drive()
+            while True:
+                counts = await self._work.drive()
+                if self._next is None:
+                    return counts
+                before, self._work, self._next = self._work, self._next, None
+                before.hand_over(self._work)
+                self._work.take(await run_in_thread(partial(listed, self.store, self.id)))
+                await self._work.check()
         except asyncio.CancelledError:
             if self._run is not None and session_of(self._run).is_stopping:
                 await self._work.stop(by="the batch, which was stopped")
             raise
 
-    def _begin_again(self, asked: Asked, agent: Agent | None = None) -> None:
+    def _begin_again(self, asked: Asked, agent: Agent, executor: Any) -> None:
         """Go on with what is asked now: in the work that is under way here, or in a new one."""
-        self._work.asked, self._work.agent = asked, agent or self._work.agent
+        made = _work(self.id, agent, self.store, asked, executor)
         if self._goes_on:
-            self._on_loop(self._checked(asked))
+            self._on_loop(self._checked(made))
+            return
+        if type(made) is type(self._work):
+            self._take_on(made)
+        else:
+            self._work.hand_over(made)
+            self._work = made
+        self._begin()
+
+    def _take_on(self, made: Work) -> None:
+        """Have the work do what the other one would."""
+        work = self._work
+        work.asked, work.agent = made.asked, made.agent
+        _hand_executor(work, made)
+
+    async def _checked(self, made: Work) -> None:
+        """Have the work that is under way go on as another one would; or that one, where its rows go on elsewhere."""
+        work = self._work
+        try:
+            if type(made) is not type(work):
+                self._next = made
+                work.leave()
+                return
+            self._take_on(made)
+            await work.check()
+            await work.anew(made.asked)
+        except (UsageError, RunError) as error:
+            work.fail(error)
+            work.wake()
+
+    def _again(self) -> None:
+        """Go on with the same that was asked for."""
+        if self._goes_on:
+            self._on_loop(self._anew())
         else:
             self._begin()
 
-    async def _checked(self, asked: Asked) -> None:
+    async def _anew(self) -> None:
         try:
-            await self._work.check()
-            self._work.anew(asked)
+            await self._work.anew(self._work.asked)
         except (UsageError, RunError) as error:
             self._work.fail(error)
             self._work.wake()
@@ -603,6 +663,13 @@ def _work(batch: str, agent: Agent, store: Store, asked: Asked, executor: Any) -
     from .executors import executor_of  # noqa: PLC0415
 
     return SentWork(batch, agent, store, asked, executor_of(executor))
+
+
+def _hand_executor(work: Work, made: Work) -> None:
+    """Have work whose rows go on in other processes send them where that would."""
+    there, given = getattr(work, "executor", None), getattr(made, "executor", None)
+    if there is not None and given is not None:
+        setattr(work, "executor", given)  # noqa: B010 - the module of that class is loaded for few batches
 
 
 def _current(found: Listed) -> tuple[int, bool]:
@@ -734,7 +801,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     there = _here(batch_id, kept)
     if there is not None:
         _check_agent(there.agent, agent, batch_id)
-        there._begin_again(asked, agent)  # noqa: SLF001 - one class
+        there._begin_again(asked, agent, executor)  # noqa: SLF001 - one class
     else:
         there = Batch(_work(batch_id, agent, kept, asked, executor), attended=is_attended)
         there._begin()  # noqa: SLF001 - as above

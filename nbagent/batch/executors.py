@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
@@ -17,9 +18,6 @@ class Executor(Protocol):
     def slots(self) -> int:
         """How many tasks may run at a time, now; 0 where there is no worker yet."""
 
-    def workers(self) -> int:
-        """How many processes share the work, at most."""
-
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
         """Run ``fn(*args)`` in a worker.
 
@@ -30,7 +28,10 @@ class Executor(Protocol):
         """
 
     def is_lost(self, error: BaseException) -> bool:
-        """Whether this says that the worker of a task has ended: it is submitted again."""
+        """Whether this says that a task was lost, with its worker or without: it is submitted again."""
+
+    def has_ended(self, error: BaseException) -> bool:
+        """Whether this says that the process of a task has ended, and not only that nothing is heard of it."""
 
     def renew(self) -> None:
         """Make anew what has broken, after a task was lost.
@@ -65,10 +66,6 @@ class Pool:
         """As many as the pool has workers."""
         return int(getattr(self._pool, "_max_workers", 1))
 
-    def workers(self) -> int:
-        """Threads share one process."""
-        return 1 if isinstance(self._pool, concurrent.futures.ThreadPoolExecutor) else self.slots()
-
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:  # noqa: ARG002 - Executor
         """Run it in the pool.
 
@@ -86,6 +83,10 @@ class Pool:
         """A worker has ended, and with it the pool; or the pool was shut down."""
         lost = (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError)
         return isinstance(error, lost)
+
+    def has_ended(self, error: BaseException) -> bool:
+        """A process ended, and the pool ended the others."""
+        return isinstance(error, concurrent.futures.BrokenExecutor)
 
     def renew(self) -> None:
         """Make another pool, where this one takes no more.
@@ -106,8 +107,12 @@ class Pool:
         self._pool = self._made()
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """In one of them: a pool's processes are alike."""
-        return [self.submit(fn, *args, name="probe").result()]
+        """As often as there are workers: a process that was not reached is looked at before its first task."""
+        is_one = isinstance(self._pool, concurrent.futures.ThreadPoolExecutor)
+        probes = [
+            self.submit(fn, *args, name="probe") for _ in range(1 if is_one else self.slots())
+        ]
+        return list({str(told): told for told in (probe.result() for probe in probes)}.values())
 
 
 class Dask:
@@ -117,45 +122,55 @@ class Dask:
         if client.asynchronous:
             raise UsageError("executor= is an asynchronous Dask client. Use a synchronous one")
         self._client = client
-        self._names = 0
 
     def slots(self) -> int:
         """The threads of all workers."""
         return sum(self._client.nthreads().values())
 
-    def workers(self) -> int:
-        """Each is a process."""
-        return len(self._client.nthreads())
-
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
         """Run it on the cluster, under a name that its dashboard shows."""
-        self._names += 1
-        task = self._client.submit(fn, *args, key=f"{name}-{self._names}", pure=False)
+        key = f"{name}-{uuid.uuid4().hex[:8]}"  # a task of an earlier driver may still be there
+        task = self._client.submit(fn, *args, key=key, pure=False)
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         task.add_done_callback(lambda done: _come_of(done, future))
         return future
 
     def is_lost(self, error: BaseException) -> bool:
-        """Its worker was killed too often, or the cluster was restarted, or has let go of it."""
-        kinds = {kind.__name__ for kind in type(error).__mro__}
-        return bool(
-            kinds
-            & {
-                "KilledWorker",
-                "CancelledError",
-                "FutureCancelledError",
-                "FutureLostError",
-                "CommClosedError",
-            }
-        )
+        """Its worker was killed too often, the cluster was restarted, somebody cancelled it, or a connection was lost."""
+        return _is_one_of(error, *_LOST)
+
+    def has_ended(self, error: BaseException) -> bool:
+        """Its workers were killed. One whose task was cancelled, or whose connection was lost, may live."""
+        return _is_one_of(error, "KilledWorker")
 
     def renew(self) -> None:
         """Nothing to do: the cluster starts workers by itself."""
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """In each worker that there is now."""
-        return list(self._client.run(fn, *args).values())
+        """In each worker that there is now, and does not end meanwhile."""
+        told = self._client.run(fn, *args, on_error="return")
+        failed = {who: one for who, one in told.items() if isinstance(one, BaseException)}
+        wrong = [
+            (who, f"{type(error).__name__}: {error}")
+            for who, error in failed.items()
+            if not self.is_lost(error) and not isinstance(error, OSError)
+        ]
+        return [one for who, one in told.items() if who not in failed] + wrong
+
+
+_LOST = (
+    "KilledWorker",
+    "CancelledError",
+    "FutureCancelledError",
+    "FutureLostError",
+    "CommClosedError",
+)
+"""Errors of Dask's, by name: it is imported where a client was given."""
+
+
+def _is_one_of(error: BaseException, *names: str) -> bool:
+    return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
 def _come_of(task: Any, future: Future[Any]) -> None:

@@ -84,7 +84,9 @@ class Work:
         store: where they are kept.
     """
 
-    def __init__(self, batch: str, agent: Agent, store: Store, asked: Asked) -> None:
+    def __init__(  # noqa: PLR0915 - a line for each thing that it knows
+        self, batch: str, agent: Agent, store: Store, asked: Asked
+    ) -> None:
         self.batch, self.agent, self.store, self.asked = batch, agent, store, asked
         self.rows: dict[str, Row] = {}
         """By key, those that have begun."""
@@ -94,6 +96,8 @@ class Work:
         """Rows by the status of their runs."""
         self.active: dict[str, Run | None] = {}
         """The rows under way here, by key; None where the run is being read."""
+        self.stuck: dict[str, str] = {}
+        """Rows under way in other processes that live and do not respond, by key, and what to do."""
         self.is_paused = False
         self.version = 0
         """Grows with every change."""
@@ -131,6 +135,8 @@ class Work:
         self._look_task: asyncio.Task[None] | None = None
         self._is_taken = False
         """Whether the store was read."""
+        self._is_left = False
+        """Whether another work goes on with the batch."""
         self.has_ended = False
         """Whether it has come to its end here."""
 
@@ -164,7 +170,7 @@ class Work:
             self.is_at_work
             and not self.is_paused
             and not (self.active or self._due or self._given is not None)
-            and self.counts["interrupted"] > 0
+            and (self.counts["interrupted"] > 0 or bool(self.stuck))
         )
 
     def when(self, holds: Callable[[], bool]) -> Future[None]:
@@ -298,7 +304,8 @@ class Work:
             is_again = row.key in self._again and row.status in ("failed", "cancelled")
             if is_again:
                 row.retried = min(row.retried, self.asked.retry - 1)
-            is_left = row.status in ("running", "queued") and row.key not in self.active
+            is_under_way = row.key in self.active or row.key in self.stuck
+            is_left = row.status in ("running", "queued") and not is_under_way
             may_answer = row.status == "interrupted" and self.asked.may_answer
             is_tried = row.status == "failed" and row.retried < self.asked.retry
             is_anew = row.status == "cancelled" and source is not None  # as it is come to
@@ -306,21 +313,45 @@ class Work:
                 self._set_due(row)
                 self._again.discard(row.key)
 
-    def anew(self, asked: Asked) -> None:
-        """Go on with other rows, or with the same ones again, while the batch is at work here."""
+    async def anew(self, asked: Asked) -> None:
+        """Go on with other rows, or with the same ones again, while the batch is at work here.
+
+        Raises:
+            UsageError: what is asked for now cannot be done.
+        """
         self.asked, self.failure = asked, None
         self._is_known.clear()
         self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - tools may be others by now
         self._begin()
         self.wake()
 
+    def leave(self) -> None:
+        """Let another work go on with the batch, once what is under way here has come to a stand."""
+        self._is_left = True
+        self._given = None
+        self._due.clear()
+        self._due_keys.clear()
+        self.wake()
+
+    def hand_over(self, to: Work) -> None:
+        """The other work goes on: whoever waits for this one waits for that."""
+        to.is_paused, to.ended = self.is_paused, self.ended
+        with self._lock:
+            to._waiting, self._waiting = self._waiting, []
+
+    def _is_at_a_stand(self) -> bool:
+        """Whether nothing is under way here."""
+        return not self.active
+
     def _is_over(self) -> bool:
+        if self._is_left:
+            return self._is_at_a_stand()
         if self.active:
             return False
         if self.failure is not None:
             return True
         return not self.is_paused and not (
-            self._due or self._given is not None or self.counts["interrupted"]
+            self._due or self._given is not None or self.counts["interrupted"] or self.stuck
         )
 
     def _fill(self) -> bool:
@@ -342,7 +373,7 @@ class Work:
         return True
 
     def _has_room(self) -> bool:
-        is_stopped = self.is_paused or self.failure is not None
+        is_stopped = self.is_paused or self._is_left or self.failure is not None
         return (
             not is_stopped and len(self.active) < self.asked.concurrency and not self._is_used_up()
         )
@@ -515,7 +546,10 @@ class Work:
     # --- rows that have begun
 
     def _set_due(self, row: Row) -> None:
-        if row.key not in self._due_keys and row.key not in self.active:
+        if self._is_left:  # the work that comes next finds it
+            return
+        is_under_way = row.key in self.active or row.key in self.stuck
+        if row.key not in self._due_keys and not is_under_way:
             self._due_keys.add(row.key)
             self._due.append(row)
 
@@ -569,10 +603,11 @@ class Work:
         wait, stamp = LOOK, object()
         while True:
             await asyncio.sleep(wait)
-            if not self.counts["interrupted"]:
-                continue
             begun = time.monotonic()
             try:
+                await self._look_more()
+                if not self.counts["interrupted"]:
+                    continue
                 now = await run_in_thread(self._stamp)
                 if now is None or now != stamp:
                     stamp = now
@@ -583,6 +618,9 @@ class Work:
                 self.wake()
                 return
             wait = max(LOOK, SHARE * (time.monotonic() - begun))
+
+    async def _look_more(self) -> None:
+        """Look at rows that other processes have."""
 
     def _stamp(self) -> object:
         return self.store.stamp() if isinstance(self.store, Archive) else None
@@ -622,6 +660,8 @@ class Work:
         known = self.rows.get(row.key)
         if known is not None:
             self.counts[known.status] -= 1
+            if known.run_id == row.run_id:  # listed again, and not begun anew
+                self._count_usage(known.usage, -1)
         self.rows[row.key] = row
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)

@@ -74,7 +74,7 @@ ${ROOT} {
   & .b-bar i { flex: 0 0 auto; min-width: 0; transition: width .3s; }
   & .b-bar i[data-of]:not([style*="width: 0"]) { min-width: 2px; }
   & :is(i, b)[data-of="completed"] { background: var(--done); }
-  & :is(i, b)[data-of="interrupted"] { background: var(--asks); }
+  & :is(i, b):is([data-of="interrupted"], [data-of="stuck"]) { background: var(--asks); }
   & :is(i, b)[data-of="running"] { background: var(--runs); }
   & :is(i, b)[data-of="failed"] { background: var(--bad); }
   & :is(i, b)[data-of="cancelled"] { background: var(--off); }
@@ -126,7 +126,7 @@ ${ROOT} {
   & .b-space [data-col="key"] { font: 12px/20px var(--nba-mono); }
   & [data-col="open"] { padding: 0 10px 0 0; text-align: end; }
   & [data-col="open"] .b-button { min-height: 0; padding: 1px 9px; font: 12px/20px var(--nba-font); }
-  & [data-status="interrupted"] [data-col="status"] { color: var(--nba-warn-ink); font-weight: 600; }
+  & :is([data-status="interrupted"], [data-status="stuck"]) [data-col="status"] { color: var(--nba-warn-ink); font-weight: 600; }
   & [data-status="failed"] :is([data-col="status"], [data-col="said"]) { color: var(--nba-bad); }
   & [data-status="completed"] [data-col="status"] { color: var(--nba-good-ink); }
   & [data-status="running"] [data-col="status"] { color: var(--nba-link); }
@@ -302,7 +302,7 @@ function drawTools({ send, signal, state, label }) {
       send({ type: "want", text: input.value, status: state().chosen }),
     );
   });
-  onClick(signal, pause, () => send({ type: state().status === "paused" ? "go_on" : "pause" }));
+  onClick(signal, pause, () => send({ type: state().status === "paused" ? "resume" : "pause" }));
   onClick(signal, retry, () => send({ type: "retry" }));
   onClick(signal, stop, () => {
     if (isSure) send({ type: "stop" });
@@ -316,7 +316,7 @@ function drawTools({ send, signal, state, label }) {
     attr(input, "placeholder", label("find"));
     attr(input, "aria-label", label("find"));
     setText(found, state().found);
-    setText(pause, label(status === "paused" ? "go_on" : "pause"));
+    setText(pause, label(status === "paused" ? "resume" : "pause"));
     pause.hidden = !goesOn || status === "waiting";
     if (!isSure) ask(false);
     stop.hidden = !goesOn;

@@ -54,6 +54,8 @@ SCHEMA_VERSION = 1
 """The version of the tables; the format of each event is stored with it."""
 UPGRADES: dict[int, tuple[str, ...]] = {}
 """The statements that upgrade a database, by its version."""
+POOL = {"pool_size": 4, "max_overflow": 4}
+"""The connections of a store, except those that listen; a worker of a batch has fewer."""
 PAUSE = 0.02
 """Seconds between attempts after another process was faster."""
 STATEMENT = 60
@@ -894,7 +896,7 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise UsageError("SQLStore needs a database. For runs in memory, use nb.MemoryStore()")
-    pooled: dict[str, Any] = {"pool_size": 4, "max_overflow": 4, "pool_timeout": timeout}
+    pooled: dict[str, Any] = {**POOL, "pool_timeout": timeout}
     if url.drivername == "postgresql+psycopg":
         known = {"connect_timeout": "10", "application_name": "nbagent", "keepalives_idle": "30"}
         url = url.update_query_dict({k: v for k, v in known.items() if k not in url.query})

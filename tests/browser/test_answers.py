@@ -50,7 +50,7 @@ def open_question(server, open_page):
         notebook.run_all()
         return notebook
 
-    return open_question
+    return asked
 
 
 def tally(notebook, index, text):

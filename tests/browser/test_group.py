@@ -81,7 +81,7 @@ def open_table(server, open_page):
         notebook.run_cell(1)
         return notebook, Table(Card(notebook.output(1)))
 
-    return open_table
+    return asked
 
 
 def check_picture(notebook, card, name):

@@ -70,7 +70,7 @@ def open_question(server, open_lab):
         notebook.run_all()
         return notebook, Card(notebook.output(1))
 
-    return open_question
+    return asked
 
 
 def expect_report(notebook, text):

@@ -5,19 +5,34 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import pickle
+import shutil
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import nbagent as nb
+from nbagent.batch import shares, workers
+from nbagent.batch.batch import work_of
 from nbagent.batch.executors import Executor, executor_of
+from nbagent.core.run import heartbeat
 from tests import postgres as servers
+from tests.integration.batch_attack import Attack, attacked, wrong_with
+from tests.integration.chat_server import ChatServer, Reply
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -169,6 +184,64 @@ async def test_c483_a_pool_passed_by_the_caller_cannot_be_recreated_and_the_erro
     assert batch.counts["completed"] == 3
 
 
+def versioned(log: Path, version: str) -> nb.Agent:
+    """An agent as a cell defines it, run again with another body."""
+    path = str(log)
+
+    def reply(messages: Any) -> Any:
+        last = messages[-1]
+        return "done" if last["role"] == "tool" else [nb.ScriptedModel.call("pay", amount=1)]
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="versioned", policy=[nb.review("pay")])
+
+    @agent.tool
+    def pay(amount: int, ctx: nb.ToolContext) -> str:
+        with open(path, "a") as file:
+            file.write(f"{version} {ctx.context}\n")
+        return version
+
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("threads", "threads"), ("threads", "processes"), ("threads", "here"), ("here", "threads")],
+)
+async def test_c488_the_same_call_with_an_edited_agent_and_another_executor_uses_them(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    """While the batch waits: what goes on is the agent, the context and the executor of the last call."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    with ThreadPoolExecutor(2) as first, ThreadPoolExecutor(2) as second, spawned() as processes:
+        executors = {"threads": first, "processes": processes, "here": None}
+        batch = mapped(versioned(log, "old"), 6, store, executors[before], context="A")
+        await asyncio.wait_for(batch, 60)
+        assert batch.counts["interrupted"] == 6
+        other = second if after == "threads" else executors[after]
+        again = mapped(versioned(log, "new"), 8, store, other, context="B")
+        assert again is batch
+        await until(lambda: batch.counts["interrupted"] == 8)
+        assert (await batch.questions.approve()).count == 8
+        await until(lambda: batch.counts["completed"] == 8)
+        await batch
+        used = work_of(batch)
+        assert getattr(used, "executor", None) is None or used.executor._pool is other
+    assert bodies(log) == {"new B": 8}
+    assert sorted([row.key async for row in batch]) == [str(n) for n in range(8)]
+
+
+async def test_c488_a_worker_that_lacks_something_of_the_edited_agent_ends_the_batch(
+    tmp_path: Path,
+) -> None:
+    """It is checked again, and the error says so."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    batch = mapped(versioned(log, "old"), 2, store, Refusing())
+    await asyncio.wait_for(batch, 60)
+    mapped(versioned(log, "new"), 2, store, Refusing("no disk"))
+    with pytest.raises(nb.errors.UsageError, match="worker 7: no disk"):
+        await asyncio.wait_for(batch, 60)
+
+
 class Refusing:
     """Runs everything here, and tells of it."""
 
@@ -177,10 +250,6 @@ class Refusing:
         self.names: list[str] = []
 
     def slots(self) -> int:
-        """One."""
-        return 1
-
-    def workers(self) -> int:
         """One."""
         return 1
 
@@ -195,6 +264,10 @@ class Refusing:
         return future
 
     def is_lost(self, error: BaseException) -> bool:
+        """Never."""
+        return False
+
+    def has_ended(self, error: BaseException) -> bool:
         """Never."""
         return False
 
@@ -231,12 +304,41 @@ async def test_c484_a_requirement_that_a_worker_lacks_is_named_before_any_row_st
     assert not log.exists()
 
 
-async def test_c484_each_process_gets_its_share_of_the_limits_of_a_model() -> None:
-    """Counted by the processes; of each limit at least 1."""
-    model = nb.OpenAIModel("gpt-5", api_key="k", rpm=100, concurrency=2)
-    model.share_limits(4)
-    assert repr(model._limits) == "RateLimit(concurrency=1, rpm=25)"
-    assert model._terms.limits is model._limits
+async def test_c484_requests_of_a_whole_cluster_stay_within_a_models_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted by the server over any window: workers that come later, one that is killed, an inner agent that shares it."""
+    monkeypatch.setattr(shares, "LENGTH", 5.0)
+    monkeypatch.setattr(shares, "MARGIN", 2.0)  # what a busy machine needs to serve a request
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    came: list[float] = []
+
+    def reply(body: dict[str, Any]) -> Reply:
+        came.append(time.monotonic())
+        said = body["messages"][-1]
+        is_asked = said["role"] == "user" and "row" in str(said["content"])
+        return Reply(calls=[("helper", {"prompt": "help"})]) if is_asked else Reply("done")
+
+    with ChatServer(reply) as server, cluster(0) as client:
+        limits = nb.RateLimit(rpm=20)
+        helper = nb.Agent(nb.OpenAIModel("m", base_url=server.url, limits=limits), name="helper")
+        agent = nb.Agent(
+            nb.OpenAIModel("m", base_url=server.url, limits=limits),
+            name="asks",
+            tools=[helper.as_tool()],
+        )
+        store = nb.SQLiteStore(tmp_path / "runs.db")
+        batch = mapped(agent, 30, store, client, concurrency=30)
+        client.cluster.scale(2)
+        await until(lambda: len(came) >= 5)
+        client.cluster.scale(4)
+        client.wait_for_workers(4, timeout=60)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        await asyncio.wait_for(batch, 120)
+        assert batch.counts["completed"] + batch.counts["interrupted"] == 30, batch
+    assert len(came) >= 75
+    within = [sum(at <= each < at + 5.0 for each in came) for at in came]
+    assert max(within) <= 20, within
 
 
 async def test_c485_a_cluster_that_loses_workers_and_restarts_starts_every_body_once(
@@ -276,10 +378,254 @@ async def test_c485_a_cluster_that_loses_workers_and_restarts_starts_every_body_
     store.close()
 
 
+def waiter(log: Path, door: Path, *, idempotent: bool = True) -> nb.Agent:
+    """Each row's body notes itself and its process, and waits until there is a door."""
+    path, opened = str(log), str(door)
+
+    def reply(messages: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "done"
+        n = int(messages[-1]["content"][0]["text"].split()[-1])
+        return [nb.ScriptedModel.call("wait", n=n)]
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="waiter")
+
+    @agent.tool(idempotent=idempotent)
+    def wait(n: int) -> str:
+        with open(path, "a") as file:
+            file.write(f"wait {n} {os.getpid()}\n")
+        while n == 0 and not os.path.exists(opened):
+            time.sleep(0.05)
+        return "ok"
+
+    return agent
+
+
+async def test_c486_a_body_whose_task_is_cancelled_is_not_run_again_while_its_process_lives(
+    tmp_path: Path,
+) -> None:
+    """Nor is it where a connection was lost: that a task is gone does not say that its process has ended."""
+    log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
+    with cluster(2) as client:
+        batch = mapped(waiter(log, door), 4, store, client, concurrency=4)
+        await until(lambda: any(line.startswith("wait 0 ") for line in bodies(log)))
+        futures = [key for key in client.futures if str(key).startswith("b:")]
+        client.cancel([_future(client, key) for key in futures], force=True)
+        await until(lambda: batch.counts["completed"] == 3)
+        await asyncio.sleep(3)  # a second body would have begun by now
+        assert batch.counts["running"] == 1
+        door.touch()
+        await asyncio.wait_for(batch, 60)
+    assert batch.counts["completed"] == 4
+    assert sorted(line.split()[1] for line in bodies(log)) == ["0", "1", "2", "3"]
+    assert set(bodies(log).values()) == {1}
+
+
+def _future(client: Any, key: Any) -> Any:
+    return pytest.importorskip("distributed").Future(key, client)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_lost", "has_ended"),
+    [
+        ("KilledWorker", True, True),
+        ("FutureCancelledError", True, False),
+        ("FutureLostError", True, False),
+        ("CommClosedError", True, False),
+        ("ValueError", False, False),
+    ],
+)
+def test_c486_only_a_killed_worker_is_a_process_that_ended(
+    name: str, is_lost: bool, has_ended: bool
+) -> None:
+    """A lost connection, and a cancelled task, are submitted again, and take nothing over."""
+
+    class Client:
+        __module__ = "distributed.client"
+        asynchronous = False
+
+    dask, error = executor_of(Client()), type(name, (Exception,), {})()
+    assert (dask.is_lost(error), dask.has_ended(error)) == (is_lost, has_ended)
+    with ThreadPoolExecutor(1) as threads:
+        pool = executor_of(threads)
+    assert pool.has_ended(BrokenProcessPool())
+    assert not pool.has_ended(CancelledError())
+    assert pool.is_lost(CancelledError())
+
+
+def fast_beats() -> None:
+    """Have this process beat, and miss beats, 20 times as fast."""
+    heartbeat.BEAT = 0.25
+
+
+async def test_c487_a_row_whose_process_is_frozen_is_stuck_and_a_person_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not run again by itself; the others end, and awaiting the batch returns and says what to do."""
+    monkeypatch.setattr(heartbeat, "BEAT", 0.25)
+    log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
+    pool = ProcessPoolExecutor(
+        2, mp_context=multiprocessing.get_context("spawn"), initializer=fast_beats
+    )
+    batch = mapped(waiter(log, door, idempotent=False), 12, store, pool, concurrency=4)
+    await until(lambda: any(line.startswith("wait 0 ") for line in bodies(log)))
+    await until(lambda: batch.counts["completed"] >= 8)
+    frozen = next(int(line.split()[2]) for line in bodies(log) if line.startswith("wait 0 "))
+    assert batch.counts["stuck"] == 0
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        await asyncio.wait_for(batch, 60)
+        assert batch.counts["stuck"] == 1, batch
+        assert batch.counts["running"] == 0
+        assert "1 stuck" in repr(batch)
+        assert batch["0"].status == "running"
+        assert f"wait is running in process {frozen}" in batch["0"].stuck
+        assert "take it over" in repr(batch["0"])
+        run = await batch["0"].open(take_over=True, show=False, attended=True)
+        await run.settled()
+        await until(lambda: batch.counts["interrupted"] == 1 and batch.counts["stuck"] == 0)
+        await next(iter(batch.questions)).answer(nb.Respond("it had worked"))
+        await until(lambda: batch.counts["completed"] == 12)
+        await batch
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+        door.touch()
+        pool.shutdown()
+    assert batch.counts["completed"] == 12
+    assert set(bodies(log).values()) == {1}
+
+
+async def test_c487_nobody_there_is_told_of_a_frozen_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script ends with what to do; once the process goes on, so does the row."""
+    monkeypatch.setattr(heartbeat, "BEAT", 0.25)
+    log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
+    pool = ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), initializer=fast_beats
+    )
+    batch = mapped(waiter(log, door), 1, store, pool, attended=False)
+    await until(lambda: bool(bodies(log)))
+    frozen = int(next(iter(bodies(log))).split()[2])
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        with pytest.raises(nb.HumanInputRequired, match=r"open\(take_over=True\)"):
+            await asyncio.wait_for(batch, 60)
+        assert batch.status == "waiting"
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+        door.touch()
+    await until(lambda: batch.counts["completed"] == 1)
+    pool.shutdown()
+    await batch
+
+
+async def test_c489_a_copy_of_the_database_and_other_versions_are_named_before_any_row_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver has just written is read back by each worker, whose Python and nbagent are as the driver's."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    first = mapped(banker(log), 1, store, None)
+    await first
+    shutil.copy(tmp_path / "runs.db", tmp_path / "copy.db")
+
+    class Elsewhere(Refusing):
+        """A worker that finds a copy of the file under the same name."""
+
+        def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
+            driver, kit = args
+            (asked, models) = pickle.loads(kit)
+            copy = replace(asked, store=nb.SQLiteStore(tmp_path / "copy.db"))
+            return [fn(driver, pickle_of((copy, models)))]
+
+    with pytest.raises(nb.errors.UsageError, match="does not have what was just written"):
+        await mapped(banker(log), 3, store, Elsewhere())
+    driver = workers.this_driver(store)
+    assert "has 3.1" in workers.probe(driver._replace(python=(3, 1)), b"")[1]
+    monkeypatch.setattr(workers, "_version", lambda: "9.9")
+    assert "it has nbagent 9.9, and" in workers.probe(driver, b"")[1]
+
+
+def pickle_of(given: Any) -> bytes:
+    """As a kit goes."""
+    return bytes(pytest.importorskip("cloudpickle").dumps(given))
+
+
+async def test_c489_the_key_of_an_inner_agents_model_is_looked_for_in_each_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails before a row begins, not when the first row calls that agent."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    inner = nb.Agent("gpt-5", name="helper")
+    agent = nb.Agent(nb.ScriptedModel(["done"]), name="outer", tools=[inner.as_tool()])
+    with pytest.raises(nb.errors.UsageError, match=r"OPENAI_API_KEY.*No row was started"):
+        await mapped(agent, 3, nb.SQLiteStore(tmp_path / "runs.db"), Refusing())
+
+
+async def test_c489_a_process_that_joins_later_is_looked_at_before_its_first_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not there when the others were probed: the batch ends with what it lacks, and its row has not begun."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    wrong = tmp_path / "joined later"
+
+    class Growing(Refusing):
+        """The probe reaches a good worker, and another one joins for the second task."""
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
+            if self.names:
+                driver = args[0]._replace(nonce=str(wrong))
+                args = (driver, *args[1:])
+            return super().submit(fn, *args, name=name)
+
+    batch = mapped(banker(log), 4, store, Growing(), concurrency=2)
+    with pytest.raises(nb.errors.RunError, match="does not have what was just written"):
+        await asyncio.wait_for(batch, 60)
+    assert batch.counts["completed"] == 1
+    assert batch.counts["running"] == 0
+    assert [one for one in store.run_ids() if one in ("b:2", "b:3")] == []
+
+
+async def test_c489_a_worker_holds_two_connections_at_most(postgres: Path, tmp_path: Path) -> None:
+    """One for all its rows and one that listens, counted by the server while rows go on; the driver has up to ten."""
+    log, door = tmp_path / "log", tmp_path / "door"
+    url = servers.database(postgres)
+    most = 0
+    store = nb.SQLStore(url)
+    with spawned(3) as pool:
+        batch = mapped(waiter(log, door), 60, store, pool, concurrency=48)
+        until_ = time.monotonic() + 30
+        with psycopg.connect(url) as look:
+            look.autocommit = True
+            while batch.counts["completed"] < 40 and time.monotonic() < until_:
+                await asyncio.sleep(0.05)
+                count = "select count(*) from pg_stat_activity where datname = current_database()"
+                most = max(most, look.execute(count).fetchone()[0] - 1)
+        door.touch()
+        await asyncio.wait_for(batch, 60)
+    store.close()
+    assert batch.counts["completed"] == 60
+    assert 3 <= most <= 3 * 2 + 10, most
+    print(f"{most} connections of 3 workers and the driver")
+
+
+async def test_c490_under_attack_every_body_begins_once_except_what_a_person_restarts(
+    postgres: Path, tmp_path: Path
+) -> None:
+    """Workers killed, the driver killed, answers from another process, a restart of the cluster, none and more workers."""
+    pytest.importorskip("distributed")
+    attack = Attack(2000, 300, 50) if os.environ.get("NBAGENT_THOROUGH") else Attack()
+    outcome = await attacked(attack, postgres, tmp_path / "log")
+    print(outcome.kills, len(outcome.restarted), round(outcome.seconds))
+    assert wrong_with(attack, outcome) == []
+    assert outcome.kills > 0
+
+
 def test_an_executor_is_recognized_by_its_methods() -> None:
     """A pool, what makes one, an object with the methods."""
     with ThreadPoolExecutor(3) as pool:
-        assert (executor_of(pool).slots(), executor_of(pool).workers()) == (3, 1)
+        assert executor_of(pool).slots() == 3
     refusing = Refusing()
     assert executor_of(refusing) is refusing
     with pytest.raises(

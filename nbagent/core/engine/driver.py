@@ -262,6 +262,8 @@ class Driver:
         """The response in progress."""
         self._exceeded: BudgetExceeded | None = None
         """The error of an inner run that found this run's budget used up, if nobody is asked."""
+        self._seen: RunState | None = None
+        """The state that the step in progress was decided in."""
         self._at: tuple[Step | None, int] = (None, 0)
         """The step in progress, and the length of the history at its start."""
         self._setup = CallSetup(
@@ -363,7 +365,7 @@ class Driver:
         """Perform one step; returns False if there is nothing to do now."""
         state = self.journal.state
         step = next_step(state)
-        self._at = (step, len(state.messages))
+        self._seen, self._at = state, (step, len(state.messages))
         if state.misfits:
             self._check_misfits(state)
         match await self._allowed(state, step):
@@ -408,7 +410,7 @@ class Driver:
             await self._change()
             return True
         self._check_waits()
-        if self._outer is None:
+        if self._outer is None and self.journal.state.questions:
             await self._know_tools_asked_for()
         return False
 
@@ -592,7 +594,9 @@ class Driver:
     def _is_due(self) -> bool:
         """Whether the step in progress is still the run's next step and due in this process."""
         state = self.journal.state
-        return self.journal.is_driven_here and (next_step(state), len(state.messages)) == self._at
+        if not self.journal.is_driven_here:
+            return False
+        return state is self._seen or (next_step(state), len(state.messages)) == self._at
 
     def _answered(self, finish: Finish) -> RunCompleted | OutputRefused:
         """The end of the run; or, if the answer does not match the type, the correction for the model.

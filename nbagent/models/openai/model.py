@@ -197,15 +197,6 @@ class OpenAIModel(Travels):
         """
         await self._clients.get()
 
-    def share_limits(self, among: int) -> None:
-        """Divide the limits by the number of processes that share them; each stays at least 1."""
-        limits = self._limits
-        parts = {"concurrency": limits.concurrency, "rpm": limits.rpm, "tpm": limits.tpm}
-        self._limits = RateLimit(
-            **{name: n if n is None else max(1, n // among) for name, n in parts.items()}
-        )
-        self.__dict__.pop("_terms", None)
-
     def check_hosted(self, tool: Hosted) -> None:
         """Raise if this model's API does not have the hosted tool.
 

@@ -170,8 +170,8 @@ class BatchCard(Card):
                 return
             case {"type": "pause"}:
                 batch.pause()
-            case {"type": "go_on"}:
-                batch.go_on()
+            case {"type": "resume"}:
+                batch.resume()
             case {"type": "stop"}:
                 batch.stop(by="form")
             case {"type": "retry"}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,9 @@ from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, Vi
 ROWS = 60
 """Rows that a page gets at once."""
 COLUMNS = ("number", "key", "status", "said", "cost")
-ORDER = ("interrupted", "failed", "running", "cancelled", "completed", "left")
+ORDER = ("interrupted", "stuck", "failed", "running", "cancelled", "completed", "left")
 """Statuses in sorting order: rows that need a person come first."""
-SHOWN = ("completed", "running", "interrupted", "failed", "cancelled", "left")
+SHOWN = ("completed", "running", "interrupted", "stuck", "failed", "cancelled", "left")
 """Statuses in display order."""
 KEPT = 500
 """Outputs that are stored, the last ones drawn."""
@@ -120,6 +120,9 @@ class BatchView:
 
     # --- looking
 
+    def _status(self, row: Row) -> str:
+        return _status_of(row, work_of(self.batch).stuck)
+
     def look(self) -> None:
         """Draw the current batch; not for an event loop, as it may read."""
         work, batch = work_of(self.batch), self.batch
@@ -170,13 +173,13 @@ class BatchView:
     def _chosen(self, rows: list[Row]) -> list[Row]:
         words, status = self.text.casefold().split(), self.status
         if status:
-            rows = [row for row in rows if _status(row) == status]
+            rows = [row for row in rows if self._status(row) == status]
         if words:
             rows = [row for row in rows if all(word in self._finds(row) for word in words)]
         order: Mapping[str, Callable[[Row], Any]] = {
             "number": lambda row: row.number,
             "key": lambda row: (len(row.key) if row.key.isdigit() else 0, row.key.casefold()),
-            "status": lambda row: (ORDER.index(_status(row)), row.number),
+            "status": lambda row: (ORDER.index(self._status(row)), row.number),
             "said": lambda row: (row.error, row.asks, row.number),
             "cost": lambda row: row.usage.known_cost,
         }
@@ -191,8 +194,8 @@ class BatchView:
         return [
             row.key,
             row.number,
-            _status(row),
-            BATCH_TEXTS[f"batch_{_status(row)}"],
+            self._status(row),
+            BATCH_TEXTS[f"batch_{self._status(row)}"],
             reveal(facts.bounded(self._row_text(row), facts.MAX_BRIEF)),
             "" if not cost else f"${cost:,.4f}",
             reveal(facts.bounded(row.key, facts.MAX_BRIEF)),
@@ -200,8 +203,9 @@ class BatchView:
 
     def _row_text(self, row: Row) -> str:
         """The text of a row: its result, its question, or its error."""
-        if row.error:
-            return row.error
+        stuck = work_of(self.batch).stuck.get(row.key)
+        if stuck or row.error:
+            return stuck or row.error
         if row.status == "interrupted":
             asked = self.asked.get(row.run_id)
             return "; ".join(map(_question, asked)) if asked else ", ".join(row.asks)
@@ -386,7 +390,9 @@ def is_written(questions: Sequence[Asked]) -> bool:
     return bool(questions) and len(texts) == len(questions) and all(texts)
 
 
-def _status(row: Row) -> str:
+def _status_of(row: Row, stuck: Collection[str]) -> str:
+    if row.key in stuck:
+        return "stuck"
     return "running" if row.status == "queued" else row.status
 
 

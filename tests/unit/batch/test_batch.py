@@ -92,7 +92,7 @@ async def test_c450_each_row_of_a_table_is_a_run_and_the_table_returns_with_the_
     assert list(frame["run"]) == ["march:7", "march:8", "march:9"]
     assert batch[8].output == Label(label="b", score=0.5)
     assert batch.counts == {
-        **dict.fromkeys(("interrupted", "running", "failed", "cancelled", "left"), 0),
+        **dict.fromkeys(("interrupted", "running", "stuck", "failed", "cancelled", "left"), 0),
         "completed": 3,
     }
     first = rows.agent.store.read("march:8")[0]
@@ -417,7 +417,7 @@ async def test_c457_a_pause_starts_no_more_rows_and_a_stopped_batch_can_continue
     assert (batch.status, n < 20) == ("paused", True)
     await asyncio.sleep(0.05)
     assert batch.counts["completed"] == n
-    batch.go_on()
+    batch.resume()
     await until(lambda: batch.counts["completed"] >= n + 10)
     rows.takes = 0.2
     await asyncio.sleep(0.05)

@@ -183,7 +183,7 @@ def deep(levels: int) -> str:
 
 BAD_FILES = [
     ("not JSON", "{", "not JSON"),
-    ("deep", deep(5_000), "this is no document|nested"),
+    ("deep", deep(5_000), "This is not a document|nested"),
     ("NaN", '{"format": NaN}', "NaN is not a JSON number"),
     ("a list", "[]", "[Tt]his is not a document"),
     ("newer", '{"format": "nbagent-run", "version": 99, "id": "a", "runs": []}', "newer nbagent"),

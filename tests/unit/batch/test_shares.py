@@ -1,0 +1,115 @@
+"""How a model's limits are shared among the tasks of a batch, by the clock of a test."""
+
+from __future__ import annotations
+
+import pickle
+import random
+
+import pytest
+
+import nbagent as nb
+from nbagent.batch import shares
+from nbagent.batch.shares import Lease, Lines, Shares, Went, dumped
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The one that shares are counted by."""
+    made = Clock()
+    monkeypatch.setattr(shares, "time", made)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_minute_has_more_requests_than_the_limit_whatever_tasks_come_and_are_lost(
+    clock: Clock, seed: int
+) -> None:
+    """Random tasks of random length, among a number of workers that changes, some lost after using all of their share."""
+    chance, limit, went = random.Random(seed), nb.RateLimit(rpm=7), []
+    held, tasks = Shares([limit]), []
+    for _ in range(600):
+        clock.now += chance.random() * 3
+        lease = held.give(chance.choice([1, 2, 4, 30]))
+        if isinstance(lease, Lease):
+            n = chance.randint(0, lease.grant.shares[0].rpm or 0)
+            went += [clock.now] * n
+            tasks.append((lease, n, clock.now))
+        if tasks and chance.random() < 0.5:
+            lease, n, at = tasks.pop(chance.randrange(len(tasks)))
+            if chance.random() < 0.3:
+                lease.lost()
+            else:
+                lease.ended([[Went(clock.now - at, 5)] * n])
+    assert len(went) > 50
+    assert max(sum(at <= each < at + 60 for each in went) for at in went) <= 7
+
+
+def test_a_share_is_smaller_where_there_are_more_tasks_and_waits_where_nothing_is_left(
+    clock: Clock,
+) -> None:
+    """Fewer requests than tasks: some wait for others, instead of each having one."""
+    limit = nb.RateLimit(rpm=3, concurrency=8, tpm=1000)
+    held = Shares([limit])
+    given = [held.give(10) for _ in range(4)]
+    assert [one.grant.shares[0].rpm for one in given if isinstance(one, Lease)] == [1, 1, 1]
+    assert given[3] == 0.0  # a task has to end first
+    first = given[0]
+    assert isinstance(first, Lease)
+    first.ended([[Went(10.0, 100)]])
+    assert held.give(10) == pytest.approx(51)
+    clock.now += 52
+    again = Shares([limit]).give(10)  # another batch, the same limit
+    assert isinstance(again, Lease)
+    assert again.grant.shares[0] == (1, 1, 100)
+    assert held.most == 3
+
+
+def test_another_driver_may_have_used_all_of_a_limit_just_now(clock: Clock) -> None:
+    """A batch that goes on in another process waits a minute, and one that goes on here does not."""
+    held = Shares([nb.RateLimit(rpm=4)])
+    held.hold()
+    assert held.give(2) == pytest.approx(61)
+    clock.now += 62
+    assert isinstance(held.give(2), Lease)
+    held.hold()
+    assert isinstance(held.give(2), Lease)
+
+
+async def test_a_task_that_is_run_again_begins_with_its_share_used() -> None:
+    """The worker that ended may have sent all of it."""
+    grant = shares.Grant((shares.Share(None, 2, None),))
+    again = Lines.of(grant, is_used=True).lines[0].ticket().why_not()
+    assert again is not None
+    assert again.seconds == pytest.approx(60, abs=5)
+    assert Lines.of(grant, is_used=False).lines[0].ticket().why_not() is None
+
+
+def test_limits_are_found_wherever_they_are_in_what_travels() -> None:
+    """Of the agent, of an inner one, of a model in a closure; a limit that several share is one."""
+    shared, other = nb.RateLimit(rpm=5), nb.RateLimit(tpm=9)
+    inner = nb.Agent(nb.OpenAIModel("m", limits=shared), name="inner")
+    closed = nb.OpenAIModel("n", limits=other)
+    agent = nb.Agent(nb.OpenAIModel("m", limits=shared), name="outer", tools=[inner.as_tool()])
+
+    @agent.tool
+    def asks() -> str:
+        return closed.name
+
+    data, found = dumped(agent)
+    assert set(found) == {shared, other}
+    assert len(found) == 2
+    there, models = pickle.loads(data)
+    assert [model.name for model in models] == ["m", "m", "n"]
+    assert there.model in models
+    assert repr(there.model._limits) == "RateLimit(rpm=5)"

@@ -218,12 +218,14 @@ def looks(name: str, store: Any, count: int) -> None:
     """A look after one write among so many runs, with all heads read and with the changes alone."""
     print(f"{name}, {count:,} runs:")
     fill(store, count)
-    length = 2
+    begun = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=3)
+    store.append("b:open", [begun], 0)
+    length = 1
 
     def write() -> float:
         nonlocal length
         start = time.perf_counter()
-        store.append("b:7", turn(length)[:1], length)
+        store.append("b:open", [turn((length - 1) // 3)[(length - 1) % 3]], length)
         length += 1
         return time.perf_counter() - start
 

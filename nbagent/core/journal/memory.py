@@ -50,7 +50,9 @@ class MemoryStore(Travels):
             if any(isinstance(event, RunStarted | RunQueued) for event in events):
                 self._check_there(run_id, events)  # no other event refers to a run
             self._journals.setdefault(run_id, kept).events.extend(events)
-            self._count(run_id)
+            self._changes += 1
+            if self._written is not None:
+                self._note_change(run_id, self._written)
         if kept.watchers:
             kept.notify()
 
@@ -138,7 +140,9 @@ class MemoryStore(Travels):
             self._check_there(run_id, events)
             self._journals[run_id] = _Journal()
             self._journals[run_id].events.extend(events)
-            self._count(run_id)
+            self._changes += 1
+            if self._written is not None:
+                self._note_change(run_id, self._written)
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
         """Delete journals, all or none.
@@ -157,11 +161,9 @@ class MemoryStore(Travels):
         for kept in gone:
             kept.notify()
 
-    def _count(self, run_id: str) -> None:
-        self._changes += 1
-        if self._written is not None:
-            self._written.pop(run_id, None)
-            self._written[run_id] = self._changes
+    def _note_change(self, run_id: str, written: dict[str, int]) -> None:
+        written.pop(run_id, None)
+        written[run_id] = self._changes
 
     def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)

@@ -60,7 +60,7 @@ class Changes(NamedTuple):
     """The heads of the runs that were written since an earlier look."""
 
     heads: list[Head]
-    """Heads of at least these runs; the same one may come twice."""
+    """At least the heads that changed; unchanged ones do no harm."""
     token: object
     """The value to pass as ``since`` the next time; None if all heads must then be read again."""
     is_whole: bool
@@ -147,12 +147,12 @@ class Searching(Protocol):
 
 @runtime_checkable
 class Changing(Protocol):
-    """A store that tells which runs were written, without reading all of them."""
+    """A store that returns the heads of the runs that changed, without reading all of them."""
 
     def changes(self, prefix: str, since: object) -> Changes:
-        """Heads of the runs whose id starts with the prefix, written since a token for the same prefix, or all of them.
+        """The heads of the runs whose id starts with the prefix that were written since a token for this prefix.
 
-        All are returned where ``since`` is None, a run was deleted, or the store no longer knows what changed.
+        All heads are returned if ``since`` is None, a run was deleted, or the store no longer knows what changed.
 
         Raises:
             StoreError: they could not be read.

@@ -1,4 +1,4 @@
-"""``nb.map``: one agent over many rows, each a run of its own, with one budget, one card, and one list of questions."""
+"""``nb.map``: run an agent on many rows. Each row is a run; they share a budget, a card and a list of questions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ logger = logging.getLogger("nbagent")
 
 _ID = re.compile(r"[\w.+-]{1,60}")
 EVERY = 1.0
-"""Seconds between looks at a batch that another process goes on with."""
+"""Seconds between checks of a batch that another process runs."""
 COUNTED = ("completed", "interrupted", "running", "stuck", "failed", "cancelled")
 _SAID = {
     "completed": "done",
@@ -57,7 +57,7 @@ _SAID = {
 
 
 class BatchRow:
-    """One row of a batch, as it stands whenever it is asked."""
+    """One row of a batch, always in its current state."""
 
     __slots__ = ("_batch", "_row")
 
@@ -70,22 +70,22 @@ class BatchRow:
 
     @property
     def key(self) -> str:
-        """What tells it from the others."""
+        """The key that identifies the row."""
         return self._row.key
 
     @property
     def number(self) -> int:
-        """Its place among the rows, from 0."""
+        """The row's position in the input, from 0."""
         return self._now.number
 
     @property
     def run_id(self) -> str:
-        """What its run is found by in the store."""
+        """The id of the row's run."""
         return self._now.run_id
 
     @property
     def status(self) -> str:
-        """As ``run.status`` says it."""
+        """The status of the row's run, as in ``run.status``."""
         return self._now.status
 
     @property
@@ -95,22 +95,22 @@ class BatchRow:
 
     @property
     def error(self) -> str:
-        """Why it failed; empty where it has not."""
+        """The error message of a failed row, otherwise empty."""
         return self._now.error
 
     @property
     def stuck(self) -> str:
-        """Why it is stuck, and what to do: its call is under way in a process that does not respond; else empty."""
+        """Why the row is stuck (its call is running in a process that does not respond), and what to do; otherwise empty."""
         return work_of(self._batch).stuck.get(self.key, "")
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost, as its run last came to a stand."""
+        """Tokens and cost, up to the last time that its run paused or ended."""
         return self._now.usage
 
     @property
     def output(self) -> Any:
-        """What it came to, read from the store: as ``output_type``, else the text; None where it has not ended well.
+        """The row's result, read from the store: an ``output_type`` value, or text. None if the row is not completed.
 
         Raises:
             StoreError: the store cannot be read.
@@ -126,7 +126,7 @@ class BatchRow:
 
     @awaited("row.open")
     async def open(self, **options: Any) -> Run:
-        """Its run, and its card; takes the options of ``nb.open_run``."""
+        """Open the row's run, and show its card. The options are those of ``nb.open_run``."""
         batch = self._batch
         agent = work_of(batch).agent
         return await open_run(self.run_id, agent=agent, store=batch.store, **options)
@@ -141,9 +141,9 @@ class BatchRow:
 
 
 class Batch:
-    """One agent over many rows: await it, read it row by row, answer its questions, pause, stop or resume it.
+    """An agent on many rows: await it, loop over its rows, answer its questions, pause, stop or resume it.
 
-    Made by ``nb.map`` and ``nb.open_batch``.
+    ``nb.map`` and ``nb.open_batch`` return it.
     """
 
     def __init__(self, work: Work, *, attended: bool) -> None:
@@ -154,13 +154,13 @@ class Batch:
         )
         self._loop = on_loop or private_loop()
         self._next: Work | None = None
-        """What goes on with it once what is under way has come to a stand."""
+        """The work that continues the batch when the current work has stopped."""
         self._run: Run | None = None
         self._error: BaseException | None = None
         self._is_begun = False
         self._was_awaited = False
         self._follows = False
-        """Whether what becomes of it in another process is still to be read."""
+        """Whether another process works on it, and its progress must still be read."""
         self._task: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
@@ -170,12 +170,12 @@ class Batch:
 
     @property
     def id(self) -> str:
-        """What it is found by, with ``nb.open_batch``; its rows are runs ``id:key``."""
+        """The batch's id, for ``nb.open_batch``. Its rows are the runs ``id:key``."""
         return self._work.batch
 
     @property
     def store(self) -> Store:
-        """Where its rows are kept."""
+        """The store of its rows."""
         return self._work.store
 
     @property
@@ -186,7 +186,7 @@ class Batch:
 
     @property
     def status(self) -> str:
-        """``starting``, ``running``, ``waiting`` (only people can help), ``paused``, or how it ended, as of a run."""
+        """``starting``, ``running``, ``waiting`` (for a person), ``paused``, or the status of an ended run."""
         if self._error is not None:
             return "failed"
         if not self._is_begun:
@@ -204,7 +204,7 @@ class Batch:
 
     @property
     def error(self) -> BaseException | None:
-        """Why it has ended before all rows have; None where it has not."""
+        """The error that ended the batch before all its rows ended, otherwise None."""
         if self._error is not None or self._run is None:
             return self._error
         session = session_of(self._run)
@@ -213,7 +213,7 @@ class Batch:
         return session.error if session.state.outcome is None else None
 
     def _run_error(self) -> RunError:
-        """Why its record failed, where that was in another process."""
+        """The error of its record, if the record failed in another process."""
         assert self._run is not None  # it is asked of one that failed
         failed = session_of(self._run).state.outcome
         told = getattr(failed, "message", "")
@@ -221,10 +221,10 @@ class Batch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows stand how: by the status of their runs, and ``left`` of those that have not begun.
+        """The number of rows in each state: the statuses of their runs, and ``left`` for rows that have not started.
 
-        ``stuck`` are rows of which a call is under way in another process that lives and does not respond. Wait for
-        it, or take the row over: ``await batch[key].open(take_over=True)``.
+        A row is ``stuck`` if its call is running in another process that is alive but does not respond. Wait for the
+        process, or take over the row: ``await batch[key].open(take_over=True)``.
         """
         counts = {name: self._work.counts[name] for name in COUNTED}
         counts["stuck"] = len(self._work.stuck)
@@ -234,12 +234,12 @@ class Batch:
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost of all rows that came to a stand, those of earlier processes included."""
+        """Tokens and cost of all rows that have paused or ended, also in earlier processes."""
         return self._work.usage
 
     @property
     def cost(self) -> float | None:
-        """US dollars of all rows that came to a stand; None where a part is not known."""
+        """Cost in US dollars of all rows that have paused or ended; None if a part is unknown."""
         return self._work.usage.cost
 
     def __len__(self) -> int:
@@ -253,7 +253,7 @@ class Batch:
         return str(key) in self._work.rows
 
     def __getitem__(self, key: Any) -> BatchRow:
-        """The row with this key, once it has begun."""
+        """The row with this key. It must have started."""
         row = self._work.rows.get(str(key))
         if row is None:
             hint = suggest(str(key), list(self._work.rows)[:1000])
@@ -262,7 +262,7 @@ class Batch:
 
     @property
     def rows(self) -> list[BatchRow]:
-        """The rows that have begun, in the order of the input."""
+        """The rows that have started, in the order of the input."""
         return [BatchRow(self, row) for row in _in_order(self._work)]
 
     @property
@@ -272,16 +272,16 @@ class Batch:
 
     @property
     def questions(self) -> Any:
-        """What its rows ask people, as ``nb.inbox`` gives it: to be looked at, chosen from and answered."""
+        """The open questions of its rows, as in ``nb.inbox``: look at them, filter them, answer them."""
         waiting = Waiting(self.store, agents=[self._work.agent], runs=f"{self.id}:", by_record=True)
         return hooks.inbox_of(waiting, self.id, self.answered)
 
     def to_frame(self) -> Any:
-        """A row for each row of the input, with status, output, error, cost and run.
+        """The input as a DataFrame, with the columns status, output, error, cost and run.
 
-        A DataFrame that was the input is given back with these columns added, in its own order and with its index;
-        the fields of ``output_type=`` are columns. A name that it has already gets ``_of_run``. Of anything else it
-        is a pandas DataFrame by key.
+        If the input was a DataFrame, the result has its order and index. The fields of ``output_type=`` become
+        columns. A new column whose name exists already gets the suffix ``_of_run``. For any other input, the
+        result is a pandas DataFrame whose index is the key.
 
         Raises:
             UsageError: pandas is not installed.
@@ -294,7 +294,7 @@ class Batch:
         return escaped(f"<Batch {self.id}: {self.says()}>")
 
     def says(self) -> str:
-        """Where it stands, in words."""
+        """The progress of the batch as text."""
         if self._error is not None:
             return f"{type(self._error).__name__}: {self._error}"
         counts = self.counts
@@ -330,15 +330,17 @@ class Batch:
         await asyncio.wrap_future(self._work.when(lambda: self._is_begun))
 
     def wait(self) -> Batch:
-        """Wait in synchronous code, outside of the loop that its rows live on.
+        """Wait in synchronous code, outside the event loop that its rows use.
 
         Raises:
             UsageError: called on that loop.
-            HumanInputRequired: only people can help, and nobody is there.
-            RunError: it ended before all rows have.
+            HumanInputRequired: a row needs an answer, and nobody can answer.
+            RunError: the batch ended before all its rows did.
         """
         if running_loop() is self._loop:
-            raise UsageError("This batch uses the event loop of this code. Use `await batch`")
+            raise UsageError(
+                "`batch.wait()` would block the event loop that the batch needs. Use `await batch`"
+            )
         self._was_awaited = True
         self._work.when(lambda: self._is_begun).result()
         while True:
@@ -351,7 +353,7 @@ class Batch:
                 return self._outcome()
 
     def is_over(self) -> bool:
-        """Whether awaiting it returns: all rows have ended, it failed, or only people can help."""
+        """Whether ``await batch`` returns: all rows have ended, the batch failed, or it waits for a person."""
         if self._error is not None:
             return True
         if not self._is_begun:
@@ -390,7 +392,7 @@ class Batch:
         waiting = [row.key for row in _in_order(self._work) if row.status == "interrupted"]
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
-            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need an answer, and no person is here to give one "
+            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need{'s' * (n == 1)} an answer, and nobody can answer "
             f"({keys}). All other rows have ended. Pass `answers=`. Or answer with batch.questions, then await the "
             f"batch again. The same call with the same id continues the batch.{told}",
             interrupts=getattr(first, "interrupts", ()),
@@ -398,7 +400,7 @@ class Batch:
         )
 
     async def __aiter__(self) -> AsyncIterator[BatchRow]:
-        """The rows as they end, those that had ended before first; until all have, or only people can help."""
+        """Yield rows as they end, earlier ones first, until all rows have ended or wait for a person."""
         await self._until_begun()
         work, ended = self._work, self._work.ended
         seen = 0
@@ -424,7 +426,7 @@ class Batch:
     # --- what a person does
 
     def pause(self) -> None:
-        """Begin no more rows; those under way come to their end."""
+        """Start no more rows. Running rows continue to their end."""
         self._work.pause(paused=True)
 
     def resume(self) -> None:
@@ -432,10 +434,10 @@ class Batch:
         self._work.pause(paused=False)
 
     def stop(self, *, by: str = "code") -> None:
-        """Stop for good: no more rows begin, and those under way are cancelled.
+        """Stop the batch: start no more rows, and cancel running rows.
 
-        The same call with the same id goes on with the rows that have not begun; ``retry()`` begins those anew that
-        were under way.
+        The same call with the same id starts the rows that have not started yet. ``retry()`` starts the cancelled
+        rows again.
         """
         begun = self._work.when(lambda: self._is_begun)
         begun.add_done_callback(
@@ -443,13 +445,13 @@ class Batch:
         )
 
     def retry(self, keys: Iterable[Any] | None = None) -> int:
-        """Try rows again that failed, from where they stood, and begin those anew that were stopped.
+        """Retry failed rows from their last step, and start stopped rows again.
 
         Args:
-            keys: which; all by default.
+            keys: the keys of the rows; by default all failed and stopped rows.
 
         Returns:
-            How many.
+            The number of rows that are retried.
 
         Raises:
             UsageError: another process works on the batch.
@@ -465,7 +467,7 @@ class Batch:
         return n
 
     def view(self) -> None:
-        """Show its card here, live."""
+        """Show the live card of the batch in this cell."""
         self._host.show_batch(self)
 
     def _ipython_display_(self) -> None:
@@ -588,7 +590,7 @@ class Batch:
         return self._run is not None and session_of(self._run).state.outcome is None
 
     async def _watch(self) -> None:
-        """Keep up with a batch that another process goes on with, to its end."""
+        """Follow a batch that another process runs, until it ends."""
         assert self._run is not None  # it has begun
         work, stamp = self._work, None
         over = asyncio.wrap_future(session_of(self._run).when_over())
@@ -609,7 +611,7 @@ class Batch:
             await asyncio.wait([over], timeout=EVERY)
 
     async def answered(self) -> None:
-        """Questions of it were answered: its rows go on as soon as there is room."""
+        """Continue rows whose questions were answered, as soon as ``concurrency`` allows."""
         if not self._work.is_at_work:
             return
         if running_loop() is self._loop:
@@ -620,7 +622,7 @@ class Batch:
 
 
 def work_of(batch: Batch) -> Work:
-    """What the notebook, and its rows, hold of a batch."""
+    """The internal state of a batch, for its card and its rows."""
     return batch._work  # noqa: SLF001 - the one door to it, so that `dir(batch)` is for people
 
 
@@ -630,7 +632,7 @@ _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 
 @atexit.register
 def _report_unfinished() -> None:
-    """Warn that the program ends before batches that it began and never waited for."""
+    """Warn if the program ends before batches that it started and never awaited."""
     for one in list(_batches):
         goes_on = one._goes_on or not one._is_begun  # noqa: SLF001 - one class
         if goes_on and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
@@ -642,7 +644,7 @@ def _report_unfinished() -> None:
 
 
 def _flow_of(batch: Batch) -> Any:
-    """The batch's own run as a flow: what one process at a time does, and another goes on with where that is gone."""
+    """The batch's own run, as a flow: one process at a time runs it, and another continues it if that process ends."""
 
     @flow(name="batch", idempotent=True)
     async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - kept with the run
@@ -700,7 +702,7 @@ def _batch_id(given: Any) -> str:
 
 
 def _here(batch: str, store: Store) -> Batch | None:
-    """The batch of this id that this process goes on with."""
+    """The batch with this id that is running in this process."""
     for one in list(_batches):
         goes_on = one._goes_on or not one._is_begun  # noqa: SLF001 - one class
         if goes_on and one.id == batch and is_same_place(one.store, store):
@@ -729,43 +731,43 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     show: bool = True,
     background: bool = False,
 ) -> Batch:
-    """Start an agent on every row at once, and show one card for all of them where a person is attached.
+    """Start an agent on every row of a table, and return the batch. If a person can answer, its card appears.
 
     Example:
             batch = nb.map(agent, df, prompt="Classify: {text}", id="march", key="order_id", budget=nb.Budget(cost=5))
             await batch
             batch.to_frame()
 
-    Each row is a run of its own, ``march:<key>``, with its journal, its questions and its card. The same call with
-    the same id goes on where it stood: rows that have ended are not asked again.
+    Each row is a separate run, ``march:<key>``, with its own journal, questions and card. The same call with the
+    same id continues the batch: rows that have ended do not run again.
 
     Args:
-        agent: who is asked.
-        rows: a DataFrame or Series of pandas or polars, or an iterable of dicts, pydantic models or plain values. A
-            generator is read when there is room for its next row.
-        prompt: a template with ``{column}`` (``{}`` or ``{value}`` of a plain value), or a function of the row.
+        agent: the agent that runs on each row.
+        rows: a pandas or polars DataFrame or Series, or an iterable of dicts, pydantic models or plain values. A
+            generator is read when its next row can start.
+        prompt: a template with ``{column}`` (``{}`` or ``{value}`` for a plain value), or a function of the row.
         id: a name for the batch: letters, digits and .+-_.
-        key: the column that tells rows apart, or a function of the row; by default the index of a pandas
-            DataFrame, else the place.
-        concurrency: how many rows go on at a time.
-        retry: how often a row that fails is tried again, from where it stood; over all restarts.
-        on_error: ``"keep"`` goes on with the other rows, ``"stop"`` begins no more and raises.
-        budget: tokens and cost of all rows, over all restarts; past it at most ``concurrency`` times what the
-            dearest row costs is used.
+        key: the column that identifies a row, or a function of the row; by default the index of a pandas
+            DataFrame, otherwise the position.
+        concurrency: the maximum number of rows that run at the same time.
+        retry: the maximum number of retries of a failed row, from its last step, counted over all restarts.
+        on_error: ``"keep"`` continues with the other rows; ``"stop"`` starts no more rows and raises.
+        budget: limits on tokens and cost of all rows, counted over all restarts. The batch can exceed it by at
+            most ``concurrency`` times the cost of the most expensive row.
         answers: as in ``agent.run``, for every row.
-        changed: what becomes of rows that have begun and whose prompt is another now: ``"keep"`` what came of them,
-            or ask them ``"again"``; without, they are named in an error.
-        store: where the runs are kept; the agent's by default.
+        changed: what to do with started rows whose prompt has changed: ``"keep"`` their earlier runs, or run them
+            ``"again"``. By default, an error names them.
+        store: the store for the runs; the agent's by default.
         context: as in ``agent.run``, for every row.
-        executor: where rows go on, instead of here: a ``dask.distributed.Client``, a ``concurrent.futures`` pool or a
-            function that makes one. It needs a store that all of them see.
-        attended: whether a person can answer; detected by default.
-        show: whether the card appears at once.
-        background: as in ``agent.run``: whether its rows go on while a cell computes.
+        executor: runs the rows in other processes: a ``dask.distributed.Client``, a ``concurrent.futures`` pool or a
+            function that makes one. All processes need access to the store.
+        attended: True if a person can answer; detected by default.
+        show: True to show the card at once.
+        background: True to continue rows while a cell computes, as in ``agent.run``.
 
     Raises:
-        UsageError: an option is none, or the prompt names a column that is not there. What the store knows better
-            (a changed prompt, a second key) is raised where the batch is awaited.
+        UsageError: an option is invalid, or the prompt names an unknown column. Errors that need the store (a changed
+            prompt, a duplicate key) are raised by ``await batch``.
     """
     if not isinstance(agent, Agent):
         raise UsageError(f"nb.map needs an agent, such as nb.Agent(…), got {agent!r:.80}")
@@ -825,15 +827,15 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
     attended: bool | None = None,
     show: bool = True,
 ) -> Batch:
-    """A batch that a store holds, without its rows: what came of it, and what it asks.
+    """Open a stored batch without its input, to read its results and answer its questions.
 
-    Rows that have begun go on here, unless another process is at it. Those that have not begun need the rows: call
-    ``nb.map`` with them and the same id.
+    Rows that have started continue here, unless another process runs the batch. To start the others, call
+    ``nb.map`` with the rows and the same id.
 
     Args:
         id: as in ``nb.map``.
-        agent: whose runs the rows are; by default the newest agent of this process that has their agent's name.
-        store: where they are kept; by default the agent's, or what ``nb.use_store`` says.
+        agent: the batch's agent; by default the newest agent of this process with the stored name.
+        store: the store of the batch; by default the agent's, or the one of ``nb.use_store``.
         concurrency: as in ``nb.map``.
         retry: as in ``nb.map``.
         answers: as in ``nb.map``.
@@ -844,7 +846,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
 
     Raises:
         UsageError: the store has no such batch, or this process has no agent of that name.
-        StoreError: it cannot be read.
+        StoreError: the store cannot be read.
     """
     batch_id = _batch_id(checked_text("id", id))
     kept: Any = checked_store(store)

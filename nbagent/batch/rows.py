@@ -179,7 +179,7 @@ class _Template:
         self._parts = list(Formatter().parse(text))
         if not names:
             raise UsageError(
-                f"prompt={text!r:.80} has no {{column}}, so all rows would ask the same. Name a column, or pass a function"
+                f"prompt={text!r:.80} has no {{column}}, so all rows would have the same prompt. Name a column, or pass a function"
             )
 
     def __call__(self, row: Any) -> str:

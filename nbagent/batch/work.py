@@ -782,8 +782,8 @@ def _note_key(numbers: dict[str, int], given: Given) -> None:
     before = numbers.setdefault(given.key, given.number)
     if before != given.number:
         raise UsageError(
-            f"Rows {before} and {given.number} have the same key {given.key!r}. Use as key= a column, or a function "
-            "of the row, with unique values"
+            f"Rows {before} and {given.number} have the same key {given.key!r}. Pass a column, or a function "
+            "of the row, with unique values as key="
         )
 
 

@@ -83,21 +83,21 @@ class Agent:
     Args:
         model: a ``Model``, a model name such as ``"gpt-5"``, or ``"demo"`` (needs no key).
         name: the name that people read, on the run card for example.
-        instructions: the system prompt, or a function, maybe async, of the run (``nb.RunView``) that returns
-            it for each request to the model.
+        instructions: the system prompt, or a function that returns it for each request to the model. The
+            function receives the run (``nb.RunView``), and can be async.
         tools: tools, plain functions, or servers of tools (``nb.mcp``), which a run connects when it needs
             them; and tools that the model's provider runs itself (``nb.hosted``).
         max_turns: maximum number of model answers before a person is asked whether to continue.
         max_calls: maximum number of calls in one model response that are run. The model receives an error for
             the others.
         max_questions: maximum number of open questions in one turn, including those of inner agents. A call
-            that asks beyond this limit fails, and the model learns why.
+            that asks beyond this limit fails, and the model receives the reason.
         output_type: a type, or a JSON Schema, that the final answer must match; see ``result.output``.
             ``str`` is plain text.
         output_retries: number of times in a row that an answer of the wrong type is returned to the model,
             with the error. Then the run fails; ``run.retry()`` asks the model again.
         policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``). The first
-            matching rule counts; without one, a tool's own ``approval=``.
+            matching rule decides; without a match, the tool's own ``approval=`` does.
         middleware: middleware around tool calls, the outermost first.
         budget: limits on tokens, cost and time of a run, in addition to turns.
         on_tool_error: ``"report"`` returns a tool's error to the model as the result of the call; ``"raise"``
@@ -190,8 +190,8 @@ class Agent:
     def add(self, one: Any) -> Any:
         """Register a tool, or a server of tools.
 
-        If a notebook cell runs again, it replaces the tools that it added before, also renamed ones. If two
-        tools defined in ``__main__`` have the same name, the later one counts.
+        If a notebook cell runs again, it replaces the tools that it added before, even if they were renamed. If
+        two tools defined in ``__main__`` have the same name, the later one replaces the earlier one.
 
         Raises:
             ToolError: another tool has that name.
@@ -300,7 +300,7 @@ class Agent:
                 questions are asked again.
             after: a run whose conversation this one continues.
             pending: what to do if the ``after`` run has not ended. ``"wait"`` (default): start when it ends;
-                fail or be cancelled with it. ``"raise"``: raise. ``"reject"``: reject its questions and stop
+                if it fails or is cancelled, this run ends in the same way. ``"raise"``: raise. ``"reject"``: reject its questions and stop
                 it. ``"queue"``: send the prompt in that run after its open calls, and return that run. For
                 ``messages``: as in ``generate``.
             store: the store for the run; the agent's by default.
@@ -320,10 +320,10 @@ class Agent:
                 nothing is repeated; the prompt is then optional.
 
         Raises:
-            UnansweredInterrupts: the history has open questions; or the previous run has, and ``pending`` is
+            UnansweredInterrupts: the history has open questions; or the ``after`` run has, and ``pending`` is
                 ``"raise"``.
-            RunNotFinished: the previous run has not ended (and ``pending`` is ``"raise"``).
-            UsageError: there is nothing to do, ``messages`` is not a history, or the run of that id has
+            RunNotFinished: the ``after`` run has not ended, and ``pending`` is ``"raise"``.
+            UsageError: there is nothing to do, ``messages`` is not a history, or the run with this ``id`` has
                 another prompt.
         """
         given = Options(
@@ -388,7 +388,7 @@ class Agent:
             return replace(options, store=self.store)
         if runs_here(nested=options.nested) is not None:
             raise UsageError(
-                "A run that a tool starts is stored with the run around it. Leave out store=, or pass nested=False"
+                "A run that a tool starts is stored with the outer run. Leave out store=, or pass nested=False"
             )
         return options
 

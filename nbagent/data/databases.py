@@ -68,7 +68,9 @@ def database_of(value: Any, name: str, *, reads_only: bool) -> Database | None:
     if duckdb is not None and isinstance(value, duckdb.DuckDBPyConnection):
         return duck.Duck(value, name)
     if hasattr(value, "sync_engine"):
-        raise UsageError(f"{name} is an engine for async code. Pass one of create_engine(…)")
+        raise UsageError(
+            f"{name} is an async SQLAlchemy engine. Pass an engine from sqlalchemy.create_engine(…)"
+        )
     engine = getattr(value, "engine", value)
     url = getattr(engine, "url", None)
     if url is not None and hasattr(url, "get_backend_name"):

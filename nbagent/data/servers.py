@@ -218,7 +218,7 @@ class Postgres(Server):
             ]
         except TooManyParts as error:
             raise QueryError(
-                f"A row cannot be read: {error}. Leave out its large columns"
+                f"A row cannot be read: {error}. Leave its large columns out of the query"
             ) from error
         more = [()] if int(number) > len(found) else []
         return _result_table(columns, [*found, *more], len(found) if more else rows)
@@ -227,7 +227,7 @@ class Postgres(Server):
         first = message.partition("\n")[0]
         if "nbagent: a row is too large" in first:
             return QueryError(
-                f"A row has more than {MAX_ROW:,} characters. Leave out its large columns"
+                f"A row has more than {MAX_ROW:,} characters. Leave its large columns out of the query"
             )
         if "statement timeout" in first:
             return QueryError(

@@ -1,4 +1,4 @@
-"""``nb.notebook_tools``: tools that read the data of a notebook that the user names, and nothing else."""
+"""``nb.notebook_tools``: tools that read only the notebook data that the user passes."""
 
 from __future__ import annotations
 
@@ -144,29 +144,29 @@ def notebook_tools(
     code: bool = False,
     **named: Any,
 ) -> list[Tool[..., Any]]:
-    """Tools that read the given tables and databases of this notebook, by their names.
+    """Return tools that read the tables and databases that you pass, by their variable names.
 
     Example:
             agent = nb.Agent("gpt-5", tools=nb.notebook_tools(sales, shop, approval=True))
 
-    ``list_data``, ``describe_data``, ``head_data`` and ``query_data``, which takes one SELECT over all the tables
-    (in DuckDB's dialect if DuckDB is installed, otherwise in SQLite's), or over one database, in its own dialect. The tools
-    cannot write, and cannot reach other data. A call reads the current state of a table.
+    The tools are ``list_data``, ``describe_data``, ``head_data`` and ``query_data``. A query is one SELECT, over all
+    tables together (in DuckDB's dialect if DuckDB is installed, otherwise in SQLite's) or over one database (in its
+    dialect). The tools cannot write, and cannot read other data. A call reads the current state of a table.
 
     Args:
         values: pandas, polars or Arrow tables; ``sqlite3`` and ``duckdb`` connections; SQLAlchemy engines.
-            Each has its name in the calling code.
-        approval: whether a person approves each query, after seeing its result, and may change it.
+            The model sees each by its variable name.
+        approval: True if a person must approve each query. The form shows the result, and the query can be changed.
         rows: the maximum number of rows that a call returns.
         seconds: the time limit of a query.
-        reads_only: confirm that the user of an engine that nbagent cannot restrict (any database except
-            SQLite and PostgreSQL) may only read; otherwise it raises.
-        code: whether the model may also run Python with the notebook's variables, with ``run_python``: each
-            piece of code needs approval, even if a rule allows it. It is not a sandbox.
-        named: the same, under names of your choice.
+        reads_only: True to confirm that an engine's database user can only read. Engines that nbagent cannot
+            restrict (any database except SQLite and PostgreSQL) need it.
+        code: True to add ``run_python``, which runs Python with the notebook's variables. Each piece of code needs
+            approval, even if a rule allows it. This is not a sandbox.
+        named: the same, with names of your choice.
 
     Raises:
-        UsageError: a value has no name, or nothing guarantees that it is only read.
+        UsageError: a value has no name, is not a table or database, or cannot be guaranteed to be read-only.
     """
     frame = inspect.currentframe()
     caller = None if frame is None else frame.f_back
@@ -175,7 +175,9 @@ def notebook_tools(
     data = Query(given, rows, seconds, reads_only=reads_only)
     runs = _running(code)
     if not data.frames and not data.databases and not runs:
-        raise UsageError("notebook_tools needs data: nb.notebook_tools(df, con) or (sales=df)")
+        raise UsageError(
+            "notebook_tools needs data, as in nb.notebook_tools(df, con) or nb.notebook_tools(sales=df)"
+        )
     if not data.frames and not data.databases:
         return runs
     return [*_looking(data), _querying(data, approval=approval), *runs]
@@ -187,7 +189,7 @@ def _running(code: Any) -> list[Tool[..., Any]]:
         return []
     if code is not True:
         raise UsageError(
-            f"code must be True or False, got a {type(code).__name__}. To pass data, use another name"
+            f"code must be True or False, got a {type(code).__name__}. To pass data, use a name other than code="
         )
     from .code import code_tool  # noqa: PLC0415 - for those who want it
 
@@ -247,7 +249,7 @@ def _name(value: Any, scope: Mapping[str, Any]) -> str:
     if frames.table_of(value) is None and database_of(value, "it", reads_only=True) is None:
         raise _unreadable("what was given", value)
     raise UsageError(
-        f"A {type(value).__name__} needs a name here, as in nb.notebook_tools(sales=…)"
+        f"A {type(value).__name__} that is not in a variable needs a name, as in nb.notebook_tools(sales=…)"
     )
 
 

@@ -181,7 +181,9 @@ class Run:
         """
         session = self._session
         if not session.leave_loop():
-            raise UsageError("This run uses the event loop of this code. Use `await run`")
+            raise UsageError(
+                "`run.wait()` would block the event loop that the run needs. Use `await run`"
+            )
         with session.stopped_by_keyboard():
             while True:  # an answer may have come as the wait ended
                 over = session.when_over()

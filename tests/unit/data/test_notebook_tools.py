@@ -306,7 +306,7 @@ def test_a_long_value_is_shown_with_its_beginning_and_its_end():
 
 def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(sales):
     """Fail closed: no name, no enforcement, no data, nothing that is no data."""
-    with pytest.raises(nb.errors.UsageError, match="needs a name here"):
+    with pytest.raises(nb.errors.UsageError, match="is not in a variable needs a name"):
         nb.notebook_tools(pd.DataFrame(SALES))
     for value, said in [
         ("sales.csv", r"Got a str .*Open the file first: pd.read_csv\(path\)"),

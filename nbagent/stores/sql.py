@@ -465,6 +465,7 @@ class SQLStore(Travels):
     def _lasts(self, prefix: str) -> Iterator[tuple[int, str, int, bytes | None]]:
         if not _is_storable(prefix):
             return
+        such: sa.ColumnElement[bool]
         if self._engine.dialect.name == "postgresql":  # uses the index where ids have collation C
             such = _runs.c.id.like(_pattern(prefix))
         else:  # a range would depend on the collation

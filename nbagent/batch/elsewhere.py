@@ -21,8 +21,8 @@ from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.run import heartbeat
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import unanswered
-from nbagent.core.run.follow import owners_elsewhere
 from nbagent.core.run.heartbeat import Others
+from nbagent.core.run.lost_calls import owners_elsewhere
 from nbagent.core.state.state import RunState, running_calls
 
 from .executors import Executor

@@ -28,8 +28,8 @@ from nbagent.core.journal.rows import Archive, Changing
 from nbagent.core.run.describe import unanswered
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
-from nbagent.core.run.session import GRACE, held
-from nbagent.core.run.start import Options, launch_apart, take_up
+from nbagent.core.run.session import GRACE, find_session
+from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.core.tools.spec import Budget, RunSpec
 
 from .listing import NOTHING, Listed, Row, take_in
@@ -557,7 +557,7 @@ class Work:
 
     def _resume(self, row: Row) -> None:
         """Go on with a row whose run the store has."""
-        session = None if row.status == "cancelled" else held(row.run_id, self.store)
+        session = None if row.status == "cancelled" else find_session(row.run_id, self.store)
         is_answered = row.status == "interrupted" and self.asked.may_answer
         if session is not None and (session.is_active or not is_answered):
             session.follow()  # it may not know yet what was written
@@ -581,7 +581,7 @@ class Work:
                 self._start(given, row.attempt + 1)
                 return
             await self.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-            run = self._launched(partial(take_up, self.spec, journal), row, journal.state.row)
+            run = self._launched(partial(follow_stored, self.spec, journal), row, journal.state.row)
         except (UsageError, RunError) as error:
             self.active.pop(row.key, None)
             self.fail(error)

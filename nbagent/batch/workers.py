@@ -25,11 +25,11 @@ from nbagent.core.base.events import ModelResponded, RowOf, RunRetried, RunTaken
 from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.call.threads import private_loop, run_in_thread
 from nbagent.core.journal.journal import Journal, Store
-from nbagent.core.run.follow import RELEASE, owners_elsewhere
 from nbagent.core.run.heartbeat import Beating
+from nbagent.core.run.lost_calls import RELEASE, owners_elsewhere
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
-from nbagent.core.run.start import Options, launch_apart, take_up
+from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.models.limits import RateLimit
 
 from .shares import Grant, Lines, Used, current, dumped
@@ -261,7 +261,9 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-        run = await _settled(partial(take_up, spec, journal, replace(options, is_new=False)), job)
+        run = await _settled(
+            partial(follow_stored, spec, journal, replace(options, is_new=False)), job
+        )
     if run is None:
         raise StoreError(f"Row {job.key!r}: its run {job.run_id!r} exists and cannot be read")
     session = session_of(run)

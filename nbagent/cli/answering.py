@@ -192,7 +192,7 @@ def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None
         unknown, known = _unexpected(given, schema)
         if unknown:
             raise CommandError(
-                f"{tool!r} has no {', '.join(map(repr, unknown))}. Its names: {', '.join(known)}",
+                f"{tool!r} has no input {', '.join(map(repr, unknown))}. Its inputs: {', '.join(known)}",
                 USAGE,
             )
 
@@ -268,7 +268,7 @@ def _fixed(given: dict[str, Any], interrupt: PendingInterrupt) -> list[str]:
 def _answer_outside(options: argparse.Namespace) -> int:
     """Answer for an outside system."""
     if options.run_id is not None or options.approve or options.input is not _MISSING:
-        raise CommandError("A token needs --value, --text or --error, and no other answer", USAGE)
+        raise CommandError("With a token, use only --value, --text or --error", USAGE)
     if _way(options) is None:
         raise CommandError(
             "The answer is missing. Use --value JSON, --text TEXT or --error TEXT", USAGE
@@ -332,7 +332,7 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
         lines = how_to_answer(journal, options)
         text = "\n".join("\n".join(each) for each in lines)
         raise CommandError(
-            f"There is no terminal to ask in. Use an option for the answer\n{text}", USAGE
+            f"There is no terminal for the question. Pass the answer with an option\n{text}", USAGE
         )
     code = OK
     for interrupt in waiting[:1] if options.json else waiting:

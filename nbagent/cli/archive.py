@@ -25,8 +25,7 @@ def add(commands: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="a file that only its owner can read; by default, the document goes to standard output, or to a file with "
-        ">",
+        help="the file to write, which only its owner can read; default: standard output",
     )
     command = _command(commands, "import", import_document, "import a run from its document")
     command.add_argument("file", type=Path, metavar="FILE", help="a file from `nbagent export`")
@@ -36,7 +35,7 @@ def add(commands: Any) -> None:
     command.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     command.add_argument(
         "--seal",
-        help="the last seal, from an earlier check; detects whether later events were removed",
+        help="the last seal of an earlier check; also detects a shortened or rewritten run",
     )
     command = _command(
         commands, "delete", delete, "permanently delete a run with its prompts and results"
@@ -58,7 +57,7 @@ def add(commands: Any) -> None:
         "--older-than",
         required=True,
         metavar="TIME",
-        help="such as 30d, 12h, 2w: the time since its last event",
+        help="the time since the conversation's last event, such as 30d, 12h or 2w",
     )
     command.add_argument(
         "--waiting", action="store_true", help="also delete runs with open questions"
@@ -135,7 +134,7 @@ def delete(options: argparse.Namespace) -> int:
     if not options.yes:
         if not terminal.is_there:
             raise CommandError(
-                "There is no terminal to ask in. To delete the run, pass --yes", USAGE
+                "There is no terminal for the confirmation. To delete the run, pass --yes", USAGE
             )
         try:
             if not terminal.agrees(f"Delete {run_id} permanently?"):

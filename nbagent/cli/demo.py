@@ -105,7 +105,9 @@ def copy_quickstart(folder: Path) -> tuple[Path, bool]:
             ) from None
         return target, True
     except OSError as error:
-        raise DemoError(f"Cannot write {str(target)!r} ({error}). Use --dir") from error
+        raise DemoError(
+            f"Cannot write {str(target)!r} ({error}). Choose another folder with --dir"
+        ) from error
     return target, False
 
 

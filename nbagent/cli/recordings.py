@@ -84,8 +84,8 @@ _EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...
         "record",
         record,
         "execute a notebook and record its models and answers in a file",
-        "Execute a notebook with its real models (keys as usual) and record every request, answer and human "
-        "answer in one readable file next to it, NOTEBOOK.recorded.json, with secrets removed. Questions are "
+        "Execute a notebook with its real models and your keys. All requests and answers of models and people are "
+        "recorded in one readable file next to it, NOTEBOOK.recorded.json, without secrets. Questions are "
         "answered from --answers. To answer in forms, start JupyterLab with NBAGENT_RECORD=FILE set instead. An "
         "earlier recording is replaced at the end, and only if no cell failed.",
     ),

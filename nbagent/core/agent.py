@@ -28,7 +28,7 @@ from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
 from .chat import Chat, Runs, Thread
-from .engine.driver import Driver, know_tools_asked_for
+from .engine.driver import Driver, fetch_tools_of_questions
 from .hooks import hooks
 from .journal.default import Kept, current_store
 from .journal.journal import Journal, RunEvent, Store
@@ -48,7 +48,7 @@ from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
-from .run.start import Options, check_pending, launch, launch_and_wait, launch_apart, take_up
+from .run.start import Options, check_pending, follow_stored, launch, launch_and_wait, launch_apart
 from .state.pause_record import restore
 from .tools.attachments import Prompt, prompt_content
 from .tools.define import ToolMaker, as_tool, inner_tool
@@ -395,11 +395,11 @@ class Agent:
     async def _know_tools(self, journal: Journal) -> None:
         """Load the tools of a journal's open questions, if they are on a server."""
         if journal.state.outcome is None:
-            await know_tools_asked_for(self._spec(self.tools), journal.state)
+            await fetch_tools_of_questions(self._spec(self.tools), journal.state)
 
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """Return a handle for the run of a stored journal; see ``nb.open_run``."""
-        return take_up(self._spec(self.tools), journal, Options(**options))
+        return follow_stored(self._spec(self.tools), journal, Options(**options))
 
     @checks_keywords("agent.chat")
     def chat(
@@ -443,7 +443,7 @@ class Agent:
             lambda prompt, options, blocking: launch_apart(
                 self._spec(self.tools), prompt, options, blocking=blocking
             ),
-            lambda journal, options: take_up(self._spec(self.tools), journal, options),
+            lambda journal, options: follow_stored(self._spec(self.tools), journal, options),
         )
         options.check(runs.spec())
         chat = Chat(Thread(runs, options, place, id))
@@ -535,7 +535,7 @@ class Agent:
         if prompt is not None:
             add_message(journal, spec, prompt_content(prompt), pending)
         else:
-            await know_tools_asked_for(spec, state)
+            await fetch_tools_of_questions(spec, state)
             settle(journal, spec, replies, partial=partial)
         await Driver(spec, journal, live=False).drive(one_response=return_tool_calls)
         return response_of(journal.state, spec)

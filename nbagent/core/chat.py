@@ -28,7 +28,7 @@ from .run.named import checked_id
 from .run.result import Result
 from .run.run import Run, document, session_of
 from .run.scripted_answers import Answers
-from .run.start import Options, launch_apart, take_up
+from .run.start import Options, follow_stored, launch_apart
 from .tools.attachments import Prompt
 from .tools.spec import RunSpec, new_id
 
@@ -45,7 +45,7 @@ class Runs:
     spec: Callable[[], RunSpec]
     start: Callable[[Prompt, Options, bool], Run]
     """Start a run. The flag is True if the caller's thread waits for it."""
-    take_up: Callable[[Journal, Options], Run]
+    follow_stored: Callable[[Journal, Options], Run]
 
 
 class Thread:
@@ -154,7 +154,7 @@ class Thread:
                 continue
             journal = Journal(each, self.store)
             journal.catch_up()
-            runs.append(self.agent.take_up(journal, options))
+            runs.append(self.agent.follow_stored(journal, options))
         self.runs = tuple(runs) or self.runs
 
 
@@ -289,7 +289,7 @@ def thread_after(run: Run) -> Thread:
         lambda prompt, options, blocking: launch_apart(
             session.spec, prompt, options, blocking=blocking
         ),
-        lambda journal, options: take_up(session.spec, journal, options),
+        lambda journal, options: follow_stored(session.spec, journal, options),
     )
     is_apart = session.attended and is_private(session.loop)
     options = Options(after=run, attended=session.attended, show=False, background=is_apart)

@@ -29,14 +29,14 @@ from .known import know
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
-from .run.start import Options, launch, launch_and_wait, take_up
+from .run.start import Options, follow_stored, launch, launch_and_wait
 from .tools.define import as_tool, flow_tool
 from .tools.middleware import Middleware
 from .tools.policy import Rule
+from .tools.result_text import describe
 from .tools.spec import Budget, OfBody, RunSpec, new_id
 from .tools.tool import Tool
 from .tools.toolbox import ToolSource, toolbox
-from .tools.values import describe
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -179,7 +179,7 @@ class Flow(Generic[P, R]):
 
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """Return a handle for the run of a stored journal; see ``nb.open_run``."""
-        return take_up(self._spec(), journal, Options(**options))
+        return follow_stored(self._spec(), journal, Options(**options))
 
     def _spec(self) -> RunSpec:
         """The settings of a run."""

@@ -31,10 +31,10 @@ from nbagent.core.base.messages import dumps
 from nbagent.core.base.user import code_of_model
 from nbagent.core.hooks import hooks
 from nbagent.core.known import all_known
+from nbagent.core.tools.call_output import current_call
 from nbagent.core.tools.define import tool
-from nbagent.core.tools.output import current_call
+from nbagent.core.tools.result_text import for_model, shortened_text
 from nbagent.core.tools.tool import Tool, ToolResult
-from nbagent.core.tools.values import for_model, shortened_text
 
 MAX_TOLD = 20_000
 """Characters of the printed text, and of the value, that the model receives."""

@@ -39,7 +39,7 @@ TEXTS: Final = {
     "secret_wrong": "This value is not accepted.",
     "no_shape": "This value does not match any of the options: {problems}.",
     "extra": "{name!r} is not expected here.",
-    "asks_secret": "This form comes from outside nbagent and seems to ask for a secret ({names}). Do not send a secret unless you know who receives it.",
+    "asks_secret": "This form comes from outside nbagent and seems to ask for a secret ({names}). Send a secret only if you know who receives it.",
     "made_when_sent": "generated when you send",
     "not_an_option": "not one of the options",
     "cannot_edit": "This field cannot be edited here: {reason}.",

@@ -251,7 +251,7 @@ def _address(entry: Any) -> Address:
 def _of_config(entry: Mapping[str, Any]) -> Address:
     if entry.get("type") == "sse":
         raise UsageError(
-            "The config uses the old transport 'sse'. Use the server's URL of streamable HTTP"
+            "The config uses the old transport 'sse'. Use the server's URL for streamable HTTP"
         )
     url, command = entry.get("url"), entry.get("command")
     if isinstance(url, str):

@@ -27,12 +27,15 @@ from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, counted, counted_
 from nbagent.core.run.host import current_host
 
 from .address import Address, Command, McpSignIn, remove_secrets
-from .exchange import MAX_QUESTIONS, Answer, Asked, Exchange, current
+from .exchange import CANCEL, MAX_QUESTIONS, Answer, Asked, Exchange, current
 from .process import MAX_LINE, Said, process
 from .results import ASKS_MIDWAY, MAX_CONTENT, asks_midway
 from .sign_in import SignIn, SignInQuestion
 
 T = TypeVar("T")
+
+UNCLEAR = 1.0
+"""Seconds that a question waits for other running calls to end, if the server does not say which call asks."""
 
 logger = logging.getLogger("nbagent")
 for _name in ("mcp", "client"):  # mcp's log must not appear in cells unless it is configured
@@ -485,20 +488,30 @@ class Connection:
         return types.ErrorData(code=types.INVALID_REQUEST, message="no person can answer")
 
     async def _answer_in_call(self, params: Asked) -> Answer | None:
-        """The answer to a question in its call; None if there is no such call."""
-        exchange = current.get()
-        note = ""
-        if exchange is None and self._exchanges:
-            exchange = self._exchanges[0]
-            count = len(self._exchanges)
+        """The answer to a question in its call; None if there is no such call.
+
+        A server on pipes does not say which call asks. If several run, the others get a moment to end. If the call
+        that was taken ends without an answer, the question moves to another running call.
+        """
+        if (known := current.get()) is not None:
+            return await known.ask(params) or CANCEL
+        until = asyncio.get_running_loop().time() + UNCLEAR
+        while len(self._exchanges) > 1 and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - calls end without an event, and this is rare
+            await asyncio.sleep(UNCLEAR / 50)
+        tried: list[Exchange] = []
+        while left := [one for one in self._exchanges if one not in tried]:
+            tried.append(left[0])
+            count = len(left)
             note = f" (in one of {count} running calls; the server does not say which)"
-            note = note if count > 1 else ""
-        if exchange is None:
-            logger.warning(
-                "the MCP server %s asked a question outside a call; it was declined", self.name
-            )
-            return None
-        return await exchange.ask(params, note=note)
+            answer = await left[0].ask(params, note=note if count > 1 else "")
+            if answer is not None:
+                return answer
+        if tried:
+            return CANCEL
+        logger.warning(
+            "the MCP server %s asked a question outside a call; it was declined", self.name
+        )
+        return None
 
     async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
         said = _in_words(params.data)
@@ -812,7 +825,7 @@ def _in_words(logged: Any) -> str:
     return " ".join(filter(None, ("" if name is None else logged[name], beside)))
 
 
-def _pasted(said: Answer, question: SignInQuestion) -> str:
+def _pasted(said: Answer | None, question: SignInQuestion) -> str:
     if not isinstance(said, str):
         raise McpError(f"nobody signed in at {question.host}")
     return said

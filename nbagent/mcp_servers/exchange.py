@@ -19,8 +19,8 @@ from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.metadata import Ask, Confirm
 from nbagent.core.base.model import Model
 from nbagent.core.hooks import hooks
+from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import ToolContext
-from nbagent.core.tools.output import CallOutput
 
 from .sign_in import SignInQuestion
 
@@ -82,7 +82,7 @@ class Exchange:
         self._times = times
         self._loop = asyncio.get_running_loop()
         self._stirred = asyncio.Event()
-        self._asked: deque[tuple[tuple[Asked, str], asyncio.Future[Answer]]] = deque()
+        self._asked: deque[tuple[tuple[Asked, str], asyncio.Future[Answer | None]]] = deque()
         self._questions = 0
         self._lines = 0
         self._shown_at = 0.0
@@ -92,9 +92,9 @@ class Exchange:
 
     # --- from the server, on its connection
 
-    async def ask(self, params: Asked, *, note: str = "") -> Answer:
-        """Ask a person a question of the server, and return the answer."""
-        answer: asyncio.Future[Answer] = self._loop.create_future()
+    async def ask(self, params: Asked, *, note: str = "") -> Answer | None:
+        """Ask a person a question of the server; returns the answer, or None if the call ends before."""
+        answer: asyncio.Future[Answer | None] = self._loop.create_future()
         self._asked.append(((params, note), answer))
         self._stirred.set()
         return await answer
@@ -156,7 +156,7 @@ class Exchange:
             return task.result()
         finally:
             for _, answer in self._asked:
-                _cancelled(answer)
+                _leave(answer)
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task}, timeout=GRACE)
@@ -204,7 +204,7 @@ class Exchange:
     async def _answer(
         self,
         question: tuple[Asked, str],
-        answer: asyncio.Future[Answer],
+        answer: asyncio.Future[Answer | None],
         task: asyncio.Task[Any],
     ) -> None:
         """Ask a person while the server waits; the end of the call also ends the question.
@@ -213,12 +213,12 @@ class Exchange:
             McpError: the body cannot wait for an answer, because it would end at the question.
         """
         if not self._ctx.is_live and isinstance(question[0], SignInQuestion):
-            _cancelled(answer)
+            _leave(answer, CANCEL)
             raise McpError(
                 f"{question[0].message}. This call cannot ask you. In a notebook, sign in with `await server.connect()`"
             )
         if not self._ctx.is_live:
-            _cancelled(answer)
+            _leave(answer, CANCEL)
             raise McpError(
                 f"{self._server} asked a question during this call ({_question_text(question[0])}). This call cannot be paused "
                 "and continued later. Use agent.run(…), which waits for the answer"
@@ -232,7 +232,7 @@ class Exchange:
                 if not answer.done():
                     answer.set_result(said)
         finally:
-            _cancelled(answer)
+            _leave(answer)
             if not asking.done():
                 asking.cancel()
                 await asyncio.wait({asking})
@@ -310,7 +310,11 @@ def _text_of(content: Any) -> str:
     return "\n".join(getattr(one, "text", None) or f"[{one.type}]" for one in parts)
 
 
-def _cancelled(answer: asyncio.Future[Answer]) -> None:
-    """Answer the server with "cancel", if there is no answer yet."""
+CANCEL = types.ElicitResult(action="cancel")
+"""Answers a question that no person was asked."""
+
+
+def _leave(answer: asyncio.Future[Answer | None], instead: Answer | None = None) -> None:
+    """End a question without an answer of a person, because its call ends."""
     if not answer.done():
-        answer.set_result(types.ElicitResult(action="cancel"))
+        answer.set_result(instead)

@@ -23,12 +23,12 @@ from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Model
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
+from nbagent.core.tools.call_output import current_call
 from nbagent.core.tools.context import ToolContext
-from nbagent.core.tools.output import current_call
 from nbagent.core.tools.policy import Approval, condition_misfit
+from nbagent.core.tools.result_text import MAX_OUTPUT
 from nbagent.core.tools.tool import Tool, ToolOptions
 from nbagent.core.tools.toolbox import ToolSource
-from nbagent.core.tools.values import MAX_OUTPUT
 
 from .address import Command, Given, McpSignIn, Url, address_of
 

@@ -313,7 +313,7 @@ def limits_of(
         )
     if not concurrency is rpm is tpm is None:
         raise UsageError(
-            "Got both limits= and concurrency, rpm or tpm. Pass either limits=nb.RateLimit(…) or the others"
+            "Got both limits= and concurrency, rpm or tpm. Pass only limits=nb.RateLimit(…), or only the others"
         )
     return limits
 

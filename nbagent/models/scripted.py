@@ -123,7 +123,7 @@ class ScriptedModel:
         """
         if self._steps:
             raise UsageError(
-                f"{len(self._steps)} steps of the model {self.name!r} were not used, the first is {self._steps[0]!r:.200}. "
+                f"{len(self._steps)} steps of the model {self.name!r} were not used. The first is {self._steps[0]!r:.200}. "
                 f"The run made {len(self.requests)} requests"
             )
 

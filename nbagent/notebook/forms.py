@@ -143,7 +143,7 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
     """The answer that code gave for the unattended case, shown like a person's."""
     if given is UNSET:
         raise HumanInputRequired(
-            f"nb.form({_named(target)}) needs a person, and no front end that can answer is attached. Pass "
+            f"nb.form({_named(target)}) needs a person, but nobody can answer here. Pass "
             "unattended=ANSWER for such runs, or run this where a person can answer"
         )
     submission = Form(target, value=given).submit(None)

@@ -92,7 +92,7 @@ def notify() -> None:
     """
     if not kernel.in_kernel():
         raise UsageError(
-            "nb.notify() shows a button in a notebook. In a script, await the run and notify in your own way"
+            "nb.notify() shows a button in a notebook. In a script, await the run, then send your own notification"
         )
     if not kernel.attended():
         item = NoticeItem(key=_KEY, text=TEXTS["notify_ask"])

@@ -1,7 +1,7 @@
 """Journals in an SQL database that processes of several machines share, mainly PostgreSQL.
 
-One row for each run, with its length and last seal, and one for each event. The first append moves
-the run's length forward from the expected one: that row is the lock, and an append is one transaction.
+One row for each run, with its length and last seal, and one for each event. An append is one
+transaction: it raises the run's length from the expected one, and so locks the run's row.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ POOL = {"pool_size": 4, "max_overflow": 4}
 """The connections of a store, except those that listen; a worker of a batch has fewer."""
 PAUSE = 0.02
 """Seconds between attempts after another process was faster."""
-STATEMENT = 60
+STATEMENT_LIMIT = 60
 """The time limit of one statement, in seconds."""
-LAST = 5.0
+EXIT_WAIT = 5.0
 """Seconds that the end of the process waits for open transactions."""
-FORGOTTEN = 7 * 86400.0
-"""Seconds after which the beats of a silent process are deleted; a running process starts again."""
+BEATS_DELETED_AFTER = 7 * 86400.0
+"""Seconds after which the beats of a silent process are deleted; if it still runs, it counts from 1 again."""
 
 _TEXT = sa.Text().with_variant(mysql.VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
 _JSON = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
@@ -79,7 +79,7 @@ _runs = sa.Table(
     sa.Column("id", _TEXT, nullable=False, unique=True),
     sa.Column("length", sa.Integer, nullable=False),
     sa.Column("seal", sa.String(64), nullable=False),
-    sqlite_autoincrement=True,  # no number is given twice
+    sqlite_autoincrement=True,  # no number is used twice
 )
 _events = sa.Table(
     "nbagent_events",
@@ -98,11 +98,11 @@ _beats = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
 )
 
-_FIND = sa.select(_runs.c.number, _runs.c.length, _runs.c.seal).where(
+_FIND_RUN = sa.select(_runs.c.number, _runs.c.length, _runs.c.seal).where(
     _runs.c.id == sa.bindparam("run_id")
 )
 _NUMBER_OF = sa.select(_runs.c.number).where(_runs.c.id == sa.bindparam("run_id"))
-_KEEP = _NUMBER_OF.with_for_update(read=True, key_share=True)
+_LOCK_SHARED = _NUMBER_OF.with_for_update(read=True, key_share=True)
 _LOCK = _NUMBER_OF.with_for_update()
 _READ = (
     sa.select(_events.c.position, _events.c.version, _events.c.data, _events.c.seal, _runs.c.number)
@@ -124,7 +124,7 @@ _READ_EACH = (
     .where(_runs.c.id.in_(sa.bindparam("run_ids", expanding=True)))
     .order_by(_runs.c.number, _events.c.position)
 )
-_MOVE = (
+_SET_LENGTH = (
     sa.update(_runs)
     .where((_runs.c.number == sa.bindparam("run")) & (_runs.c.length == sa.bindparam("expected")))
     .values(length=sa.bindparam("after"), seal=sa.bindparam("last"))
@@ -154,10 +154,10 @@ _ADD_EVENTS = sa.text(
     select pg_notify(:channel, notice) from unnest(cast(:notices as text[])) as notice
     """
 )
-_LIMIT = sa.text(
+_SET_TIME_LIMITS = sa.text(
     "select set_config('lock_timeout', :wait, true), set_config('statement_timeout', :most, true)"
 )
-_AT = sa.select(_events.c.version, _events.c.data).where(
+_READ_ONE = sa.select(_events.c.version, _events.c.data).where(
     (_events.c.run == sa.bindparam("number")) & (_events.c.position == sa.bindparam("place"))
 )
 _IDS = sa.select(_runs.c.id).order_by(_runs.c.number)
@@ -237,12 +237,12 @@ class SQLStore(Travels):
         self._public_url = _public_url(self._engine.url)
         self._pid = os.getpid()
         self._token = uuid.uuid4().hex[:12]
-        """Marks the notices of this store."""
+        """Identifies the notices that this store sends."""
         self._numbers: dict[str, int] = {}
         """The number of a run by its id, from when it was read or started here."""
         self._is_ready = False
         self._closed = False
-        self._asked = False
+        self._stamp_was_read = False
         self._listener: Listener | None = None
         self._lock = threading.RLock()
         self._groups = self._new_groups()
@@ -299,7 +299,7 @@ class SQLStore(Travels):
             with self._writing() as connection:
                 stored = self._append_in(connection, group)
                 is_whole = True
-        except (_Faster, Busy):  # undone
+        except (_OtherWasFaster, Busy):  # rolled back
             return
         except BaseException as error:
             if is_whole:  # the connection may have broken after the commit
@@ -315,19 +315,19 @@ class SQLStore(Travels):
     ) -> list[tuple[Waiting[_Append], int]]:
         """Append in this transaction; return the appended writes with the numbers of their runs."""
         ids = sorted(one.write.run_id for one in group if one.write.expected)
-        begun = sorted(one.write.run_id for one in group if not one.write.expected)
-        there = {
+        new_ids = sorted(one.write.run_id for one in group if not one.write.expected)
+        runs_found = {
             run_id: (number, length, seal)
             for run_id, number, length, seal in (
                 connection.execute(_LOCK_EACH, {"ids": ids}) if ids else ()
             )
         }
-        for run_id, number in connection.execute(_ADD_RUNS, {"ids": begun}) if begun else ():
-            there[run_id] = (number, 0, run_id)
+        for run_id, number in connection.execute(_ADD_RUNS, {"ids": new_ids}) if new_ids else ():
+            runs_found[run_id] = (number, 0, run_id)
         stored, runs, events = [], [], []
         for one in group:
             run_id, texts, expected = one.write
-            number, length, seal = there.get(run_id, (None, -1, ""))
+            number, length, seal = runs_found.get(run_id, (None, -1, ""))
             known = self._numbers.get(run_id, number) if expected else number
             if number is None or length != expected or known != number:
                 continue
@@ -357,11 +357,11 @@ class SQLStore(Travels):
 
     def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
         with self._writing() as connection:
-            found = connection.execute(_FIND, {"run_id": run_id}).one_or_none()
-            number, there, seal = found or (None, 0, run_id)
-            if there != expected:
-                winner = self._at(connection, number, expected)
-                raise moved_on(run_id, expected, there, winner)
+            found = connection.execute(_FIND_RUN, {"run_id": run_id}).one_or_none()
+            number, length, seal = found or (None, 0, run_id)
+            if length != expected:
+                winner = self._event_at(connection, number, expected)
+                raise moved_on(run_id, expected, length, winner)
             if expected and self._numbers.setdefault(run_id, number or 0) != number:
                 raise begun_anew(run_id)
             if not texts:
@@ -371,9 +371,11 @@ class SQLStore(Travels):
                 number = self._new_run(connection, run_id, rows)
             else:
                 values = {"after": expected + len(rows), "last": rows[-1].seal}
-                moved = connection.execute(_MOVE, {"run": number, "expected": expected, **values})
+                moved = connection.execute(
+                    _SET_LENGTH, {"run": number, "expected": expected, **values}
+                )
                 if moved.rowcount != 1:
-                    raise _Faster
+                    raise _OtherWasFaster
             self._lock_references(connection, run_id, before)
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id)
@@ -427,7 +429,7 @@ class SQLStore(Travels):
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
-        return [_head(*row) for row in self._lasts(prefix)]
+        return [_head(*row) for row in self._last_events(prefix)]
 
     def changes(self, prefix: str, since: object) -> Changes:
         """The heads of the runs that were written since; all of them after a deletion, and where this is not PostgreSQL."""
@@ -437,7 +439,7 @@ class SQLStore(Travels):
         if changed is not None:
             return changed
         before = self._all(_SNAPSHOT)  # before the heads: what changes in between is read again
-        rows = list(self._lasts(prefix))
+        rows = list(self._last_events(prefix))
         token = _Since(int(before[0][0]), {row[0] for row in rows}) if before else None
         return Changes([_head(*row) for row in rows], token, is_whole=True)
 
@@ -459,10 +461,10 @@ class SQLStore(Travels):
         """The last event of each run whose id starts with the prefix, oldest first."""
         return [
             End(run_id, length, None if data is None else data.decode(errors="replace"))
-            for _, run_id, length, data in self._lasts(prefix)
+            for _, run_id, length, data in self._last_events(prefix)
         ]
 
-    def _lasts(self, prefix: str) -> Iterator[tuple[int, str, int, bytes | None]]:
+    def _last_events(self, prefix: str) -> Iterator[tuple[int, str, int, bytes | None]]:
         if not _is_storable(prefix):
             return
         such: sa.ColumnElement[bool]
@@ -490,8 +492,8 @@ class SQLStore(Travels):
 
         From the second call on, PostgreSQL's notices provide it, without a query.
         """
-        listener = self._listening() if self._asked else None
-        self._asked = True
+        listener = self._listening() if self._stamp_was_read else None
+        self._stamp_was_read = True
         count = None if listener is None else listener.change_count
         return count if count is not None else [tuple(row) for row in self._all(_STAMP)]
 
@@ -528,7 +530,7 @@ class SQLStore(Travels):
 
     def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
         with self._writing() as connection:
-            if connection.execute(_FIND, {"run_id": run_id}).one_or_none() is not None:
+            if connection.execute(_FIND_RUN, {"run_id": run_id}).one_or_none() is not None:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             number = self._new_run(connection, run_id, rows)
             self._lock_references(connection, run_id, before)
@@ -557,7 +559,7 @@ class SQLStore(Travels):
                 connection.execute(sa.delete(_events).where(_events.c.run == number))
                 gone = connection.execute(sa.delete(_runs).where(_runs.c.number == number))
                 if gone.rowcount != 1:
-                    raise _Faster
+                    raise _OtherWasFaster
                 self._notify(connection, run_id)
             if known is not None:
                 check_known(connection.scalars(_IDS), known)
@@ -572,7 +574,7 @@ class SQLStore(Travels):
             mine = sa.update(_beats).where(_beats.c.process == process)
             if connection.execute(mine.values(count=_beats.c.count + 1, at=now)).rowcount:
                 return
-            connection.execute(sa.delete(_beats).where(_beats.c.at < now - FORGOTTEN))
+            connection.execute(sa.delete(_beats).where(_beats.c.at < now - BEATS_DELETED_AFTER))
             connection.execute(sa.insert(_beats).values(process=process, count=1, at=now))
 
     def beats(self, process: str) -> int:
@@ -608,7 +610,7 @@ class SQLStore(Travels):
 
     @property
     def url(self) -> str | None:
-        """Its URL without a password; None for a database in memory."""
+        """The URL without a password; None for a database in memory."""
         return self._public_url if self._engine.url.database not in (None, "", ":memory:") else None
 
     def __repr__(self) -> str:
@@ -632,19 +634,19 @@ class SQLStore(Travels):
 
         def act() -> list[Any]:
             with self._connected() as connection:
-                there = SCHEMA_VERSION if self._is_ready else self._tables_there(connection)
-                found = list(connection.execute(select, values or {})) if there else []
-            self._is_ready = self._is_ready or there == SCHEMA_VERSION
+                version = SCHEMA_VERSION if self._is_ready else self._tables_version(connection)
+                found = list(connection.execute(select, values or {})) if version else []
+            self._is_ready = self._is_ready or version == SCHEMA_VERSION
             return found
 
         return self._patiently(act)
 
-    def _at(
+    def _event_at(
         self, connection: sa.Connection, number: int | None, position: int
     ) -> StoredEvent | None:
         if number is None:
             return None
-        row = connection.execute(_AT, {"number": number, "place": position}).one_or_none()
+        row = connection.execute(_READ_ONE, {"number": number, "place": position}).one_or_none()
         return None if row is None else _event(*row)
 
     def _new_run(self, connection: sa.Connection, run_id: str, rows: Sequence[Row]) -> int:
@@ -681,7 +683,7 @@ class SQLStore(Travels):
             LostReference: one no longer exists.
         """
         for each in before:
-            kept = connection.execute(_KEEP, {"run_id": each}).scalar()
+            kept = connection.execute(_LOCK_SHARED, {"run_id": each}).scalar()
             if kept is None or self._numbers.get(each, kept) != kept:
                 raise LostReference(run_id, each)
 
@@ -722,7 +724,7 @@ class SQLStore(Travels):
         while True:
             try:
                 return act()
-            except (_Faster, Busy) as error:
+            except (_OtherWasFaster, Busy) as error:
                 if time.monotonic() < until:
                     time.sleep(PAUSE)
                 elif isinstance(error, Busy):
@@ -737,9 +739,8 @@ class SQLStore(Travels):
             if not self._is_ready:
                 self._make_tables(connection)
             yield connection
-        self._is_ready = (
-            True  # once they are there for all: another thread's transaction sees no others
-        )
+        # only after the commit: until then, the transactions of other threads do not see the tables
+        self._is_ready = True
 
     @contextmanager
     def _connected(self) -> Iterator[sa.Connection]:
@@ -749,15 +750,15 @@ class SQLStore(Travels):
         self._check_process()
         pool = self._engine.pool
         try:
-            with _in_driver(), self._engine.begin() as connection:
+            with _counted_transaction(), self._engine.begin() as connection:
                 self._limit(connection)
                 yield connection
-        except sa.exc.IntegrityError as error:  # existing rows come from another process
-            raise _Faster from error
+        except sa.exc.IntegrityError as error:  # another process has inserted the same rows
+            raise _OtherWasFaster from error
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
         finally:
-            if self._was_closed() and self._is_own:  # connections that were returned since
+            if self._was_closed() and self._is_own:  # close what was returned since
                 pool.dispose()
                 self._engine.pool.dispose()  # if it was closed before this one started
 
@@ -769,7 +770,7 @@ class SQLStore(Travels):
         """Limit the wait for a lock and the time of a statement, for this transaction only."""
         if connection.dialect.name == "postgresql":
             wait = f"{max(1, int(self._timeout * 1000))}ms"
-            connection.execute(_LIMIT, {"wait": wait, "most": f"{STATEMENT}s"})
+            connection.execute(_SET_TIME_LIMITS, {"wait": wait, "most": f"{STATEMENT_LIMIT}s"})
 
     def _check_process(self) -> None:
         """Use new connections in a forked process; the parent's are not touched."""
@@ -798,7 +799,7 @@ class SQLStore(Travels):
 
     # --- the tables
 
-    def _tables_there(self, connection: sa.Connection) -> int:
+    def _tables_version(self, connection: sa.Connection) -> int:
         """The version of the tables; 0 if there are none.
 
         Raises:
@@ -811,7 +812,7 @@ class SQLStore(Travels):
             return 0
         if version > SCHEMA_VERSION:
             raise StoreError(
-                f"{self!r} was made by a newer nbagent: its tables have version {version}, and this nbagent supports "
+                f"{self!r} was created by a newer nbagent: its tables have version {version}, and this nbagent supports "
                 f"versions up to {SCHEMA_VERSION}. Upgrade with: pip install -U jupyter-nbagent"
             )
         return int(version)
@@ -819,10 +820,10 @@ class SQLStore(Travels):
     def _make_tables(self, connection: sa.Connection) -> None:
         """Create or upgrade the tables, one process at a time if the database supports it."""
         if connection.dialect.name == "postgresql":
-            if self._tables_there(connection) == SCHEMA_VERSION:
+            if self._tables_version(connection) == SCHEMA_VERSION:
                 return
             connection.execute(sa.func.pg_advisory_xact_lock(0x6E626167).select())
-        if not self._tables_there(connection):
+        if not self._tables_version(connection):
             for table in _tables.sorted_tables:
                 connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
             connection.execute(sa.insert(_meta).values(version=SCHEMA_VERSION))
@@ -849,7 +850,7 @@ class _Transactions:
         """Wait for open transactions, because the interpreter's end would crash a thread in a driver's C code."""
         with self.changed:
             self.is_over = True
-            self.changed.wait_for(lambda: not self.count, timeout=LAST)
+            self.changed.wait_for(lambda: not self.count, timeout=EXIT_WAIT)
 
 
 _transactions = _Transactions()
@@ -859,8 +860,8 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def _in_driver() -> Iterator[None]:
-    """A transaction, from the connection to its end.
+def _counted_transaction() -> Iterator[None]:
+    """Count a transaction while it is open, including its connection.
 
     Raises:
         StoreError: the interpreter is ending and would interrupt this thread.
@@ -877,7 +878,7 @@ def _in_driver() -> Iterator[None]:
             _transactions.changed.notify_all()
 
 
-class _Faster(Exception):
+class _OtherWasFaster(Exception):
     """Another process was faster; nothing was written, and the append is retried."""
 
 
@@ -896,7 +897,9 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise UsageError("SQLStore needs a database. For runs in memory, use nb.MemoryStore()")
+        raise UsageError(
+            "SQLStore cannot use a database in memory. For runs in memory, use nb.MemoryStore()"
+        )
     pooled: dict[str, Any] = {**POOL, "pool_timeout": timeout}
     if url.drivername == "postgresql+psycopg":
         known = {"connect_timeout": "10", "application_name": "nbagent", "keepalives_idle": "30"}
@@ -909,7 +912,9 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
             '"jupyter-nbagent[sql]"'
         ) from error
     except sa.exc.ArgumentError as error:  # no such dialect
-        raise UsageError(f"SQLAlchemy does not know the database {url.drivername!r}") from error
+        raise UsageError(
+            f"SQLAlchemy has no dialect {url.drivername!r}. Check the URL, or install the dialect"
+        ) from error
 
 
 def _public_url(url: sa.URL) -> str:

@@ -636,7 +636,7 @@ class SQLiteStore(Travels):
             raise self._damaged()
         if version > SCHEMA_VERSION:
             raise StoreError(
-                f"The store at {str(self.path)!r} was made by a newer nbagent: its version is {version}, and this nbagent "
+                f"The store at {str(self.path)!r} was created by a newer nbagent: its version is {version}, and this nbagent "
                 f"supports versions up to {SCHEMA_VERSION}. Upgrade with: pip install -U jupyter-nbagent"
             )
 

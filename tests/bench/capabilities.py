@@ -371,7 +371,7 @@ async def with_data_tools() -> None:
 CAPABILITIES = [
     Capability(
         "processes that share a store",
-        ("core/run/follower.py", "core/run/follow.py", "core/run/heartbeat.py"),
+        ("core/run/follower.py", "core/run/lost_calls.py", "core/run/heartbeat.py"),
         with_a_store_on_disk,
     ),
     Capability("stores on disk", ("stores/", "core/stored/"), with_a_store_on_disk),
@@ -384,7 +384,7 @@ CAPABILITIES = [
     Capability("flows", ("core/flow.py",), with_a_flow),
     Capability("chats", ("core/chat.py",), with_a_chat),
     Capability("files", ("core/tools/attachments.py", "core/base/file_parts.py"), with_files),
-    Capability("pictures", ("core/tools/pictures.py",), with_a_picture),
+    Capability("pictures", ("core/tools/image_bytes.py",), with_a_picture),
     Capability(
         "hosted tools",
         ("core/tools/hosted.py", "core/tools/spec.py:RunSpec.hosted_allowed"),
@@ -398,8 +398,8 @@ CAPABILITIES = [
         (
             "core/run/queued.py:queued_run_events",
             "core/run/session.py:Session.look_at_run_before",
-            "core/run/session.py:Session.first_in_line",
-            "core/run/session.py:Session._leave_line",
+            "core/run/session.py:Session.first_in_queue",
+            "core/run/session.py:Session._leave_queue",
         ),
         with_a_queued_run,
     ),
@@ -423,7 +423,7 @@ CAPABILITIES = [
     ),
     Capability("prepared answers", ("core/run/scripted_answers.py",), with_prepared_answers),
     Capability("forks", ("core/state/fork.py",), with_a_fork),
-    Capability("retries", ("core/state/retry.py",), with_a_retry),
+    Capability("retries", ("core/state/retried_calls.py",), with_a_retry),
     Capability("threads", ("core/call/threads.py:run_in_thread",), with_a_thread),
     Capability(
         "questions",
@@ -434,7 +434,7 @@ CAPABILITIES = [
     Capability(
         "loops of their own", ("core/call/threads.py:private_loop",), with_a_loop_of_its_own
     ),
-    Capability("what calls give off", ("core/tools/output.py",), with_what_a_call_gives_off),
+    Capability("what calls give off", ("core/tools/call_output.py",), with_what_a_call_gives_off),
     Capability("remembered answers", ("core/base/memory.py",), with_a_remembered_answer),
     Capability("partial answers", ("core/run/growing.py",), with_partial_answers),
     Capability("records of a pause", ("core/state/pause_record.py",), with_a_history),

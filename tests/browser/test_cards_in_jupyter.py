@@ -31,7 +31,7 @@ def raise_prices(product: str, percent: int) -> str:
     "Raise prices."
     return f"by {percent}"
 
-clerk.run("Make it dearer")
+clerk.run("Raise a price")
 """
 RULE = """
 mailer = agent(

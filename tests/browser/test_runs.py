@@ -178,7 +178,7 @@ def is_taken_over(first, second, table, card):
     expect(card.root).to_contain_text("This run is active in process")
     check_picture(second, out, "elsewhere")
     card.press("Take over…")
-    expect(card.root).to_contain_text("Calls that are running there no longer count")
+    expect(card.root).to_contain_text("Results of calls that are running there are ignored")
     check_picture(second, out, "take-over")
     card.press("Take over")
     card.wait_for_question("Did settle take effect?")

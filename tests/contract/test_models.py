@@ -24,7 +24,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     ToolSpec,
 )
-from nbagent.core.tools.pictures import png
+from nbagent.core.tools.image_bytes import png
 from nbagent.models.demo.model import demo_model
 from nbagent.models.litellm import LiteLLMModel
 from nbagent.models.openai.model import OpenAIModel

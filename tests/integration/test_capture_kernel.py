@@ -13,7 +13,7 @@ from tests.integration.kernels import FrontEnd, front_end
 SETUP = """
 import contextvars, json, sys, threading, time
 from nbagent.core.hooks import hooks
-from nbagent.core.tools.output import CallOutput, Progressed, current_call
+from nbagent.core.tools.call_output import CallOutput, Progressed, current_call
 from nbagent.notebook.capture import capture
 
 capture.install()

@@ -189,9 +189,13 @@ def test_a_wrong_command_is_named_and_changes_nothing(folder: Folder) -> None:
     for code, arguments, why in [
         (3, ["show", "nothing"], "There is no run 'nothing'"),
         (3, ["show", bank, "--store", "none.db"], "There is no store at 'none.db'"),
-        (2, ["answer", bank], "There is no terminal to ask in"),
+        (2, ["answer", bank], "There is no terminal for the"),
         (2, ["answer", travel, "--approve"], "nothing to approve. Use --value JSON"),
-        (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont'. Its names: amount"),
+        (
+            2,
+            ["answer", bank, "--input", '{"amuont": 1}'],
+            "has no input 'amuont'. Its inputs: amount",
+        ),
         (2, ["answer", bank, "--input", '{"to": "Eve"}'], "input to of 'pay' cannot be changed"),
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "x", "legs": []}'], "when: "),
         (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Must be"),

@@ -11,7 +11,7 @@ import pytest
 
 from nbagent.core.base.events import StoredEvent
 from nbagent.core.base.model import ModelDelta
-from nbagent.core.tools.output import OutputDelta
+from nbagent.core.tools.call_output import OutputDelta
 from tests.integration.test_readme import execute
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")

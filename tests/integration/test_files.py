@@ -19,7 +19,7 @@ import nbagent as nb
 from nbagent.core.base.events import ModelResponded, RunStarted, ToolFinished
 from nbagent.core.base.messages import load
 from nbagent.core.base.model import Request
-from nbagent.core.tools.pictures import png
+from nbagent.core.tools.image_bytes import png
 from nbagent.models.openai.encoding import sees
 from tests.integration.chat_server import ChatServer, Refuse, Reply
 from tests.until import until

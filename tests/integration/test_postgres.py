@@ -366,7 +366,7 @@ def test_an_engine_of_the_caller_threads_and_a_fork_can_use_it(url: str) -> None
     [
         ("runs.db", "takes the URL of a database"),
         ("sqlite://", "MemoryStore"),
-        ("nosuch://a:hunter2@b/c", "does not know the database 'nosuch'"),
+        ("nosuch://a:hunter2@b/c", "has no dialect 'nosuch'"),
         ("mysql+pymysql://a:hunter2@b/c", "driver of .* is not installed"),
     ],
 )

@@ -15,7 +15,7 @@ import nbagent as nb
 from nbagent.core.base.errors import ModelError
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request, Waiting
-from nbagent.models.openai.errors import wait_from_headers
+from nbagent.models.openai.retries import wait_from_headers
 from tests.integration.chat_server import Body, ChatServer, Refuse, Reply
 
 HELLO = [user("hello")]

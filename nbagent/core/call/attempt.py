@@ -1,8 +1,8 @@
 """One attempt at one tool call: through the middleware to the gate, the claim and the body, and back.
 
-An attempt ends in events: ``ToolFinished`` or ``Interrupted`` (several of those where a body asked
-several questions at once). Nothing here decides what a run does next; that is ``next_step``. Nothing
-runs but here, behind the gate and the claim, so no middleware can make a refused call run.
+An attempt ends in events: ``ToolFinished`` or ``Interrupted`` (one for each
+question that a body asks at once). ``next_step`` decides what the run does then. A body is run only
+here, behind the gate and the claim, so no middleware can make a refused call run.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import cut, has_lost, plain_json, revealed
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
+from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import Carried, Later, ToolContext
 from nbagent.core.tools.middleware import ToolCall, chain
-from nbagent.core.tools.output import CallOutput
+from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.toolbox import Toolbox
-from nbagent.core.tools.values import describe
 
 from .body import Body, Raised, found_in, log_failed, log_late, none_runs
 from .call_events import CallEvents
@@ -59,10 +59,10 @@ from .setup import (
 
 MAX_RAW = 2_000
 """Characters of malformed arguments that the model's error quotes."""
-MAX_SAID = 1_000
+MAX_DESCRIPTION = 1_000
 """Characters of a changed description that a question quotes."""
 
-_CUT = {
+_CUT_OFF = {
     "length": "Your answer was cut off at its token limit, so this call was not run. Make it shorter. ",
     "content_filter": "A content filter cut off your answer, so this call was not run. ",
 }
@@ -93,8 +93,10 @@ class Attempt:
         """The last input that reached the gate."""
         self._later: Later | None = None
         """The body's ``Later``, if it returned an interim result."""
-        self._success: list[Any] = []
-        self._over = False
+        self._returned: list[Any] = []
+        """The value that the call has returned to the middleware; empty before."""
+        self._is_over = False
+        """Whether the middleware has returned, so that ``next`` can no longer run the call."""
         self._is_left = False
         """Whether the attempt was cancelled while its claim waited to be written."""
 
@@ -105,7 +107,7 @@ class Attempt:
 
     @property
     def body_is_left(self) -> bool:
-        """Whether the body was abandoned in its thread, which may have ended since, or still executes."""
+        """Whether the body still executes, or was abandoned in its thread, where it may have ended since."""
         return self.body_runs or (self._body is not None and self._body.is_given_up)
 
     def wake(self) -> None:
@@ -119,9 +121,9 @@ class Attempt:
         """Take the call to a result or a pause, and write it down.
 
         Raises:
-            Misuse: the tool's metadata or state is no JSON, or it misused its context.
-            StoreError: something of it could not be stored.
-            ToolFailed: the tool raised and the run is to raise as well.
+            Misuse: the tool's metadata or state is not JSON, or it misused its context.
+            StoreError: an event could not be stored.
+            ToolFailed: the tool raised, and its errors fail the run.
         """
         try:
             events = await self._ending()
@@ -145,7 +147,7 @@ class Attempt:
             return False
         if not self._has_claimed and current.child is None:
             return current is self.call  # so it must be untouched
-        if not self._has_claimed:  # it was the run inside that went on
+        if not self._has_claimed:  # only the inner run has continued
             return self._journal.is_driven_here and current.attempt == self._bodies
         return (current.attempt, current.owner) == (self._bodies, this_process())
 
@@ -154,8 +156,10 @@ class Attempt:
         asked = sum(isinstance(event, Interrupted) for event in events)
         if not asked or self._setup.has_room(asked):
             return events
-        went = "The call was stopped at its question" if self._bodies else "The call was not run"
-        return self._failed(f"{TOO_MANY_QUESTIONS}. {went}.")
+        what_happened = (
+            "The call was stopped at its question" if self._bodies else "The call was not run"
+        )
+        return self._failed(f"{TOO_MANY_QUESTIONS}. {what_happened}.")
 
     @property
     def _has_claimed(self) -> bool:
@@ -163,7 +167,7 @@ class Attempt:
 
     async def _ending(self) -> Ending:
         call = self.call
-        if self._is_beyond():
+        if self._is_over_limit():
             most = self._setup.spec.max_calls
             return self._failed(
                 f"One turn can run at most {most} calls. This call was over the limit and was not run. Request what you "
@@ -174,27 +178,27 @@ class Attempt:
             return self._failed(tool)
         if call.raw is not None:
             shown = call.raw if len(call.raw) <= MAX_RAW else f"{call.raw[:MAX_RAW]}…"
-            why = _CUT.get(self._journal.state.finish_reason, "")
+            why = _CUT_OFF.get(self._journal.state.finish_reason, "")
             return self._failed(
                 f"{why}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
-        gone = tool.lost(call.input)
-        forgotten = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
-        if (gone or forgotten) and tool.fn is not None:
-            return [self._asked_for(tool, gone, forgotten or call.pause)]
+        lost = tool.lost(call.input)
+        lost_answer = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
+        if (lost or lost_answer) and tool.fn is not None:
+            return [self._secret_question(tool, lost, lost_answer or call.pause)]
         try:
             typed = tool.parse(call.input)
         except ValidationError as error:
-            return self._misfit(tool, cut(describe(error), call.input))
+            return self._invalid_arguments(tool, cut(describe(error), call.input))
         except BaseException as error:  # a validator of the tool's own that breaks
             return self._raised(error)
         outdated = self._gate.outdated(tool)
         if outdated is not None:
-            return [self._asked_again(tool, outdated, _changed_since(tool))]
-        return await self._surrounded(tool, typed)
+            return [self._repeated_question(tool, outdated, _change_note(tool))]
+        return await self._run_tool(tool, typed)
 
     async def _tool(self) -> Tool[..., Any] | str:
-        """The tool, a server's as it is now where a person has answered about it; or why there is none."""
+        """The tool, or why there is none. A server's tool is fetched again if a person has answered about it."""
         call, tools = self.call, self._setup.spec.tools
         tool = tools.get(call.name)
         origin = None if tool is None else tool.options.origin
@@ -210,36 +214,38 @@ class Attempt:
         known = ", ".join(sorted(tools)) or "none"
         return f"There is no tool {call.name!r}. The tools are: {known}."
 
-    def _misfit(self, tool: Tool[..., Any], why: str) -> Ending:
+    def _invalid_arguments(self, tool: Tool[..., Any], why: str) -> Ending:
         """The end of an attempt with invalid arguments: an error for the model, or a new question for the person who edited them."""
-        if self.call.replaced and self.call.pause is not None:  # where the tool was not known
-            return [self._asked_again(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
+        if self.call.replaced and self.call.pause is not None:  # edited where it was unknown
+            return [self._repeated_question(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
         return self._failed(f"The arguments do not match the schema of {self.call.name}: {why}")
 
-    def _asked_again(self, tool: Tool[..., Any], pause: Interrupted, note: str) -> Interrupted:
-        """The same question once more, about the input as it is now, and why it is asked."""
+    def _repeated_question(
+        self, tool: Tool[..., Any], pause: Interrupted, note: str
+    ) -> Interrupted:
+        """The same question again, about the current input, with a note why it is asked."""
         again = Interrupt(pause.metadata, state=pause.state, editable=pause.editable)
         return self._events.paused(tool, Pause(pause.asker, again), self.call.input, note=note)
 
-    def _is_beyond(self) -> bool:
+    def _is_over_limit(self) -> bool:
         """Whether this call is over the turn's limit of calls and has not started."""
         call, calls = self.call, self._journal.state.calls
         if call.attempt or call.pause is not None or call.id not in calls:
             return False
         return calls.place(call.id) >= self._setup.spec.max_calls
 
-    def _asked_for(
-        self, tool: Tool[..., Any], gone: list[str], pause: Interrupted | None
+    def _secret_question(
+        self, tool: Tool[..., Any], lost: list[str], pause: Interrupted | None
     ) -> Interrupted:
         """The question for secrets that are not in this process: of its input, or of an answer to ``pause``."""
         asked = Interrupt() if pause is None else Interrupt(pause.metadata, state=pause.state)
         editable = False if pause is None else pause.editable
-        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *gone]))
+        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *lost]))
         asker = "approval" if pause is None else pause.asker
         event = self._events.paused(tool, Pause(asker, asked), self.call.input, note=SECRET_GONE)
-        return replace(event, expects="edit") if gone else event
+        return replace(event, expects="edit") if lost else event
 
-    async def _surrounded(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
+    async def _run_tool(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
         """Take the call through the middleware to its body, and read what comes back."""
         failure: BaseException | None = None
         value: Any = None
@@ -247,18 +253,16 @@ class Attempt:
             if self._setup.spec.middleware and not tool.options.flow:
                 value = await self._through_middleware(tool, typed)
             else:
-                value = await self._pass(tool, typed, self.call.input)
-        except (
-            BaseException
-        ) as error:  # SystemExit too: past here it would end the loop, and with it all
-            if isinstance(error, asyncio.CancelledError) and _cancelling():
+                value = await self._pass_gate(tool, typed, self.call.input)
+        except BaseException as error:  # also SystemExit, which would end the event loop
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             pause = found_in(error)
-            if pause is not None:  # the body's own has stopped the call before
-                self._stop.by(Pause("middleware", pause))
+            if pause is not None:  # a pause of the body has already stopped the call
+                self._stop.because(Pause("middleware", pause))
             failure = error
         finally:
-            self._over = True
+            self._is_over = True
         if self._stop.reason is not None:
             return self._stopped(tool)
         if failure is not None:
@@ -268,15 +272,15 @@ class Attempt:
         except Misuse:
             raise
         except BaseException as error:  # a result whose own methods break
-            told = f"{self.call.name} ran and returned a {type(value).__name__}, which cannot be shown as text"
-            return self._failed(f"{told}: {type(error).__name__}: {error}")
+            message = f"{self.call.name} ran and returned a {type(value).__name__}, which cannot be shown as text"
+            return self._failed(f"{message}: {type(error).__name__}: {error}")
 
     def _stopped(self, tool: Tool[..., Any]) -> Ending:
         """The end of a call that was stopped, whatever middleware made of it.
 
         Raises:
             Misuse: the tool misused its context.
-            StoreError: something that it asked or did could not be stored.
+            StoreError: a question or a step of the tool could not be stored.
         """
         match self._stop.reason:
             case Misuse() | StoreError() as error:
@@ -298,7 +302,7 @@ class Attempt:
         event = self._events.paused(
             tool, pause, self._input, entered=entered, verdict=verdict, note=note
         )
-        if note is None and call.resumed is not None and _same_question(call.pause, event):
+        if note is None and call.resumed is not None and _is_same_question(call.pause, event):
             return replace(event, note=ASKED_AGAIN)
         return event
 
@@ -329,22 +333,22 @@ class Attempt:
     # --- through the middleware
 
     async def _through_middleware(self, tool: Tool[..., Any], typed: BaseModel) -> Any:
-        told = to_json if tool.secrets is None else plain_json
-        before = canonical(told(typed))
-        # a middleware may call ``next`` twice at once: the second waits, and gets what the first got
+        as_json = to_json if tool.secrets is None else plain_json
+        before = canonical(as_json(typed))
+        # a middleware may call ``next`` twice at once: the second call waits, and returns the same
         one_at_a_time = asyncio.Lock()
 
         async def innermost(call: ToolCall) -> Any:
-            if self._over:
+            if self._is_over:
                 raise RuntimeError(
                     f"The call of {tool.name!r} has ended, so `next` cannot run it again"
                 )
-            changed = told(call.input)
+            changed = as_json(call.input)
             sealed = self.call.input
-            async with one_at_a_time:  # made anew: what middleware holds, it may change in place
+            async with one_at_a_time:  # parsed again: middleware may change its object in place
                 if canonical(changed) != before:
                     sealed = self._changed(tool, changed)
-                return await self._pass(tool, _parsed(tool, sealed), sealed)
+                return await self._pass_gate(tool, _parsed(tool, sealed), sealed)
 
         carried = self._carried("middleware", "tool")
         view = ToolCall(
@@ -366,7 +370,7 @@ class Attempt:
         """Whether ``next`` may be called again: no body has started, or the tool is idempotent."""
         current = self._journal.state.calls.get(self.call.id, self.call)
         if current.child is not None and not current.child.of_body:
-            return _none_began(current.child, tool.options.inner.tools)
+            return _can_continue(current.child, tool.options.inner.tools)
         return tool.options.idempotent or not self._has_claimed
 
     def _changed(self, tool: Tool[..., Any], changed: Json) -> dict[str, Any]:
@@ -376,18 +380,18 @@ class Attempt:
             Misuse: it took the mask of a secret for the secret.
         """
         sealed: dict[str, Any] = tool.sealed(changed, like=self._known_inputs())
-        gone = tool.lost(sealed)
-        if gone:
+        lost = tool.lost(sealed)
+        if lost:
             misuse = Misuse(
-                f"Middleware around {tool.name!r} passed a masked secret in {', '.join(gone)}. Pass the SecretStr itself, "
+                f"Middleware around {tool.name!r} passed a masked secret in {', '.join(lost)}. Pass the SecretStr itself, "
                 "as in call.input.model_copy(update=…)"
             )
-            self._stop.by(misuse)
+            self._stop.because(misuse)
             raise misuse
         return sealed
 
     def _known_inputs(self) -> list[Json]:
-        """The inputs that the call was given and shown with; the same secret has the same mask."""
+        """The inputs that the call was given and shown with, so that the same secret gets the same mask."""
         call = self.call
         return [
             call.input,
@@ -415,19 +419,19 @@ class Attempt:
 
     # --- the gate, the claim, the body
 
-    async def _pass(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
+    async def _pass_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
         """Let the call pass with this input: through the gate to its question, to the run inside, or to the body.
 
-        After a success it gives the same again.
+        After a success it returns the same value again.
         """
         self._stop.check()
-        if self._success:
-            return self._success[0]
+        if self._returned:
+            return self._returned[0]
         self._input = input_
         try:
             review = await self._gate.stops(tool, partial(_parsed, tool, input_), input_)
             if review is not None:
-                self._stop.by(Pause("approval", review))
+                self._stop.because(Pause("approval", review))
                 raise review
             if tool.options.inner is not None:
                 value = await self._inside(tool, typed)
@@ -435,15 +439,15 @@ class Attempt:
                 value = await self._run_body(tool, typed)
             else:
                 question = Interrupt(await _question(tool, typed, input_))
-                self._stop.by(Pause("question", question))
+                self._stop.because(Pause("question", question))
                 raise question
         except (Misuse, SubrunWaits, CallTakenOver, CallDenied) as reason:
-            self._stop.by(reason)
+            self._stop.because(reason)
             raise
         except StoreError:
             self._stop.check()  # the tool's own failure, unless it was this call's write that failed
             raise
-        self._success = [value]
+        self._returned = [value]
         return value
 
     async def _inside(self, tool: Tool[..., Any], typed: Any) -> Any:
@@ -455,7 +459,7 @@ class Attempt:
         try:
             return await self._setup.inside(current, tool, typed)
         except StoreError as error:  # it has the same journal
-            self._stop.by(error)
+            self._stop.because(error)
             raise
 
     async def _run_body(self, tool: Tool[..., Any], typed: Any) -> Any:
@@ -482,8 +486,8 @@ class Attempt:
             self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
         except BaseException as error:
             pause = found_in(error)
-            if pause is not None:  # raised by hand; the context's has stopped the call before
-                self._stop.by(Pause("tool", pause))
+            if pause is not None:  # raised directly; one of ``ctx`` has already stopped the call
+                self._stop.because(Pause("tool", pause))
             raise
         return value
 
@@ -532,7 +536,7 @@ class Attempt:
         """Write that the body starts.
 
         Raises:
-            CallTakenOver: somebody else has claimed it, or the run is over.
+            CallTakenOver: another attempt has claimed it, or the run has ended.
         """
         call, number, me = self.call, self._bodies, this_process()
         started = ToolStarted(
@@ -549,7 +553,7 @@ class Attempt:
             current = state.calls.get(call.id)
             if state.outcome is not None or current is None or current.attempt != number:
                 return []
-            if self._is_left:  # it waited for the store, and nobody would start the body any more
+            if self._is_left:  # cancelled meanwhile: nobody would start the body
                 return []
             again = number > call.attempt and current.owner == me  # a middleware's second try
             is_first = current.status == "ready" and self._journal.is_driven_here
@@ -566,8 +570,8 @@ class Attempt:
         return started
 
 
-def _none_began(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:
-    """Whether no body of a run that failed would be started again that is not declared safe."""
+def _can_continue(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:
+    """Whether continuing a failed run would run only idempotent bodies again."""
     for call in state.calls.values():
         tool = tools.get(call.name)
         if call.status == "running" and (tool is None or not tool.options.idempotent):
@@ -576,23 +580,23 @@ def _none_began(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:
         child = call.child
         if child is None or child.of_body:
             continue
-        if not (inner and _none_began(child, inner.tools)):
+        if not (inner and _can_continue(child, inner.tools)):
             return False
     return True
 
 
-def _changed_since(tool: Tool[..., Any]) -> str:
-    """The note of a question that is asked again because the tool is another than the one that was approved."""
+def _change_note(tool: Tool[..., Any]) -> str:
+    """The note of a question that is asked again because the tool has changed since it was approved."""
     origin = tool.options.origin
     if origin is None:
         return SCHEMA_CHANGED
-    now = " ".join(tool.description[:MAX_SAID].split())
+    now = " ".join(tool.description[:MAX_DESCRIPTION].split())
     says = f"Its description is now: “{now}”." if now else "It now has no description."
     return f"{TOOL_CHANGED} {says} {origin.told}"
 
 
-def _same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
-    """Whether a restarted tool asks what it asked before, of the same input, having kept nothing."""
+def _is_same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
+    """Whether a restarted tool asks the same question again, with the same input and state."""
     if earlier is None or earlier.asker != event.asker or event.kind == "approval":
         return False
     asked = ([e.input, e.metadata, e.state] for e in (earlier, event))
@@ -603,7 +607,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     """An input, possibly changed by middleware, as the tool's type.
 
     Raises:
-        ValueError: it does not fit; pydantic's own error would tell the secrets in it.
+        ValueError: it does not fit; pydantic's own error would contain its secrets.
     """
     try:
         return tool.parse(sealed)
@@ -631,7 +635,7 @@ async def _question(tool: Tool[..., Any], typed: Any, input_: Json) -> Any:
     return await metadata if inspect.isawaitable(metadata) else metadata
 
 
-def _cancelling() -> bool:
-    """Whether it is the call that is cancelled, and not something that its tool waited for."""
+def _is_cancelled() -> bool:
+    """Whether the call itself is cancelled, and not only something that its tool waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -17,9 +17,9 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.interrupts import Interrupt
 from nbagent.core.base.messages import dumps
 from nbagent.core.hooks import hooks
-from nbagent.core.tools.output import CallOutput, current_call
+from nbagent.core.tools.call_output import CallOutput, current_call
+from nbagent.core.tools.result_text import for_model
 from nbagent.core.tools.tool import Tool, ToolResult
-from nbagent.core.tools.values import for_model
 
 from .setup import CallTakenOver, OnMain
 from .threads import run_in_thread

@@ -15,10 +15,10 @@ from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, sho
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.attachments import NOTHING, Taken, take_files
+from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import Inquiry, Later
-from nbagent.core.tools.output import CallOutput
+from nbagent.core.tools.result_text import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
 from nbagent.core.tools.tool import Presenter, Tool, ToolResult
-from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
 
 from .setup import CallSetup, Pause
 

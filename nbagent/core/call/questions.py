@@ -34,8 +34,8 @@ from nbagent.core.base.secrets import cut as without_secrets
 from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
+from nbagent.core.tools.result_text import MAX_OUTPUT, describe, shortened_text
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import MAX_OUTPUT, describe, shortened_text
 
 from .call_events import CallEvents
 from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
@@ -148,7 +148,7 @@ class Questions:
     def pause(self, interrupt: Interrupt) -> None:
         """Pause the call, even if the body catches the interrupt."""
         if not self._over:
-            self._stop.by(Pause("tool", interrupt))
+            self._stop.because(Pause("tool", interrupt))
 
     @property
     def is_live(self) -> bool:
@@ -326,7 +326,7 @@ class Questions:
 
     def _misused(self, text: str) -> Misuse:
         misuse = Misuse(text)
-        self._stop.by(misuse)
+        self._stop.because(misuse)
         return misuse
 
     def _is_on_loop(self) -> bool:
@@ -358,7 +358,7 @@ class Questions:
         try:
             event = self._events.asked(self._tool, inquiry, self._started.input)
         except Misuse as error:
-            self._stop.by(error)
+            self._stop.because(error)
             raise
         for earlier in self._call.asked.values():
             if earlier.ask == event.ask and question_digest(earlier) == question_digest(event):
@@ -408,7 +408,7 @@ class Questions:
     def _paused(self) -> AskPause:
         """The interrupt that ends the body where it asks."""
         pause = AskPause()
-        self._stop.by(Pause("ask", pause))
+        self._stop.because(Pause("ask", pause))
         return pause
 
     def _if_mine(self, event: StoredEvent) -> Decide:

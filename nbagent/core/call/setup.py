@@ -114,7 +114,7 @@ class Stop:
         self.asked: list[Interrupted] = []
         """The questions of ``ctx.ask`` that are written down with a pause."""
 
-    def by(self, reason: StopReason) -> None:
+    def because(self, reason: StopReason) -> None:
         """Stop, unless something else has stopped the call before."""
         if self.reason is None:
             self.reason = reason
@@ -183,7 +183,7 @@ class CallJournal:
         try:
             return await self._journal.write(decide)
         except StoreError as error:
-            self._stop.by(error)
+            self._stop.because(error)
             raise
 
     def commit(self, decide: Decide) -> Sequence[StoredEvent]:
@@ -191,5 +191,5 @@ class CallJournal:
         try:
             return self._journal.commit(decide)
         except StoreError as error:
-            self._stop.by(error)
+            self._stop.because(error)
             raise

@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from typing import Any, Never, TypeVar
 
 from nbagent.core.base.errors import UsageError
+from nbagent.core.tools.call_output import current_call
 from nbagent.core.tools.middleware import Next, Timeout, ToolCall
-from nbagent.core.tools.output import current_call
 
 T = TypeVar("T")
 

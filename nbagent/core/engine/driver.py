@@ -1,4 +1,4 @@
-"""The driver: performs what ``next_step`` decides. The only place that awaits a model or a tool."""
+"""The driver performs what ``next_step`` decides. Only the driver awaits a model or a tool."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def answer_of(state: RunState) -> Any:
             raise CallTakenOver
 
 
-def inside_of(around: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
+def inner_spec(around: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
     """The spec of an inner run in a call of ``tool``; denials of the outer run apply to it."""
     further = ((rules, f"{path}/{tool.name}") for rules, path in around.above)
     above = ((around.policy, tool.name), *further)
@@ -117,11 +117,11 @@ def inside_of(around: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
     return replace(spec, above=above, clock=around.clock, new_id=around.new_id, context=context)
 
 
-async def know_tools(spec: RunSpec) -> None:
+async def fetch_tools(spec: RunSpec) -> None:
     """Fetch the current tools of the servers.
 
     Raises:
-        NbagentError: they cannot be had, two of all tools have one name, or a rule names none.
+        NbagentError: they cannot be fetched, two tools have the same name, or a rule names no tool.
     """
     tools = spec.tools
     if isinstance(tools, Toolbox) and tools.sources:
@@ -131,32 +131,32 @@ async def know_tools(spec: RunSpec) -> None:
             check_rules(spec, tools)
 
 
-async def know_tools_asked_for(spec: RunSpec, state: RunState) -> None:
+async def fetch_tools_of_questions(spec: RunSpec, state: RunState) -> None:
     """Fetch the tools on the path to each open question, so that its answer can be checked.
 
     Raises:
-        NbagentError: as ``know_tools``.
+        NbagentError: as ``fetch_tools``.
     """
     for event in state.pending:
         around, level = spec, state
         for call_id in (*event.scope, None):
             if not is_whole(around.tools):
-                await know_tools(around)
+                await fetch_tools(around)
             call = None if call_id is None else level.calls[call_id]
             tool = None if call is None else around.tools.get(call.name)
             inner = None if tool is None else tool.options.inner
             if call is None or tool is None or inner is None:
                 break  # the question's own run, or what a body has started
-            around, level = inside_of(around, tool, inner.spec()), call.child or RunState()
+            around, level = inner_spec(around, tool, inner.spec()), call.child or RunState()
 
 
-_TEXTS = {
+_USED_UP_TEXTS = {
     "turns": "The model has used its {turns} turns (max_turns).",
     "tokens": "The run has used its tokens (budget).",
     "cost": "The run has used its cost limit (budget).",
     "seconds": "The run has used its time (budget).",
 }
-_UNKNOWN = {
+_UNKNOWN_TEXTS = {
     "tokens": "The number of tokens used is unknown, and is at least {tokens} (budget).",
     "cost": "The cost of the run is unknown, and is at least ${cost} (budget).",
 }
@@ -188,13 +188,15 @@ def _is_unknown(name: str, state: RunState) -> bool:
     return {"tokens": usage.partial, "cost": not usage.is_priced}.get(name, False)
 
 
-def exceeded(name: str, state: RunState) -> BudgetExceeded:
+def limit_error(name: str, state: RunState) -> BudgetExceeded:
     """The error that ends a run at this limit."""
     kind = TurnLimit if name == "turns" else BudgetExceeded
-    return kind(_text(name, state), messages=state.messages, text=state.text)
+    return kind(_limit_text(name, state), messages=state.messages, text=state.text)
 
 
-def question(name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]) -> Interrupted:
+def limit_question(
+    name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]
+) -> Interrupted:
     """The question whether to continue past this limit."""
     number = "integer" if name in ("turns", "tokens") else "number"
     return Interrupted(
@@ -206,17 +208,17 @@ def question(name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]) 
         kind="budget",
         expects="budget",
         input={},
-        metadata={"message": f"{_text(name, state)} Continue?"},
+        metadata={"message": f"{_limit_text(name, state)} Continue?"},
         reply_schema={"type": number, "exclusiveMinimum": 0, "title": f"More {name}"},
         budget=name,
     )
 
 
-def _text(name: str, state: RunState) -> str:
+def _limit_text(name: str, state: RunState) -> str:
     used = state.usage
-    texts = _UNKNOWN if _is_unknown(name, state) else _TEXTS
-    told = {"tokens": f"{used.total_tokens:,}", "cost": f"{used.known_cost:.4g}"}
-    return texts[name].format(turns=state.limit, **told)
+    texts = _UNKNOWN_TEXTS if _is_unknown(name, state) else _USED_UP_TEXTS
+    numbers = {"tokens": f"{used.total_tokens:,}", "cost": f"{used.known_cost:.4g}"}
+    return texts[name].format(turns=state.limit, **numbers)
 
 
 MAX_QUOTED = 200
@@ -224,7 +226,7 @@ MAX_QUOTED = 200
 
 
 class Driver:
-    """Drives one run until it is settled: until it has ended or only an answer can continue it."""
+    """Drives one run until it is settled: it has ended, or only an answer can continue it."""
 
     def __init__(
         self,
@@ -264,7 +266,7 @@ class Driver:
         """The error of an inner run that found this run's budget used up, if nobody is asked."""
         self._seen: RunState | None = None
         """The state that the step in progress was decided in."""
-        self._at: tuple[Step | None, int] = (None, 0)
+        self._current: tuple[Step | None, int] = (None, 0)
         """The step in progress, and the length of the history at its start."""
         self._setup = CallSetup(
             spec,
@@ -287,14 +289,14 @@ class Driver:
 
     @property
     def running_bodies(self) -> tuple[str, ...]:
-        """The calls whose bodies still run, with abandoned ones."""
+        """The calls whose bodies still run, also abandoned ones."""
         own = tuple(i for i, attempt in self._attempts.items() if attempt.body_runs)
         return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
 
     @property
-    def decides(self) -> bool:
+    def may_answer(self) -> bool:
         """Whether a body may still answer the questions of a run that it started."""
-        return any(inner.decides for inner in self._inner.values())
+        return any(inner.may_answer for inner in self._inner.values())
 
     def wake(self) -> None:
         """Look at the state again; called on the driver's loop."""
@@ -312,14 +314,15 @@ class Driver:
         """Drive the run until it has ended or waits only for answers.
 
         Args:
-            one_response: stop before the calls of the first model response that asks for some.
+            one_response: return before the calls of the first model response that has calls.
 
         Raises:
-            RunError: the run failed; the journal says so too.
-            UsageError: the model is misconfigured, or a tool is; the journal says so too.
+            RunError: the run failed; the journal has this too.
+            UsageError: the model is misconfigured, or a tool is; the journal has this too.
         """
         turns = self.journal.state.turns
-        inside = current_runs.set(None)  # whoever started this run does not start what its tools do
+        # runs that its tools start do not belong to the body that started this run
+        inside = current_runs.set(None)
         try:
             while not self.stopped and await self._step():
                 state = self.journal.state
@@ -327,8 +330,8 @@ class Driver:
                     return
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # SystemExit too: past here it would end the loop
-            self.stop()  # a retry is for another driver, however soon it comes
+        except BaseException as error:  # also SystemExit, which would end the event loop
+            self.stop()  # a retry gets another driver, even one that comes at once
             failure = await self._failed(error)
             if failure is error:
                 raise
@@ -365,17 +368,17 @@ class Driver:
         """Perform one step; returns False if there is nothing to do now."""
         state = self.journal.state
         step = next_step(state)
-        self._seen, self._at = state, (step, len(state.messages))
+        self._seen, self._current = state, (step, len(state.messages))
         if state.misfits:
             self._check_misfits(state)
         match await self._allowed(state, step):
             case CallModel():
                 if not is_plain(self._spec.tools):
-                    await know_tools(self._spec)
-                await self._within_budget()
+                    await fetch_tools(self._spec)
+                await self._call_model()
             case RunCalls(ids=ids):
                 if not is_whole(self._spec.tools):
-                    await know_tools(self._spec)
+                    await fetch_tools(self._spec)
                 await self._run_calls(ids)
             case Wait():
                 return await self._wait()
@@ -401,24 +404,24 @@ class Driver:
             await self._wait_for_siblings()
             raise self._exceeded
         is_blocked = self._outer is not None and self._outer.is_blocked
-        held = is_blocked or not self.journal.is_driven_here
-        return Wait() if held and state.outcome is None else step
+        must_wait = is_blocked or not self.journal.is_driven_here
+        return Wait() if must_wait and state.outcome is None else step
 
     async def _wait(self) -> bool:
         """Wait for the end of a call or for an answer; returns False if no call runs here."""
         if self._tasks:
-            await self._change()
+            await self._wait_for_change()
             return True
         self._check_waits()
         if self._outer is None and self.journal.state.questions:
-            await self._know_tools_asked_for()
+            await self._fetch_tools_of_questions()
         return False
 
-    async def _know_tools_asked_for(self) -> None:
+    async def _fetch_tools_of_questions(self) -> None:
         """Fetch the tools of open questions: those of an imported history may need a server."""
         try:
-            await know_tools_asked_for(self._spec, self.journal.state)
-        except McpError as error:  # all else of the run can be answered
+            await fetch_tools_of_questions(self._spec, self.journal.state)
+        except McpError as error:  # other questions of the run can be answered
             logger.warning("%s", error)
 
     def _check_waits(self) -> None:
@@ -442,7 +445,7 @@ class Driver:
         for call_id in new:
             task = self._tasks[call_id] = asyncio.create_task(self._attempt(call_id))
             task.add_done_callback(partial(self._note_ended, call_id))
-        await self._change()
+        await self._wait_for_change()
 
     def _note_ended(self, call_id: str, _task: object) -> None:
         self._ended.append(call_id)
@@ -484,16 +487,16 @@ class Driver:
         around = Surroundings(self.journal, self._setup, driver, leave)
         return StartedRuns(around, started, stop, retries=retries)
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait for the end of an attempt or for an answer; raises an attempt's error."""
         if self.journal.state.status == "interrupted":
             self.hooks.idle()
         await self._wake.wait()
         self._wake.clear()
-        failures = self._take_done()
+        failures = self._take_ended()
         if failures:
             await self._wait_for_siblings()
-            self._take_done()
+            self._take_ended()
             raise failures[0]
 
     async def _wait_for_siblings(self) -> None:
@@ -503,11 +506,11 @@ class Driver:
             await asyncio.wait(self._tasks.values())
 
     def _leave_questions(self) -> None:
-        """Wake the bodies that wait for a person, with those of inner runs: none waits from now on."""
+        """Wake the bodies that wait for a person, also in inner runs. From now on none waits."""
         self._failing = True
         self.wake()
 
-    def _take_done(self) -> list[BaseException]:
+    def _take_ended(self) -> list[BaseException]:
         """Forget the attempts that have ended; returns their errors."""
         ended, self._ended = self._ended, []
         done = [self._tasks.pop(call_id) for call_id in ended]
@@ -524,11 +527,11 @@ class Driver:
             ToolFailed: it failed.
         """
         inner: Inner = tool.options.inner
-        spec = inside_of(self._spec, tool, inner.spec())
+        spec = inner_spec(self._spec, tool, inner.spec())
         scope = (*self.scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         await begin(journal, spec, scope, inner.prompt(typed))
-        if not journal.state.messages:  # begun by another process, which goes on with the run
+        if not journal.state.messages:  # started by another process, which continues the run
             raise CallTakenOver
         driver = Driver(
             spec,
@@ -551,14 +554,15 @@ class Driver:
 
     # --- the model
 
-    async def _within_budget(self) -> None:
+    async def _call_model(self) -> None:
+        """Call the model; if a budget is used up, ask whether to continue."""
         limited = self.used_up() if self.has_budget else None
         if limited is None:
             if self.has_budget:
                 check_cost(self._spec, counted=self.counts_cost)
             collected = self._collected = Collected(self._spec.tools)
-            # what the model of a run inside a call says, nobody sees
-            keep = self._keep if self.keeps_partials and self._outer is None else None
+            # nobody sees what the model of an inner run streams
+            keep = self._store_partial if self.keeps_partials and self._outer is None else None
             response = await respond(self._spec, self.journal, self.scope, collected, keep)
             await self._write(response)
             self._collected = None
@@ -566,7 +570,7 @@ class Driver:
             driver, name = limited
             await driver.limit(name)
 
-    async def _keep(self, partial: ModelPartial) -> bool:
+    async def _store_partial(self, partial: ModelPartial) -> bool:
         """Store the response in progress; a failing store does not end the run."""
         try:
             await self._write(partial)
@@ -596,13 +600,13 @@ class Driver:
         state = self.journal.state
         if not self.journal.is_driven_here:
             return False
-        return state is self._seen or (next_step(state), len(state.messages)) == self._at
+        return state is self._seen or (next_step(state), len(state.messages)) == self._current
 
     def _answered(self, finish: Finish) -> RunCompleted | OutputRefused:
         """The end of the run; or, if the answer does not match the type, the correction for the model.
 
         Raises:
-            ModelError: what a final tool gave does not fit.
+            ModelError: the result of a final tool does not match the type.
         """
         spec, now = self._spec, self._spec.clock()
         try:
@@ -613,7 +617,9 @@ class Driver:
         except Misfit as misfit:
             if finish.by_tool:
                 raise ModelError(
-                    _misfit("tool's", "does not match output_type", str(misfit), finish.text)
+                    _misfit_message(
+                        "tool's", "does not match output_type", str(misfit), finish.text
+                    )
                 ) from misfit
             return _refused(misfit, self.journal.state.finish_reason, now, self.scope)
         row, used = self.journal.state.row, self.journal.state.usage
@@ -630,14 +636,14 @@ class Driver:
         """Fail the run if the model has no tries left.
 
         Raises:
-            ModelError: naming what did not fit.
+            ModelError: it names what did not match.
         """
         if state.outcome is not None:
             return
         last = state.misfits[-1]
         if len(state.misfits) > self._spec.output_retries or not last.again:
             kind = "does not match output_type" if last.again else "is incomplete"
-            raise ModelError(_misfit("model's", kind, last.errors, state.text))
+            raise ModelError(_misfit_message("model's", kind, last.errors, state.text))
 
     # --- limits and ends
 
@@ -659,10 +665,10 @@ class Driver:
         """Ask whether to continue past a limit; if nobody can be asked, end the run."""
         state = self.journal.state
         if not self.live or state.refused:
-            self._exceeded = exceeded(name, state)
+            self._exceeded = limit_error(name, state)
             self._leave_questions()
             return
-        event = question(name, state, self._spec, self.scope)
+        event = limit_question(name, state, self._spec, self.scope)
         asked = await self.journal.write(
             lambda state: (
                 [event]
@@ -674,12 +680,10 @@ class Driver:
             self.hooks.paused(event)
 
     async def _failed(self, error: BaseException) -> NbagentError:
-        """Write the failure down, and make it an error that carries the history so far."""
+        """Store the failure, and return an error with the history so far."""
         state = self.journal.state
         name = type(error).__name__
-        if isinstance(
-            error, StoreError
-        ):  # what it found is for the message: a retry goes by this name
+        if isinstance(error, StoreError):  # also a subclass: a retry checks this name
             name = StoreError.__name__
         failure = RunFailed(
             at=self._spec.clock(),
@@ -693,31 +697,31 @@ class Driver:
         return with_history(error, state)
 
 
-_CUT = {
+_CUT_OFF = {
     "length": "its JSON was cut off at the length limit",
     "content_filter": "the server's content filter cut it off, before its JSON was complete",
 }
 """The reasons for a response that was ended from outside."""
 MAX_ERRORS = 2_000
-"""Characters of a mismatched answer that are quoted."""
+"""Characters of the errors of a mismatched answer that the model gets."""
 
 
 def _refused(
     misfit: Misfit, finish_reason: str, now: float, scope: tuple[str, ...]
 ) -> OutputRefused:
-    cut = _CUT.get(finish_reason)
+    cut = _CUT_OFF.get(finish_reason)
     errors = str(misfit) if cut is None else cut
     errors = errors if len(errors) <= MAX_ERRORS else f"{errors[:MAX_ERRORS]}…"
     return OutputRefused(at=now, scope=scope, errors=errors, again=cut is None)
 
 
-def _misfit(whose: str, kind: str, why: str, text: str) -> str:
+def _misfit_message(whose: str, kind: str, why: str, text: str) -> str:
     more = "…" if len(text) > MAX_QUOTED else ""
     return f"The {whose} final answer {kind}: {why}. The answer was {text[:MAX_QUOTED]!r}{more}"
 
 
 def with_history(error: BaseException, state: RunState) -> NbagentError:
-    """The error, carrying the messages to resume from; misuse stays what it is."""
+    """The error with the messages to resume from; a ``UsageError`` is returned unchanged."""
     if isinstance(error, UsageError):
         return error
     if not isinstance(error, RunError):
@@ -743,7 +747,7 @@ class BodyDriver(Driver):
             budget=own.budget,
             specs={},
         )
-        spec = inside_of(around, tool, bare)
+        spec = inner_spec(around, tool, bare)
         super().__init__(
             replace(spec, above=((own.policy, tool.name), *spec.above)) if own.policy else spec,
             InnerJournal(outer.journal, call_id),
@@ -765,7 +769,7 @@ class BodyDriver(Driver):
         self._setups: dict[str, CallSetup] = {}
 
     def admit(self, call_id: str, request: Request) -> None:
-        """Know what the call is: a run has no rules but its own, a tool those of the run around it."""
+        """Register a call of the body. A run has only its own rules; a tool also has those of the outer run."""
         around = self._spec if request.spec is not None else self._around
         spec = replace(
             self._spec,
@@ -785,9 +789,9 @@ class BodyDriver(Driver):
             self._inner[call_id].stop()
 
     @property
-    def decides(self) -> bool:
-        """Whether the body, or one inside, is at work and may yet answer what is asked."""
-        return (self.runs is not None and self.runs.decides) or super().decides
+    def may_answer(self) -> bool:
+        """Whether the body, or one inside it, still runs and may answer an open question."""
+        return (self.runs is not None and self.runs.may_answer) or super().may_answer
 
     def bodies_wait(self) -> bool:
         """Whether bodies wait for answers; not after their outer body was stopped."""

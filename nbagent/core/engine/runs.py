@@ -51,9 +51,9 @@ from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.define import as_tool
+from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import describe
 
 T = TypeVar("T")
 
@@ -235,7 +235,7 @@ class StartedRuns:
             f"{canonical(first.proposed)[:MAX_TOLD]}. No call was repeated. The body must start the same calls each "
             "time. Get values that change (the time, a random number, data that was read) from `await ctx.step(…)`"
         )
-        self._stop.by(misuse)
+        self._stop.because(misuse)
         raise misuse
 
     def _start_task(self, made: Started) -> None:
@@ -267,7 +267,7 @@ class StartedRuns:
         except Exception as error:
             made.broke = error
             if isinstance(error, StoreError):
-                self._stop.by(error)
+                self._stop.because(error)
                 driver.wake()  # what else the body has started waits for no person any more
         except CallTakenOver as error:
             made.broke = error
@@ -352,7 +352,7 @@ class StartedRuns:
                 made.broke = error
             self._notify()
         except StoreError as error:
-            self._stop.by(error)
+            self._stop.because(error)
             for made in self._open():
                 made.broke = error
             self._notify()
@@ -403,7 +403,7 @@ class StartedRuns:
         return self._stop.reason is not None
 
     @property
-    def decides(self) -> bool:
+    def may_answer(self) -> bool:
         """Whether the body is running or its answers are checked, so that it does not only wait."""
         return any(
             one.undecided or one.is_stopping or not (one.is_busy or self._awaiting)
@@ -512,7 +512,7 @@ class StartedRuns:
         if at_work or (self._around.setup.bodies_wait() and not self.is_stopped):
             return
         waits = SubrunWaits()
-        self._stop.by(waits)
+        self._stop.because(waits)
         raise waits
 
     def _notify(self) -> None:

@@ -37,7 +37,7 @@ from nbagent.core.base.secrets import held, release
 from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import BEGINNING, RunState, evolve, running_calls
-from nbagent.core.tools.output import (
+from nbagent.core.tools.call_output import (
     Chunk,
     Displayed,
     OutputDelta,
@@ -66,7 +66,7 @@ RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 Listener: TypeAlias = Callable[[RunEvent], None]
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
 """Returns the events to add to a state; called again if the journal has grown; raises to refuse."""
-Unsaid: TypeAlias = Callable[[], Sequence[StoredEvent]]
+CutOff: TypeAlias = Callable[[], Sequence[StoredEvent]]
 """Returns the events to write before a run's end; called when that is written."""
 logger = logging.getLogger("nbagent")
 
@@ -272,7 +272,7 @@ class Journal:
             decide(self.state)
             return self._later(work)
 
-    def submit_end(self, event: StoredEvent, before: Unsaid = tuple) -> Future[None]:
+    def submit_end(self, event: StoredEvent, before: CutOff = tuple) -> Future[None]:
         """``end`` for code that may run on an event loop."""
         work = partial(self._end, event, before)
         try:
@@ -309,7 +309,7 @@ class Journal:
         with self._turn:
             return self._commit(decide, self._append)
 
-    def end(self, event: StoredEvent, before: Unsaid = tuple) -> None:
+    def end(self, event: StoredEvent, before: CutOff = tuple) -> None:
         """Add the event that ends the run, after those ``before``; in memory only while the store fails.
 
         If the run has ended already, this only tries again to store its end.
@@ -399,7 +399,7 @@ class Journal:
                 continue
             return events
 
-    def _end(self, event: StoredEvent, before: Unsaid, append: _Append) -> None:
+    def _end(self, event: StoredEvent, before: CutOff, append: _Append) -> None:
         def decide(state: RunState) -> list[StoredEvent]:
             return [*before(), event] if self._may_end(state, event) else []
 
@@ -778,7 +778,7 @@ class InnerJournal:
         """``commit`` on an event loop; see ``Journal.write``."""
         return await self._outer.write(lambda state: decide(self._inner(state)))
 
-    def submit_end(self, event: StoredEvent, before: Unsaid = tuple) -> Future[Any]:
+    def submit_end(self, event: StoredEvent, before: CutOff = tuple) -> Future[Any]:
         """Add the event that ends the inner run, after those ``before``."""
         return self.submit(lambda state: [*before(), event] if state.outcome is None else [])
 

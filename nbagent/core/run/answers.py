@@ -37,8 +37,8 @@ from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState, RunState
+from nbagent.core.tools.result_text import checked_value
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import checked_value
 
 
 def interrupts_of(
@@ -380,7 +380,7 @@ def check_open(
         ended = state.outcome is not None
         if ended or is_stopping:
             now = state.status if ended else "being cancelled"
-            raise Conflict(f"The run is {now}, so it cannot be answered")
+            raise Conflict(f"The run is {now}, so its questions can no longer be answered")
         return event
     earlier = state.settled.get(interrupt_id)
     if earlier is not None:

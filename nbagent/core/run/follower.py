@@ -28,7 +28,8 @@ from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import RunState, Status, running_calls
 from nbagent.core.tools.spec import RunSpec
 
-from .follow import (
+from .heartbeat import Others
+from .lost_calls import (
     POLL,
     RELEASE,
     Lost,
@@ -40,7 +41,6 @@ from .follow import (
     takeover_events,
     whose_turn,
 )
-from .heartbeat import Others
 from .rounds import Planned, when_written
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class FollowedRun(Protocol):
     def drive(self) -> None:
         """Let a driver look at the state; from any thread."""
 
-    def lost(self, why: BaseException | None) -> None:
+    def set_error(self, why: BaseException | None) -> None:
         """Set the error that stops the run here, or clear it; called on its loop."""
 
     def submit(
@@ -112,10 +112,10 @@ class FollowedRun(Protocol):
     def look_at_run_before(self) -> bool:
         """Begin if the run before has ended, or end with it; whether to look again later."""
 
-    def leave_bodies(self) -> None:
+    def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
 
-    def give_up(self) -> None:
+    def stop_driving(self) -> None:
         """Run nothing more of a run that another process has taken over."""
 
 
@@ -279,7 +279,7 @@ class Follower:
             is_mine = run.journal.is_driven_here and not runs_elsewhere(state)
             return [] if is_over or is_mine else takeover_events(state, run.spec)
 
-        return run.submit(decide, self._took_over, run.lost)
+        return run.submit(decide, self._took_over, run.set_error)
 
     def release(self) -> Future[None]:
         """Release the run: whichever process answers it drives it; see ``Run.release``."""
@@ -300,9 +300,9 @@ class Follower:
         def released(written: Sequence[StoredEvent]) -> None:
             if written:
                 self.is_released = True
-                run.call_soon(run.give_up)
+                run.call_soon(run.stop_driving)
 
-        return run.submit(decide, released, run.lost)
+        return run.submit(decide, released, run.set_error)
 
     # --- looking
 
@@ -318,7 +318,7 @@ class Follower:
         if self._run.journal.state.outcome is not None:
             self.look_later()
         elif isinstance(error, StoreError):
-            self._run.lost(error)
+            self._run.set_error(error)
 
     def _has_looked(self, news: int) -> None:
         """Pass the result of a look on to the run's loop; called on the thread that looked."""
@@ -331,7 +331,7 @@ class Follower:
         run, state = self._run, self._run.journal.state
         try:
             if isinstance(run.error, StoreError) and state.outcome is None:
-                run.lost(None)
+                run.set_error(None)
             self._react(state)
             if not (run.is_writing or run.journal.owes or isinstance(run.error, StoreError)):
                 self._wait = POLL
@@ -367,11 +367,11 @@ class Follower:
         run, end = self._run, state.outcome
         is_failure_here = isinstance(end, RunFailed) and end.owner == this_process()
         if isinstance(end, RunCancelled | RunFailed) and not (is_failure_here or run.is_stopping):
-            run.leave_bodies()  # somebody else ended it: no body is answered any more
+            run.abandon_bodies()  # somebody else ended it: no body is answered any more
         elif moved:
             run.drive()
         if self.was_taken:
-            run.give_up()
+            run.stop_driving()
         is_theirs = not run.journal.is_driven_here
         can_be_taken = run.is_stored and not self._is_notified
         is_timed = runs_elsewhere(state) or is_theirs
@@ -394,9 +394,9 @@ class Follower:
             else:
                 self._take()
         elif moved and whose == "nobody's" and is_stuck(state):
-            run.lost(_stuck(run.journal.run_id))
+            run.set_error(_stuck(run.journal.run_id))
         elif moved and whose != "lost":
-            run.lost(run.error if self.was_taken or _is_why(run.error, state) else None)
+            run.set_error(run.error if self.was_taken or _is_why(run.error, state) else None)
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_notified)
 
     def _whose_turn(self, state: RunState) -> Turn:
@@ -436,7 +436,7 @@ class Follower:
         run = self._run
 
         def asked(written: Sequence[StoredEvent]) -> None:
-            run.call_soon(partial(run.lost, None))
+            run.call_soon(partial(run.set_error, None))
             if any(isinstance(event, Resolved | ToolFinished) for event in written):
                 run.drive()
 

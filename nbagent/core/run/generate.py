@@ -272,7 +272,7 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
     events = [answer(state, named_by(reply), reply, spec.tools, stamp) for reply in replies]
     ids = [event.id for event in events]
     if len(set(ids)) != len(ids):
-        raise InvalidAnswer("One interrupt has two answers in this call")
+        raise InvalidAnswer("An interrupt has two answers in this call. Pass only one")
     left = [e for e in state.pending if e.id not in ids]
     late = [e for e in left if e.is_late(now)]
     left = [e for e in left if not e.is_late(now)]

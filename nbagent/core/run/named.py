@@ -12,7 +12,7 @@ from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.tools.spec import RunSpec
 
-from .session import Session, held
+from .session import Session, find_session
 
 _ID = re.compile(r"[\w.:@+-]{1,100}")
 _SHOWN = 60
@@ -38,7 +38,7 @@ def found(run_id: str, store: Store) -> Session | Journal | None:
     Raises:
         StoreError: the journal cannot be read.
     """
-    session = held(run_id, store)
+    session = find_session(run_id, store)
     if session is not None:
         return session
     journal = Journal(run_id, store)

@@ -19,7 +19,7 @@ from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import Request, Started, StartedRuns
 from nbagent.core.journal.journal import Listener, RunEvent, Store, under_way
 from nbagent.core.state.state import CallState, RunState, Status, evolve
-from nbagent.core.tools.output import OutputDelta
+from nbagent.core.tools.call_output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -220,7 +220,7 @@ class NestedSession:
     def follow(self) -> None:
         """Nothing to do: the run around it is followed."""
 
-    def first_in_line(self) -> None:
+    def first_in_queue(self) -> None:
         """None: it is never queued, because a body continues only runs that have ended."""
 
     def resolve(

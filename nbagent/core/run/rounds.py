@@ -11,7 +11,7 @@ from nbagent.core.base.errors import StoreError
 from nbagent.core.journal.journal import Prompt, Store
 from nbagent.core.journal.rows import Archive
 
-from .follow import POLL
+from .lost_calls import POLL
 
 
 class Planned(Protocol):

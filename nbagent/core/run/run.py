@@ -140,7 +140,7 @@ class Run:
         failure = self._session.state.outcome
         if isinstance(failure, RunFailed):
             return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
-        first = self._session.first_in_line()
+        first = self._session.first_in_queue()
         if first is not None:
             return f", queued behind the previous run, which is {first.state.status}"
         if self._session.awaited:
@@ -201,7 +201,7 @@ class Run:
         session = self._session
         if session.error is not None and session.state.outcome is None:
             raise session.error
-        first = session.first_in_line()
+        first = session.first_in_queue()
         if first is not None and first.held is not None:
             if first.held.error is not None:
                 raise first.held.error

@@ -139,7 +139,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
     )
     if unknown and is_whole(tools) and not _may_call_others(tools):
         raise UsageError(
-            f"answers= names {unknown[0]!r}, which is not a tool of this agent. Its tools: {', '.join(sorted(known - {''})) or 'it has none'}{suggest(unknown[0], known)}"
+            f"answers= names {unknown[0]!r}, which is not a tool of this agent. Its tools: {', '.join(sorted(known - {''})) or 'none'}{suggest(unknown[0], known)}"
         )
 
 

@@ -48,13 +48,13 @@ from nbagent.core.call.threads import interruption, private_loop, running_loop
 from nbagent.core.engine.driver import Driver
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import Decide, Journal, Unsaid, finished, under_way
+from nbagent.core.journal.journal import CutOff, Decide, Journal, finished, under_way
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
+from nbagent.core.state.retried_calls import check_known, check_none_ran_elsewhere
 from nbagent.core.state.state import RunState, Status, running_calls, waits_in_body
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
@@ -72,10 +72,10 @@ from .answers import (
     next_driver,
     remember,
 )
-from .follow import partial_response_events, taken_over_error
 from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
+from .lost_calls import partial_response_events, taken_over_error
 from .queued import queued_run_events, run_started
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 
@@ -84,16 +84,16 @@ R = TypeVar("R")
 Holds: TypeAlias = Callable[[], bool]
 """Returns True once the wait is over; quick, and from any thread."""
 Waited: TypeAlias = Future[BaseException | None]
-"""Gives why an answer could not be stored, where the wait is over for that."""
+"""Its result is None, or the error if the wait ended because an answer could not be stored."""
 
 GRACE = 2.0
 """Seconds that a cancelled tool gets to stop."""
-TICK = 0.02
-"""Seconds between looks at whether it has."""
-LOOK = 60.0
-"""Seconds between looks at the clock while a question has a deadline."""
-AGAIN = 1.0
-"""Seconds until a deadline is applied that could not be, as when the store failed or a sibling runs."""
+STOP_CHECK = 0.02
+"""Seconds between checks whether it has stopped."""
+CLOCK_CHECK = 60.0
+"""The maximum seconds between checks of the clock while a question has a deadline."""
+DEADLINE_RETRY = 1.0
+"""Seconds until a deadline is applied again, for example after the store failed or while a sibling runs."""
 
 logger = logging.getLogger("nbagent")
 
@@ -105,7 +105,7 @@ class Session:
         spec: what the driver needs to know.
         journal: the run's.
         place: where the run lives; the caller's running loop, or the private one, by default.
-        answers: what to answer where nobody is there to be asked.
+        answers: the answers to questions if no person can answer.
         values: the tools' own Python objects by call id; in memory only.
     """
 
@@ -156,7 +156,7 @@ class Session:
         self.attended = place.attended
         self.loop = place.loop or running_loop() or private_loop()
         """The event loop the run lives on."""
-        self.handle: Callable[[], Any] = _nobody
+        self.handle: Callable[[], Any] = _no_handle
         """Returns the ``Run`` object of this session, or None once it was garbage-collected."""
         self.error: BaseException | None = None
         """The error that keeps the run from continuing here."""
@@ -172,16 +172,16 @@ class Session:
         self.is_stopping = False
         """Whether the run is being cancelled: answers are refused, and no driver starts."""
         self._stopped: Future[None] | None = None
-        """Done when it is cancelled, while it is being cancelled."""
+        """The cancellation in progress; None if there is none."""
         self._unwritten: tuple[Future[Any], ...] = ()
         """Writes that the store has not confirmed yet."""
         self._waiting: tuple[tuple[Holds, Waited], ...] = ()
         self.was_awaited = False
         """Whether anybody ever waited for the run."""
         self._look_at_clock: tuple[float, asyncio.TimerHandle] | None = None
-        """The next look whether a question's time is over, and when it is; touched on the run's loop only."""
+        """The time of the next check of deadlines, and its timer; used only on the run's loop."""
         self.before: Before | None = None
-        """The run before, while this one is queued."""
+        """The previous run, while this one is queued."""
         self.behind: tuple[Session, ...] = ()
         """Runs that are queued behind this one; each is notified when this one changes."""
         self.follower = Follower(self)
@@ -198,7 +198,7 @@ class Session:
         with _lock:
             _open.add(self)
 
-    # --- what can be read off the run
+    # --- the state of the run
 
     @property
     def state(self) -> RunState:
@@ -242,7 +242,7 @@ class Session:
             return str(error)
         return f"interrupt {interrupt_id!r} is waiting for an answer"
 
-    # --- beginning
+    # --- starting
 
     def start(
         self,
@@ -276,10 +276,10 @@ class Session:
 
         def begun(events: Sequence[StoredEvent]) -> None:
             if events or meanwhile is None:
-                self._begun()
+                self._start_driving()
             else:
                 meanwhile()
-                self.take_up()
+                self.follow_stored()
 
         self.then(self.journal.submit(begin), begun)
 
@@ -307,7 +307,7 @@ class Session:
         begun = before.first_write
         if begun is None:
             self.then(self.journal.submit(lambda _state: [event]), queued)
-        else:  # a store takes nothing that refers to a run which is not there yet
+        else:  # a store refuses a reference to a run that it does not have yet
             self.then(begun, lambda _: queued(self.journal.commit(lambda _state: [event])))
 
     @property
@@ -315,11 +315,11 @@ class Session:
         """A future of the first event's write; None if no such write is pending."""
         return None if self.journal.state.position or not self._unwritten else self._unwritten[0]
 
-    def _begun(self) -> None:
+    def _start_driving(self) -> None:
         self._watch_pending()
         self.drive()
 
-    def take_up(self) -> None:
+    def follow_stored(self) -> None:
         """Follow a run that was read from its store, and apply the deadlines of its open questions."""
         self._watch_pending()
         self.follow()
@@ -332,7 +332,7 @@ class Session:
                 self._scripted.look_at(event.id)
 
     def retry(self) -> None:
-        """Go on after a failure; see ``Run.retry``."""
+        """Continue after a failure; see ``Run.retry``."""
         event = RunRetried(at=self.spec.clock(), by="code", owner=this_process(), user=this_user())
 
         def decide(state: RunState) -> list[StoredEvent]:
@@ -346,7 +346,7 @@ class Session:
 
     def _not_retried(self, error: BaseException) -> None:
         if isinstance(error, StoreError):
-            self.lost(error)
+            self.set_error(error)
             return
         logger.warning("run %s could not be retried: %s", self.run_id, error)
         self.follow()
@@ -367,7 +367,7 @@ class Session:
         journal = Journal(spec.new_id(), self.journal.store)
         place = Place(self.host, self.attended, self.loop)
         made = Session(spec, journal, place, values=self.values)
-        made.then(journal.submit(lambda _state: events), lambda _events: made.take_up())
+        made.then(journal.submit(lambda _state: events), lambda _events: made.follow_stored())
         return made
 
     def _results_not_stored(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
@@ -376,14 +376,14 @@ class Session:
         check_known(state, failed)
         return unwritten_of(self.run_id, state)
 
-    # --- in line behind another run
+    # --- queued behind another run
 
     def _queue_behind(self, before: Session) -> None:
         self.before = Before(before.journal, before)
-        with _brief:
+        with _tuples_lock:
             before.behind += (self,)
 
-    def _leave_line(self) -> None:
+    def _leave_queue(self) -> None:
         """Forget the previous run once this one no longer waits for it. After a failure it may wait again."""
         state, before = self.journal.state, self.before
         if before is None or not state.position:
@@ -392,19 +392,19 @@ class Session:
             return
         self.before = None
         if before.held is not None:
-            with _brief:
+            with _tuples_lock:
                 before.held.behind = tuple(one for one in before.held.behind if one is not self)
 
-    def first_in_line(self) -> Before | None:
+    def first_in_queue(self) -> Before | None:
         """The run at the front of the queue; None if this one is not queued."""
         first: Before | None = None
-        for one in self._line():
+        for one in self._queue():
             if one.status != "queued" or one.before is None:
                 break
             first = one.before
         return first
 
-    def _line(self) -> Iterator[Session]:
+    def _queue(self) -> Iterator[Session]:
         """This run and the runs before it in the queue, as far as this process holds them."""
         one: Session | None = self
         while one is not None:
@@ -417,7 +417,7 @@ class Session:
         try:
             before = self._run_before()
         except (StoreError, UsageError) as error:
-            self.lost(error)
+            self.set_error(error)
             return False
         if before.held is not None:
             self._follow_run_before(before)
@@ -434,13 +434,13 @@ class Session:
         """
         queued = self.journal.state.behind
         if self.before is None and queued is not None:
-            waited_for = held(queued.after, self.journal.store)
+            waited_for = find_session(queued.after, self.journal.store)
             if waited_for is not None:
                 self._queue_behind(waited_for)
             else:
                 self.before = Before(Journal(queued.after, self.journal.store))
                 self.before.journal.watch(self.follow)
-        assert self.before is not None  # whoever asks is queued
+        assert self.before is not None  # called only while queued
         return self.before
 
     def _follow_run_before(self, before: Before) -> None:
@@ -448,7 +448,7 @@ class Session:
 
         def written(events: Sequence[StoredEvent]) -> None:
             if events and self.journal.state.outcome is None:
-                self._begun()
+                self._start_driving()
             self.progressed()
 
         decide = partial(queued_run_events, before=before.state, spec=self.spec)
@@ -467,22 +467,22 @@ class Session:
         A later failure becomes the run's ``error``, or goes to ``failed`` on the run's loop.
 
         Raises:
-            Exception: it has failed already.
+            Exception: the write has already failed.
         """
         if written.done():
             return finished(on_written(written.result()))
         after: Future[R] = under_way()
-        with _brief:
+        with _tuples_lock:
             self._unwritten += (after,)
 
         def over() -> None:
-            with _brief:
+            with _tuples_lock:
                 self._unwritten = tuple(one for one in self._unwritten if one is not after)
             self.notify()
 
         def fail(error: BaseException) -> None:
             try:
-                (failed or self.lost)(error)
+                (failed or self.set_error)(error)
             finally:
                 over()
 
@@ -508,7 +508,7 @@ class Session:
         try:
             self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
-            (failed or self.lost)(error)
+            (failed or self.set_error)(error)
 
     def submit(
         self,
@@ -528,7 +528,7 @@ class Session:
         """Whether a write is pending."""
         return bool(self._unwritten)
 
-    # --- where it lives
+    # --- the event loop
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Do something on the run's loop; from any thread."""
@@ -537,7 +537,7 @@ class Session:
     def home(self) -> asyncio.AbstractEventLoop:
         """The run's event loop; a new one if that is closed."""
         with _lock:
-            if self.loop.is_closed():  # its tasks are gone with it
+            if self.loop.is_closed():  # its tasks ended with it
                 self._driver = self._task = None
                 self._stopped = self._look_at_clock = None
                 self.follower.forget()
@@ -556,7 +556,7 @@ class Session:
         Returns False if one of them is running on this thread's loop.
         """
         loop = running_loop()
-        here = [one for one in self._line() if loop is not None and one.loop is loop]
+        here = [one for one in self._queue() if loop is not None and one.loop is loop]
         if here and (loop is private_loop() or any(one.is_at_work for one in here)):
             return False
         for one in here:
@@ -582,7 +582,7 @@ class Session:
 
     def drive(self) -> None:
         """Start or wake the driver; from any thread."""
-        if self.journal.state.status == "queued":  # it was retried: nothing is to be driven yet
+        if self.journal.state.status == "queued":  # it was retried, and waits for its previous run
             self.follow()
             return
         self.is_active = True
@@ -602,7 +602,7 @@ class Session:
     def _drive(self) -> None:
         """Start a driver, or wake the one that is running. Called only on the run's loop."""
         if self._task is not None and not self._task.done() and self._driver is not None:
-            # a retry may come while it is still ending
+            # a retry may come while the driver is still ending
             self._drives_again |= self._driver.stopped
             self.error = None
             self._driver.wake()
@@ -630,17 +630,17 @@ class Session:
         )
         over = self.journal.state.outcome is not None
         is_end = task.cancelled() and (self.is_stopping or over)
-        was_taken = self._undriven(None if is_end else error)
-        if task is not self._task:  # an answer came as it ended, and another is at work by now
+        was_taken = self._end_driving(None if is_end else error)
+        if task is not self._task:  # an answer came meanwhile, and started another driver
             return
         was_interrupted, self._was_interrupted = self._was_interrupted, bool
-        unsaid = self.unsaid
+        cut_off_events = self.cut_off_events
         self._driver = self._task = None  # a paused run is data
         self.is_active = False
         _at_work.discard(self)
         if task.cancelled() and not self.is_stopping and was_interrupted():
             self._drives_again, self.error = False, None
-            self._cancelled("keyboard", unsaid=unsaid)
+            self._cancelled("keyboard", cut_off_events=cut_off_events)
             return
         again, self._drives_again = self._drives_again and not over, False
         if again:
@@ -653,7 +653,7 @@ class Session:
         elif error is None:
             self.follower.keep_up()
 
-    def _undriven(self, error: BaseException | None) -> bool:
+    def _end_driving(self, error: BaseException | None) -> bool:
         """Record the end of the driver and its error; returns True if another process has taken the run."""
         is_over, taken, was_taken = (
             self.journal.state.outcome is not None,
@@ -664,23 +664,23 @@ class Session:
             self.follower.leave()
             self.follower.seen()
         if was_taken and not is_over and taken is not None:
-            is_left = self.follower.is_released  # this handle follows it, as any may
+            is_left = self.follower.is_released  # a released handle follows the run
             self.error = None if is_left else taken_over_error(self.run_id, taken)
         elif error is not None:
             self.error = error
             self.follower.seen()
-            if isinstance(error, StoreError) and not is_over:  # nor could that be stored
+            if isinstance(error, StoreError) and not is_over:  # RunFailed could not be stored
                 self.follower.look_later()
         return was_taken
 
     @property
-    def unsaid(self) -> Unsaid:
+    def cut_off_events(self) -> CutOff:
         """Returns the text of a response that the end of the run cuts off, also after the driver has ended."""
         if self._driver is None:  # another process drives it, if any
             return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
 
-    def give_up(self) -> None:
+    def stop_driving(self) -> None:
         """Stop driving a run that another process has taken over."""
         if self.follower.is_released and self._look_at_clock is not None:
             self._look_at_clock[1].cancel()
@@ -689,7 +689,7 @@ class Session:
             self._driver.stop()
             self._task.cancel()
 
-    def leave_bodies(self) -> None:
+    def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
         if self._driver is not None and self._task is not None:
             self._driver.stop()
@@ -709,12 +709,12 @@ class Session:
         if self.journal.owes:
             self.follower.look_later()
         if self.before is not None:
-            self._leave_line()
+            self._leave_queue()
         if self.journal.state.questions:
             self._apply_deadlines()
         self.notify()
 
-    def lost(self, why: BaseException | None) -> None:
+    def set_error(self, why: BaseException | None) -> None:
         """Set the error that stops the run here, or clear it; called on the run's loop.
 
         The run continues once a failing store works again.
@@ -730,10 +730,10 @@ class Session:
         """Continue on another loop, because the run's loop was closed."""
         stopped = self.error is not None and self.journal.state.status == "running"
         was_cut_off = stopped and not running_calls(self.journal.state)
-        if self.is_active or was_cut_off:  # it closed before the driver got there
+        if self.is_active or was_cut_off:  # the loop closed before the driver started
             self.drive()
         elif self.error is None or isinstance(self.error, StoreError):
-            self.error = None  # the look that was planned is gone with the loop
+            self.error = None  # the planned look was lost with the loop
             self.follow()
 
     def follow(self) -> None:
@@ -757,7 +757,7 @@ class Session:
         """Settle an interrupt; safe from any thread. See ``Run.resolve``.
 
         Returns:
-            The event, once it is stored; what can be refused now raises now.
+            The event, once it is stored. An invalid answer raises immediately.
         """
         if not isinstance(resolution, TimeIsOver):
             self._apply_deadlines()
@@ -785,10 +785,10 @@ class Session:
         if by != "expiry":
             logger.warning("an answer to run %s was not accepted: %s", self.run_id, error)
         if isinstance(error, StoreError) and by != "expiry":
-            with _brief:
+            with _tuples_lock:
                 waiting, self._waiting = self._waiting, ()
-            _release(waiting, error)  # who waits for the run, and not for the answer
-            self.lost(error)
+            _release(waiting, error)  # for code that waits for the run, not for the answer
+            self.set_error(error)
         else:
             self.follow()
 
@@ -837,7 +837,7 @@ class Session:
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
         if isinstance(error, StoreError):
-            self.lost(error)
+            self.set_error(error)
 
     def dismiss(self, *, by: str = "code") -> Future[None]:
         """Reject all open questions and cancel the run; done once that is stored.
@@ -852,15 +852,15 @@ class Session:
                 return []
             return [*rejected(state, self.spec, stamp), stopped]
 
-        return self.submit(decide, self._abandon, self.lost)
+        return self.submit(decide, self._abandon, self.set_error)
 
     def _abandon(self, ending: Sequence[StoredEvent]) -> None:
         """Abandon bodies that wait for answers, if these events have ended the run."""
         if ending:
-            self.call_soon(self._leave_ended)
+            self.call_soon(self._abandon_and_notify)
 
-    def _leave_ended(self) -> None:
-        self.leave_bodies()
+    def _abandon_and_notify(self) -> None:
+        self.abandon_bodies()
         self.progressed()
 
     # --- deadlines of questions: each is applied once, whoever else applies it too
@@ -906,13 +906,13 @@ class Session:
         """Apply this question's deadline when it comes; called only on the run's loop.
 
         The run's clock can be set, and the loop's clock stops while the machine sleeps, so both are compared every
-        ``LOOK`` seconds. The timer keeps the session alive.
+        ``CLOCK_CHECK`` seconds. The timer keeps the session alive.
         """
         if event.expires_at is None:
             return
         now = self.spec.clock()
         left = if_late if event.is_late(now) else event.expires_at - now
-        due = self.loop.time() + min(left, LOOK)
+        due = self.loop.time() + min(left, CLOCK_CHECK)
         if self._look_at_clock is not None:
             if self._look_at_clock[0] <= due:
                 return
@@ -926,7 +926,7 @@ class Session:
             self._apply_deadlines()
         finally:
             for event in self.journal.state.open:
-                self._watch(event, if_late=AGAIN)
+                self._watch(event, if_late=DEADLINE_RETRY)
 
     # --- waiting
 
@@ -941,7 +941,7 @@ class Session:
     def is_over(self) -> bool:
         """Whether ``await run`` can return or raise: at the end, or if a person is asked and no person is here."""
         if self.journal.state.status == "queued" and self.error is None:
-            first = self.first_in_line()
+            first = self.first_in_queue()
             return first is not None and first.is_over(attended=self.attended)
         ended = self.journal.state.outcome is not None or self.error is not None
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
@@ -958,14 +958,14 @@ class Session:
         if self._scripted is not None and self._scripted.undecided:
             return False
         follower = self.follower
-        if self._unwritten or follower.news != follower.looked_at:  # it may be another by now
+        if self._unwritten or follower.news != follower.looked_at:  # the state may have changed
             return False
         if self.is_active:  # a body that waits at the line where it asks keeps its driver
             waits = self.journal.state.status == "interrupted" and waits_in_body(self.journal.state)
-            # what is asked may yet be answered by the body that asks, or is not asked yet
-            return waits and self._driver is not None and not self._driver.decides
+            # the body may still answer the question itself, or ask another one
+            return waits and self._driver is not None and not self._driver.may_answer
         if self.journal.state.status == "queued" and self.error is None:
-            first = self.first_in_line()
+            first = self.first_in_queue()
             return first is not None and first.is_waiting()
         return self.journal.state.status != "running" or self.error is not None
 
@@ -987,7 +987,7 @@ class Session:
             self._revive()
         self.was_awaited = True
         future: Waited = Future()
-        with _brief:
+        with _tuples_lock:
             if holds():
                 future.set_result(None)
                 return future
@@ -997,7 +997,7 @@ class Session:
 
     def _not_waited_for(self, future: Waited) -> None:
         """Forget a wait that is done or was cancelled."""
-        with _brief:
+        with _tuples_lock:
             self._waiting = tuple(one for one in self._waiting if one[1] is not future)
 
     def notify(self) -> None:
@@ -1006,12 +1006,12 @@ class Session:
             one.follow()
         if not self._waiting:
             return
-        with _brief:
+        with _tuples_lock:
             ready = [one for one in self._waiting if one[0]()]
             self._waiting = tuple(one for one in self._waiting if one not in ready)
         _release(ready)
 
-    # --- stopping: finished results are kept, a body that won't stop is left behind
+    # --- stopping: finished results are stored, a body that does not stop is abandoned
 
     def stop(self, *, by: str) -> Future[None]:
         """Cancel the run; done once that is stored."""
@@ -1022,7 +1022,7 @@ class Session:
         if loop is not running_loop() or self._task is not None:
             self._stopped = asyncio.run_coroutine_threadsafe(self._stop(by), loop)
             return self._stopped
-        return self._cancelled(by, unsaid=self.unsaid)
+        return self._cancelled(by, cut_off_events=self.cut_off_events)
 
     @contextmanager
     def stopped_by_keyboard(self) -> Iterator[None]:
@@ -1040,52 +1040,52 @@ class Session:
                 if running_loop() is not self.loop:
                     with suppress(TimeoutError):  # something holds up the loop of the run
                         stopped.result(2 * GRACE)
-            finally:  # also where it is pressed again
+            finally:  # also if Ctrl+C is pressed again
                 self._end_at_once("keyboard")
             raise
         except asyncio.CancelledError:
-            # and its loop is about to be closed
+            # Ctrl+C also cancels this task, and the loop is about to be closed
             if interruption()() and not self.follower.is_theirs:
                 self._end_at_once("keyboard")
             raise
 
     async def _stop(self, by: str) -> None:
         still_running: tuple[str, ...] = ()
-        unsaid, driver, task = self.unsaid, self._driver, self._task
+        cut_off_events, driver, task = self.cut_off_events, self._driver, self._task
         try:
             if driver is not None and task is not None:
                 driver.stop()
                 task.cancel()
-                await _bodies_end(driver, task)
+                await _wait_for_bodies(driver, task)
                 still_running = driver.left_bodies
         finally:
-            stored = self._cancelled(by, still_running, unsaid)
+            stored = self._cancelled(by, still_running, cut_off_events)
         await asyncio.wrap_future(stored)
 
     def _cancelled(
-        self, by: str, still_running: tuple[str, ...] = (), unsaid: Unsaid = tuple
+        self, by: str, still_running: tuple[str, ...] = (), cut_off_events: CutOff = tuple
     ) -> Future[None]:
-        """Write the cancellation, after pending writes and the ``unsaid`` events."""
+        """Write the cancellation, after pending writes and ``cut_off_events``."""
         event = self._cancellation(by, still_running)
 
         def stopped(_: None) -> None:
-            # one that had failed already may be tried again
+            # a run that had failed before may be retried
             self.is_active = self.is_stopping = False
             self._stopped = None
             self.progressed()
 
         began = bool(self.journal.state.position or self.is_writing)
-        ended = self.journal.submit_end(event, unsaid) if began else finished(None)
+        ended = self.journal.submit_end(event, cut_off_events) if began else finished(None)
         return self.then(ended, stopped)
 
     def _end_at_once(self, by: str) -> None:
         """Store the cancellation at once, from any thread, also while bodies run."""
-        if self.journal.state.position == 0:  # its first event was on its way
+        if self.journal.state.position == 0:  # its first event may be stored by now
             with suppress(UsageError):
                 self.journal.catch_up()
         if self.journal.state.position and self.journal.state.outcome is None:
             left = () if self._driver is None else self._driver.left_bodies
-            self.journal.end(self._cancellation(by, left), self.unsaid)
+            self.journal.end(self._cancellation(by, left), self.cut_off_events)
 
     def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
         now = self.spec.clock()
@@ -1125,15 +1125,15 @@ class Before:
         return self.held.is_over() if self.held is not None else not attended and self.is_waiting()
 
 
-async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:
+async def _wait_for_bodies(driver: Driver, task: asyncio.Task[None]) -> None:
     """Wait until a cancelled driver and the bodies it started have ended, or the grace is over."""
     loop = asyncio.get_running_loop()
     until = loop.time() + GRACE
     await asyncio.wait([task], timeout=GRACE)
-    for _ in range(int(GRACE / TICK)):  # threads tell nobody that they end
+    for _ in range(int(GRACE / STOP_CHECK)):  # a thread does not announce its end
         if not driver.running_bodies or loop.time() >= until:
             return
-        await asyncio.sleep(TICK)
+        await asyncio.sleep(STOP_CHECK)
 
 
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -1142,25 +1142,25 @@ _at_work: set[Session] = set()
 """The sessions with a running driver; an event loop alone does not keep a task alive."""
 _lock = threading.RLock()
 """Held for a moment while a session moves to another loop, or one is made."""
-_brief = threading.RLock()
+_tuples_lock = threading.RLock()
 """Held for a moment while one of a session's tuples changes."""
 
 
-def _nobody() -> None:
+def _no_handle() -> None:
     return None
 
 
 def open_sessions() -> list[Session]:
     """The sessions of this process."""
-    with _lock:  # a set is not looked through while another thread adds to it
+    with _lock:  # a set cannot be iterated while another thread adds to it
         return list(_open)
 
 
-def held(run_id: str, store: object) -> Session | None:
+def find_session(run_id: str, store: object) -> Session | None:
     """The session of a run in this process and store; None if there is none."""
     for one in open_sessions():
-        never_began = one.error is not None and not one.state.position
-        is_it = one.run_id == run_id and not never_began and not one.follower.is_released
+        never_started = one.error is not None and not one.state.position
+        is_it = one.run_id == run_id and not never_started and not one.follower.is_released
         if is_it and is_same_place(one.journal.store, store):
             return one
     return None
@@ -1168,7 +1168,7 @@ def held(run_id: str, store: object) -> Session | None:
 
 def _drive_nothing() -> None:
     """Mark all runs as driven by another process: this process is a fork of their driver."""
-    for one in list(_open):  # no other thread of the process is here
+    for one in list(_open):  # a forked process has no other threads
         one.journal.drive_as_this_process()
 
 

@@ -37,7 +37,7 @@ from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
 from .result import Result
 from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
-from .session import Session, held
+from .session import Session, find_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def _prepared(
     may_be_left_out = messages is not None or is_unknown
     text = None if prompt is None and may_be_left_out else prompt_content(prompt)
     if after is not None and messages is not None:
-        raise UsageError("Got both after= and messages=. Pass only one history")
+        raise UsageError("Got both after= and messages=. Pass only one of them")
     if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
         return after, lambda: None
     dismisses = after is not None and options.pending == "reject"
@@ -244,7 +244,11 @@ def _must_wait(options: Options) -> bool:
     """Whether looking up a run in the store would block an event loop of this thread."""
     assert options.id is not None  # as ``_asked`` has seen
     is_prompt = isinstance(options.store, AtOnce)
-    return not is_prompt and running_loop() is not None and held(options.id, options.store) is None
+    return (
+        not is_prompt
+        and running_loop() is not None
+        and find_session(options.id, options.store) is None
+    )
 
 
 def _start_later(
@@ -271,13 +275,13 @@ def _start_later(
         try:
             first_event()()
         except NbagentError as error:
-            session.lost(error)
+            session.set_error(error)
 
     def not_there(error: BaseException) -> None:
         if there.state.position or not isinstance(error, UsageError):
-            session.lost(error)
+            session.set_error(error)
         elif asked is not None and asked.is_nothing:
-            session.lost(asked.missing(session.journal))
+            session.set_error(asked.missing(session.journal))
         elif dismisses and after is not None:
             session.attempt(session_of(after).dismiss, lambda _: session.call_soon(begin))
         else:
@@ -290,7 +294,7 @@ def _start_later(
             asked.check(there)
         _check_opens(session.spec, there)
         session.journal.catch_up(there.read())
-        session.call_soon(session.take_up)
+        session.call_soon(session.follow_stored)
 
     if asked is None:
         session.then(dismissed, lambda _: session.call_soon(begin))
@@ -322,14 +326,14 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
         return None
     if isinstance(there, Journal):
         asked.check(there)
-        return take_up(spec, there, options), lambda: None
+        return follow_stored(spec, there, options), lambda: None
     asked.check(there.journal)
     run = there.handle() or Run(there)
     show = options.show and there.attended
     return run, (lambda: there.host.show(run)) if show else (lambda: None)
 
 
-def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
+def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
     spec, host = options.applied_to(spec), current_host()
@@ -341,7 +345,7 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     if options.row is None:
         host.started(run, on_rerun="keep")
     report_place(run.id, journal.store)
-    session.take_up()
+    session.follow_stored()
     if attended and options.show:
         host.show(run)
     return run
@@ -356,7 +360,7 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
     if journal.state.flow != (spec.model is None):
         kind = "flow" if journal.state.flow else "agent"
         raise UsageError(
-            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}. Pass that as agent=, not "
+            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}. Pass that one as agent=, not "
             f"{spec.agent!r}"
         )
     state = journal.state
@@ -364,7 +368,7 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
     if name and name != spec.agent:
         raise UsageError(
             f"{journal.run_id!r} is a run of {name!r}, not of {spec.agent!r}. Open it with an agent of that name, "
-            f"without agent= if this process has one, or rename this one: nb.Agent(…, name={name!r})"
+            f"or rename this agent: nb.Agent(…, name={name!r}). If this process has that agent, leave out agent="
         )
     for call in journal.state.calls.values():
         known = call.name in spec.tools or not is_whole(spec.tools)
@@ -427,6 +431,6 @@ def _history(after: Run | None) -> tuple[Message, ...]:
     if state.behind is not None:
         raise UsageError(
             f"{after!r} ended before it started, because it was cancelled or its previous run failed. It has no "
-            "conversation to continue. Run its cell again, or pass after= the previous run"
+            "conversation to continue. Run its cell again, or pass the previous run as after="
         )
     return closed_messages(state)

@@ -57,7 +57,7 @@ from nbagent.core.base.user import is_answered_by_one
 
 from .imported import without_approvals
 from .pause_record import restore
-from .retry import ready_again
+from .retried_calls import ready_again
 from .state import (
     NO_CALLS,
     Answered,

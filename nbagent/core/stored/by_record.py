@@ -6,7 +6,7 @@ from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.process import this_process
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import AnyResolution, answer, next_driver
-from nbagent.core.run.follow import is_idle
+from nbagent.core.run.lost_calls import is_idle
 from nbagent.core.state.state import RunState
 
 

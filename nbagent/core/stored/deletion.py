@@ -18,7 +18,7 @@ from nbagent.core.journal.history import histories_of, reference_of
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.verification import FullArchive, archive_of
 from nbagent.core.run.heartbeat import UNHEARD, still_beats
-from nbagent.core.run.session import held
+from nbagent.core.run.session import find_session
 from nbagent.core.state.state import running_calls
 
 from .catalog import ENDED, Catalog, Entry
@@ -260,7 +260,7 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
 def _may_drive(process: str, journal: Journal) -> bool:
     """Whether a process may be running a run. For another machine: if it sends heartbeats, or sent a recent event."""
     if process == this_process():
-        return held(journal.run_id, journal.store) is not None
+        return find_session(journal.run_id, journal.store) is not None
     ended = has_ended(process)
     if ended is not None:
         return not ended

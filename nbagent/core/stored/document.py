@@ -146,7 +146,7 @@ def import_run(
         The id of the run. If the store already has the same run, nothing is changed.
 
     Raises:
-        UsageError: it is not such a document, or was made by a newer nbagent.
+        UsageError: it is not such a document, or was created by a newer nbagent.
         StoreError: its events are damaged, from a newer nbagent, or were changed after they were sealed.
         Conflict: the store has another run with one of its ids; nothing was imported.
     """
@@ -185,7 +185,7 @@ def _checked(document: Any) -> Document:
     version = document.get("version") if isinstance(document, Mapping) else None
     if isinstance(version, int) and version > VERSION:
         raise UsageError(
-            f"This document was made by a newer nbagent: its version is {version}, and this nbagent reads versions up "
+            f"This document was created by a newer nbagent: its version is {version}, and this nbagent reads versions up "
             f"to {VERSION}. Upgrade with: pip install -U jupyter-nbagent"
         )
     try:

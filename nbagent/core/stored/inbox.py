@@ -22,10 +22,10 @@ from nbagent.core.journal.default import is_missing
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
-from nbagent.core.run.follow import is_idle
 from nbagent.core.run.heartbeat import Others
+from nbagent.core.run.lost_calls import is_idle
 from nbagent.core.run.scripted_answers import as_resolution
-from nbagent.core.run.session import held
+from nbagent.core.run.session import find_session
 from nbagent.core.tools.tool import Tool
 
 from .catalog import Catalog, Entry
@@ -290,7 +290,7 @@ class Waiting:
         waits_in = _driver_after(journal, asked)
         if waits_in != this_process():
             return GoesOn("there", waits_in)
-        driver, session = journal.driver, held(asked.run.id, journal.store)
+        driver, session = journal.driver, find_session(asked.run.id, journal.store)
         if driver not in ("", this_process()) and not self._has_ended(driver, journal):
             may_be_taken = journal.is_vacant or is_idle(journal.state)
             has_agent = owner is not None or session is not None
@@ -325,7 +325,7 @@ class Waiting:
         await run_in_thread(journal.catch_up)
         check_open(journal.state, asked.interrupt.id)
         owner, where = self._owner(asked.run.agent), self.continuation(asked).place
-        session = held(journal.run_id, journal.store) if self._by_record else None
+        session = find_session(journal.run_id, journal.store) if self._by_record else None
         is_kept = self._by_record and not (session is not None and session.is_active)
         agent = owner if where == "here" and not is_kept else None
         is_there, interrupt_id = where == "there" or is_kept, asked.interrupt.id
@@ -395,7 +395,7 @@ class Waiting:
 
     def _is_left(self, one: Entry) -> bool:
         journal = self.catalog.journal(one.id)
-        if journal is None or held(one.id, journal.store) is not None:
+        if journal is None or find_session(one.id, journal.store) is not None:
             return False
         return one.driver in ("", this_process()) or self._has_ended(one.driver, journal)
 

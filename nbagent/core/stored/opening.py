@@ -33,7 +33,7 @@ from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.result import Receipt
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
-from nbagent.core.run.session import Session, held, open_sessions
+from nbagent.core.run.session import Session, find_session, open_sessions
 
 from .by_record import answer_by_record
 
@@ -114,7 +114,7 @@ def _stored(place: Store, digest: str) -> list[Journal]:
     """The journals of runs that may have this token and that this process is not running."""
     journals = []
     for run_id in place.search(digest) if isinstance(place, Searching) else place.run_ids():
-        if held(run_id, place) is None:
+        if find_session(run_id, place) is None:
             journal = Journal(run_id, place)
             with suppress(
                 StoreError, UsageError
@@ -203,7 +203,7 @@ async def answer_stored(
         NotPending, InvalidAnswer: nothing was changed.
         StoreError: it could not be stored.
     """
-    session = None if by_record else held(journal.run_id, journal.store)
+    session = None if by_record else find_session(journal.run_id, journal.store)
     if session is not None:
         answered = session.resolve(interrupt_id, resolution, by=by)
     elif agent is not None:

@@ -21,7 +21,7 @@ from nbagent.core.base.foreign import MAX_SAID_PARTS, TooManyParts, counted
 from nbagent.core.base.messages import Json, dumps, storable
 
 from .json_schema import adapter_of
-from .values import describe
+from .result_text import describe
 
 MAX_SEARCHED = 200_000
 """Characters of a text with other words in it in which a value is looked for."""

@@ -40,7 +40,7 @@ from nbagent.core.base.file_parts import (
 from nbagent.core.base.file_parts import MAX_FILES as MAX_ALL
 from nbagent.core.base.keywords import calling_code
 
-from . import pictures, tables
+from . import image_bytes, tables
 
 log = logging.getLogger("nbagent")
 
@@ -396,7 +396,7 @@ def _of_path(path: Path) -> _Found:
         raise UsageError(f"{str(path)!r} cannot be read: {why}") from error
     if len(data) > _READ:
         raise _too_large(f"{path.name!r}", status.st_size, _READ)
-    return _Found(data, pictures.type_of(data), plain_name(path.name) or None)
+    return _Found(data, image_bytes.type_of(data), plain_name(path.name) or None)
 
 
 _READ = 100_000_000
@@ -409,7 +409,7 @@ def _guessed(data: bytes, name: str | None) -> str:
     Raises:
         UsageError: neither does.
     """
-    told = pictures.type_of(data)
+    told = image_bytes.type_of(data)
     if told is None and name:
         told = mimetypes.guess_type(name)[0]
         told = told if told and is_media_type(told) else None
@@ -480,7 +480,7 @@ def _of_figure(figure: Any) -> _Found:
 
 def _of_image(image: Any) -> _Found:
     """A PIL image, upright and small enough; as JPEG if it came from one."""
-    if image.width * image.height > pictures.MAX_PIXELS:
+    if image.width * image.height > image_bytes.MAX_PIXELS:
         raise _too_many_pixels("the image", *image.size)
     is_photo = getattr(image, "format", None) in ("JPEG", "MPO")
     filename = str(getattr(image, "filename", "") or "")
@@ -583,7 +583,7 @@ def _array(value: Any) -> _Found | None:
     if not isinstance(value, numpy.ndarray):
         return None
     try:
-        return _Found(pictures.png(value), "image/png", "array.png")
+        return _Found(image_bytes.png(value), "image/png", "array.png")
     except ValueError as error:
         raise UsageError(str(error)) from error
 
@@ -602,7 +602,7 @@ def _fitted(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     """
     if not data:
         raise UsageError(f"{what} is empty")
-    if media_type in IMAGES or media_type in pictures.CONVERTED:
+    if media_type in IMAGES or media_type in image_bytes.CONVERTED:
         return _fitted_picture(data, media_type, what)
     most = MAX_TEXT if is_text(media_type) else MAX_FILE
     if len(data) > most:
@@ -613,20 +613,20 @@ def _fitted(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
 
 
 def _fitted_picture(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
-    told = pictures.type_of(data)
+    told = image_bytes.type_of(data)
     if media_type in IMAGES and told != media_type:
         raise UsageError(
             f"{what} was declared as {media_type}, but its first bytes are {told or 'not an image'}"
         )
-    sides = pictures.sides_of(data) or (0, 0)
-    if sides[0] * sides[1] > pictures.MAX_PIXELS:
+    sides = image_bytes.sides_of(data) or (0, 0)
+    if sides[0] * sides[1] > image_bytes.MAX_PIXELS:
         raise _too_many_pixels(what, *sides)
     if media_type not in IMAGES or len(data) > MAX_IMAGE or max(sides) > MAX_SIDE:
         data, media_type = _smaller(data, media_type, what)
     if len(data) > MAX_IMAGE:
         raise _too_large(what, len(data), MAX_IMAGE)
     try:
-        return pictures.stripped(data, media_type), media_type
+        return image_bytes.stripped(data, media_type), media_type
     except ValueError as error:
         raise UsageError(f"{what} cannot be sent: {error}") from error
 
@@ -648,7 +648,7 @@ def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     images = importlib.import_module("PIL.Image")
     try:
         with images.open(io.BytesIO(data)) as image:
-            if image.width * image.height > pictures.MAX_PIXELS:
+            if image.width * image.height > image_bytes.MAX_PIXELS:
                 raise _too_many_pixels(what, *image.size)
             return _saved(image, "image/jpeg" if media_type == "image/jpeg" else "image/png")
     except (OSError, ValueError, SyntaxError, images.DecompressionBombError) as error:
@@ -658,7 +658,7 @@ def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
 
 
 def _too_many_pixels(what: str, width: int, height: int) -> UsageError:
-    most = pictures.MAX_PIXELS
+    most = image_bytes.MAX_PIXELS
     return UsageError(f"{what} has {width * height:,} pixels. The limit is {most:,}")
 
 

@@ -17,8 +17,8 @@ from nbagent.core.base.messages import Json, Message
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
+from .call_output import CallOutput
 from .json_schema import adapter_of, usable, why_no_schema
-from .output import CallOutput
 
 T = TypeVar("T")
 

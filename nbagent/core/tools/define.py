@@ -18,10 +18,10 @@ from .attachments import is_table
 from .docstring import documented
 from .json_schema import adapter_of, input_model, usable
 from .policy import Approval, condition_misfit
+from .result_text import MAX_OUTPUT
 from .signature import Signature, signature_of
 from .tool import Tool, ToolOptions
 from .toolbox import ToolSource
-from .values import MAX_OUTPUT
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -53,7 +53,7 @@ def check_hosted(model: Model | None, tools: Iterable[Hosted], rules: Sequence[R
         check = getattr(model, "check_hosted", None)
         if check is None:
             raise UsageError(
-                f"{tool.name!r} is a hosted tool, and the model {getattr(model, 'name', model)!r} has none. Use "
+                f"{tool.name!r} is a hosted tool, which the model {getattr(model, 'name', model)!r} does not support. Use "
                 "nb.OpenAIModel(name, api='responses'). With other models, write a function of your own"
             )
         check(tool)

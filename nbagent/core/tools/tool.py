@@ -54,8 +54,8 @@ from .attachments import File
 from .context import ToolContext
 from .json_schema import adapter_of
 from .policy import Approval
+from .result_text import MAX_OUTPUT, checked_value, invalid
 from .signature import Signature
-from .values import MAX_OUTPUT, checked_value, invalid
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,16 +1,12 @@
-"""Clear messages for errors of the openai client; the decision whether and when to retry a request."""
+"""Clear messages for errors of the openai client and of the server."""
 
 from __future__ import annotations
 
-import email.utils
 import json
-import math
 import os
-import random
 import re
 import ssl
 import sys
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -82,7 +78,7 @@ def _explained(
             return type(error), str(error)
         case openai.APITimeoutError():
             what = "did not answer in time. To wait longer, pass timeout=seconds to the model"
-        case openai.APIConnectionError() if (end := _server_behavior(error)) is not None:
+        case openai.APIConnectionError() if (end := server_behavior(error)) is not None:
             what = f"{end} ({_cause(error)})"
         case openai.APIConnectionError():
             hint = "Check base_url and the network"
@@ -218,7 +214,7 @@ def broken(error: Exception) -> str:
     return f"the connection broke in the middle of the answer ({name})"
 
 
-def _server_behavior(error: Exception) -> str | None:
+def server_behavior(error: Exception) -> str | None:
     """The behavior of a server that was reached but did not answer; None if it was not reached."""
     cause = error.__cause__
     kind = type(cause).__name__  # an error of any library of a client
@@ -309,125 +305,3 @@ def _status(status: int, said: str, model: str, api: str, provider: Provider | N
             return f"{code}, the server failed; retrying did not help ({said})"
         case code:
             return f"{code}, the request was rejected ({said})"
-
-
-FIRST = 0.5
-"""Seconds before the first retry if the server does not say."""
-LAST = 8.0
-"""The maximum of these seconds, which double each time."""
-_CLOCK = re.compile(
-    r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?"
-)
-"""A duration such as ``1h2m0.5s`` or ``20ms``."""
-_UNITS = (86400, 3600, 60, 1, 0.001)
-
-
-class Pause(NamedTuple):
-    """The wait before a request is sent again."""
-
-    seconds: float
-    reason: str
-    is_from_server: bool = False
-    """Whether the server set the time."""
-    for_all: bool = False
-    """Whether it applies to every request to this server."""
-
-
-def pause_after(error: Exception, attempt: int) -> Pause | None:
-    """The wait after an error of the client before a stream; None if a retry does not help.
-
-    Args:
-        error: the openai client's error.
-        attempt: the number of failed attempts before this one.
-    """
-    import openai  # noqa: PLC0415  the client loads for 0.6 s
-
-    match error:
-        case openai.APITimeoutError():
-            return Pause(backoff(attempt), "the server did not answer in time")
-        case openai.APIConnectionError():
-            reached = _server_behavior(error) is not None
-            return Pause(
-                backoff(attempt),
-                "the server gave no answer" if reached else "the server cannot be reached",
-            )
-        case openai.APIStatusError(status_code=status, response=response):
-            headers = response.headers
-            if not _worth_it(status, headers, getattr(error, "code", None)):
-                return None
-            wait = wait_from_headers(headers, time.time())
-            full = status == 429 or (status == 503 and wait is not None)
-            seconds = backoff(attempt) if wait is None else wait
-            reason = "too many requests (429)" if status == 429 else f"the server failed ({status})"
-            return Pause(seconds, reason, wait is not None, full)
-        case _:
-            return None
-
-
-def backoff(attempt: int) -> float:
-    """Seconds to wait if the server does not say; the same as the client's."""
-    return min(FIRST * 2.0 ** min(attempt, 10), LAST) * random.uniform(0.75, 1)
-
-
-def _worth_it(status: int, headers: Mapping[str, str], code: Any) -> bool:
-    said = headers.get("x-should-retry")
-    if said in ("true", "false"):
-        return said == "true"
-    if code == "insufficient_quota":
-        return False  # a 429 that waiting does not solve
-    return status in (408, 409, 429) or status >= 500
-
-
-def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
-    """The wait in seconds from a server's headers, in any of their forms; None if there is none.
-
-    Args:
-        headers: the headers of its answer.
-        now: the time in Unix seconds.
-    """
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        said = _number(headers.get(name))
-        if said is not None:
-            return said * unit
-    date = headers.get("retry-after")
-    at = None if date is None else _date(date)
-    if at is not None:
-        return max(0.0, at - now)
-    resets = {kind: _reset(headers.get(f"x-ratelimit-reset{kind}"), now) for kind in _KINDS}
-    known = {kind: seconds for kind, seconds in resets.items() if seconds is not None}
-    used_up = [known[kind] for kind in known if headers.get(f"x-ratelimit-remaining{kind}") == "0"]
-    return max(used_up or known.values(), default=None)
-
-
-_KINDS = ("", "-requests", "-tokens")
-
-
-def _date(text: str) -> float | None:
-    """The Unix seconds of a date; None if it is not a date."""
-    parts = email.utils.parsedate_tz(text)
-    try:
-        return None if parts is None else email.utils.mktime_tz(parts)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if number >= 0 and not math.isnan(number) else None
-
-
-def _reset(text: str | None, now: float) -> float | None:
-    """``6m0s``, seconds, or a Unix time in seconds or milliseconds."""
-    number = _number(text)
-    if number is None:
-        match = _CLOCK.fullmatch(text or "-")
-        if match is None or not text:
-            return None
-        return sum(float(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
-    for unit in (1000.0, 1.0):
-        if number / unit > now / 2:  # a date
-            return max(0.0, number / unit - now)
-    return number

@@ -35,17 +35,15 @@ from .client import Clients
 from .credentials import Keyring, StreamFilter
 from .encoding import BLIND_HINT, blind_note, has_images
 from .errors import (
-    Pause,
     Refusal,
-    backoff,
     broken,
     explained,
-    pause_after,
     refusal_of,
     refused_for_content,
     transport_errors,
 )
 from .providers import Provider
+from .retries import Pause, backoff, pause_after
 from .stream import Bounded, BrokenStream, bound
 
 LEFT_OUT = (

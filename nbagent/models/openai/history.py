@@ -240,16 +240,16 @@ class _Reader:
             near = suggest(name, known)
             if self._provider is None or near:
                 raise MessagesError(
-                    f"{at} has {name!r}, which only its own server can read. Name the server with provider=, its host such as "
-                    f"'api.openai.com', or leave the field out{near}"
+                    f"{at} has {name!r}, which only its own server can read. Pass the server's host as provider=, such as "
+                    f"'api.openai.com', or remove the field{near}"
                 )
 
     def _check_item(self, at: str) -> None:
         """Raise for an item with provider data without a named provider."""
         if self._provider is None:
             raise MessagesError(
-                f"{at} is an item with data that only its own server can read. Name the server with provider=, its host "
-                "such as 'api.openai.com', or leave the item out"
+                f"{at} is an item with data that only its own server can read. Pass the server's host as provider=, "
+                "such as 'api.openai.com', or remove the item"
             )
 
     # --- results, and the end
@@ -439,7 +439,7 @@ def _file(at: str, part: Any) -> Part:
     found = _DATA_URL.fullmatch(url)
     if found is None:
         raise MessagesError(
-            f"{at} has a file behind the link {url!r:.80}. Only a file in the message itself can be stored, as a data: "
+            f"{at} has a link to a file, {url!r:.80}. Only a file in the message itself can be stored, as a data: "
             "URL in base64"
         )
     file = {"type": "file", "media_type": found[1], "data": found[2]}

@@ -476,7 +476,7 @@ class ResponsesParser:
                 self._call_done(number, item, batch)
             case kind if kind in HERE:
                 raise BrokenStream(
-                    f"The model asks nbagent to run a {kind}, which it cannot do. Remove the provider's tool that it comes from",
+                    f"The model asks nbagent to run a {kind}, but nbagent cannot run it. Remove the provider's tool that requests it",
                     again=False,
                 )
             case _:

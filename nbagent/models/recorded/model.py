@@ -131,7 +131,7 @@ class RecordedModel:
         check = getattr(model, "check_hosted", None)
         if check is None:
             raise UsageError(
-                f"{tool.name!r} is a hosted tool, and the model {model.name!r} has none"
+                f"{tool.name!r} is a hosted tool, which the model {model.name!r} does not support"
             )
         check(tool)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from nbagent.core.tools.output import Bundle
+from nbagent.core.tools.call_output import Bundle
 
 from . import charts
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, TextIO, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from nbagent.core.hooks import hooks
-from nbagent.core.tools.output import CallOutput, current_call
+from nbagent.core.tools.call_output import CallOutput, current_call
 
 from . import charts, libraries
 from .bundles import plain_bundle, present

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import Any
 
-from nbagent.core.tools.output import Bundle
+from nbagent.core.tools.call_output import Bundle
 
 MAX_DATA = 2_000_000
 """Characters of a chart's data as JSON; of a larger chart only the words and its picture are shown."""

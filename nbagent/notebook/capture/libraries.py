@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from nbagent.core.tools.output import CallOutput, current_call
+from nbagent.core.tools.call_output import CallOutput, current_call
 
 from . import charts
 from .bundles import present

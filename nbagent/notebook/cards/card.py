@@ -22,7 +22,7 @@ import traitlets
 from pydantic import ValidationError
 
 from nbagent.core.base.foreign import TooManyParts
-from nbagent.core.tools.output import Bundle
+from nbagent.core.tools.call_output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.locale import open_cards
 from nbagent.notebook.render.reveal import reveal

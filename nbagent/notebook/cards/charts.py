@@ -14,7 +14,7 @@ import ipywidgets
 
 from nbagent.core.base.events import ToolFinished
 from nbagent.core.journal.journal import RunEvent
-from nbagent.core.tools.output import Bundle, Displayed
+from nbagent.core.tools.call_output import Bundle, Displayed
 from nbagent.notebook.capture.charts import chart_of
 from nbagent.notebook.render.reveal import reveal
 

@@ -29,7 +29,7 @@ from nbagent.core.chat import Chat, is_active, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.stored.listing import Runs
-from nbagent.core.tools.output import Bundle
+from nbagent.core.tools.call_output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
 from nbagent.notebook.render import plain, static

@@ -32,8 +32,8 @@ from nbagent.core.journal.default import is_default
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
+from nbagent.core.tools.call_output import Bundle, Displayed
 from nbagent.core.tools.json_schema import form_type
-from nbagent.core.tools.output import Bundle, Displayed
 from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS

@@ -17,7 +17,7 @@ from nbagent.core.flow import Flow
 from nbagent.core.journal.journal import Journal, RunEvent, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.run import Run
-from nbagent.core.run.session import held
+from nbagent.core.run.session import find_session
 from nbagent.core.stored.listing import Listing, StoredRun
 from nbagent.core.stored.opening import open_run
 from nbagent.notebook import kernel
@@ -295,7 +295,7 @@ class RunsCard(Card):
 
     async def _card_of(self, found: StoredRun) -> Card:
         """The card of a run: with its forms if this process can continue it."""
-        session = held(found.id, found.store)
+        session = find_session(found.id, found.store)
         run: Run | None = None if session is None else session.handle()
         if run is None:
             try:

@@ -17,7 +17,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Waiting,
 )
-from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed, StepStarted
+from nbagent.core.tools.call_output import Chunk, Displayed, Printed, Progressed, StepStarted
 from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import NoticeItem

@@ -12,7 +12,7 @@ from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFi
 from nbagent.core.base.file_parts import KEPT, bracketed_label, label
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
-from nbagent.core.tools.output import MAX_PRINTED
+from nbagent.core.tools.call_output import MAX_PRINTED
 from nbagent.notebook.render import answer, arguments, facts, rich, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal

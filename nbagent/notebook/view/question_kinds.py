@@ -1,6 +1,6 @@
 """The parts of an interrupt's question, decided from its kind and its metadata: title, facts, form and buttons.
 
-Each function gives the keyword arguments of ``Question`` that are its own.
+The function for each kind returns the keyword arguments of its ``Question``.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def budget_buttons() -> tuple[Action, ...]:
 def approving_buttons(
     *, danger: bool, changes: bool, waiting: Waiting | None = None
 ) -> tuple[Action, ...]:
-    """The buttons of a call that waits for approval; of a pause also the one that answers instead."""
-    instead = () if waiting is None else (_instead(waiting),)
+    """The buttons of a call that waits for approval. With ``waiting``, one of them answers for the tool."""
+    answer_instead = () if waiting is None else (_answer_instead_button(waiting),)
     changed = TEXTS["approve_changed"] if changes else None
     return (
         Action(
@@ -58,19 +58,19 @@ def approving_buttons(
             danger=danger,
         ),
         Action(name="reject", label=TEXTS["reject"], reason=True),
-        *instead,
+        *answer_instead,
     )
 
 
-def _instead(waiting: Waiting) -> Action:
-    """The button that gives a call's result; if running led to the same question, it is not in the menu."""
-    at_once = waiting.note == ASKED_AGAIN
+def _answer_instead_button(waiting: Waiting) -> Action:
+    """The button to enter a call's result. It is in the menu, unless the tool has asked the same question again."""
+    asked_again = waiting.note == ASKED_AGAIN
     help_ = TEXTS["answer_instead_help"].format(tool=reveal(waiting.tool_name))
-    return Action(name="answer", label=TEXTS["answer_instead"], menu=not at_once, help=help_)
+    return Action(name="answer", label=TEXTS["answer_instead"], menu=not asked_again, help=help_)
 
 
 def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
-    """The button that runs a body which asks for an answer in its place."""
+    """The button that runs a tool whose body asked for an answer instead."""
     if waiting.kind != "tool":
         return ()
     tool = reveal(waiting.tool_name)
@@ -78,10 +78,10 @@ def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
     return (Action(name="approve", label=label, menu=True, help=help_),)
 
 
-def instead(waiting: Waiting, known: Types) -> Form:
-    """The form of a call's result, given in its place."""
-    reply = _reply_type(waiting, known)
-    return _built(Form, _FREE_TEXT if reply is None else reply)
+def result_form(waiting: Waiting, types: Types) -> Form:
+    """The form for a call's result, which a person enters instead of running the tool."""
+    reply = _reply_type(waiting, types)
+    return _form_of(Form, _FREE_TEXT if reply is None else reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Types:
     secrets: SecretPlaces | None = None
     """The places of secrets in the input."""
     always_asked: bool = False
-    """Whether an approval is remembered only in its run."""
+    """Whether each run asks again, because an approval is remembered only in its run."""
 
     def lost(self, waiting: Waiting) -> list[str]:
         """The inputs whose secrets this process does not have, so that the person enters them again."""
@@ -101,13 +101,13 @@ class Types:
         return list(dict.fromkeys(str(path[0]) for path in paths if path))
 
 
-def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def choice(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """One or several of the choices in the metadata."""
-    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
+    title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     choices = metadata.choices or []
     selected = [] if metadata.by_model else metadata.values.get("selected")
     selected = [*_prefill(waiting).values()] or selected
-    form = _built(
+    form = _form_of(
         lambda output: Form.choose(
             choices,
             multiple=metadata.multiple,
@@ -115,114 +115,114 @@ def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
             selected=selected if isinstance(selected, Sequence) else (),
             output=output,
         ),
-        _reply_type(waiting, known),
+        _reply_type(waiting, types),
     )
     return {
         "title": title,
         "form": form,
-        "facts": long + _with_input(waiting, metadata, known, *_OFFER),
-        "warning": _unseen(waiting),
+        "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS),
+        "warning": _not_whole_warning(waiting),
         "actions": (*answering_buttons(), *run_anyway_button(waiting)),
         "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
     }
 
 
-def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def answer(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """A value of the expected type."""
-    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
-    reply = _reply_type(waiting, known)
-    form = _built(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
+    title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
+    reply = _reply_type(waiting, types)
+    form = _form_of(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
     return {
         "title": title,
         "form": form,
         "named": "" if metadata.title or waiting.expects == "budget" else TEXTS["your_answer"],
-        # code here wrote what ctx.ask asks
-        "warning": _unseen(waiting) or ("" if waiting.kind == "ask" else form.warning),
-        "facts": long + _with_input(waiting, metadata, known, *_OFFER[1:]),
+        # the question of ctx.ask is from code in this process
+        "warning": _not_whole_warning(waiting) or ("" if waiting.kind == "ask" else form.warning),
+        "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS[1:]),
         "actions": budget_buttons()
         if waiting.expects == "budget"
         else (*answering_buttons(), *run_anyway_button(waiting)),
     }
 
 
-_OFFER = ("choices", "multiple", "allow_other", "allowOther", "selected")
+_CHOICE_KEYS = ("choices", "multiple", "allow_other", "allowOther", "selected")
 
 
-def _with_input(waiting: Waiting, metadata: Metadata, known: Types, *used: str) -> list[Fact]:
-    """The other facts of the metadata, and for a body that may continue the exact input that runs."""
+def _facts_with_input(waiting: Waiting, metadata: Metadata, types: Types, *used: str) -> list[Fact]:
+    """The other facts of the metadata. If the answer may run a body, also the exact input that runs."""
     if waiting.kind != "tool":
         return metadata.facts(*used)
     rest = {name: each for name, each in waiting.input.items() if name not in metadata.shown}
     seen = {**dict.fromkeys(metadata.shown), **waiting.input}
-    exact = facts.facts_of(rest, approved=True) + _defaults(seen, known)
-    said = [] if metadata.asking else metadata.facts(*used)
-    return _apart(said, exact) + exact
+    exact = facts.facts_of(rest, approved=True) + _defaults(seen, types)
+    stated = [] if metadata.asking else metadata.facts(*used)
+    return _not_in_input(stated, exact) + exact
 
 
-def _apart(said: list[Fact], exact: list[Fact]) -> list[Fact]:
+def _not_in_input(stated: list[Fact], exact: list[Fact]) -> list[Fact]:
     """The facts that are not in the input word for word."""
     shown_below = {(fact.label, fact.value) for fact in exact}
-    return [fact for fact in said if (fact.label, fact.value) not in shown_below]
+    return [fact for fact in stated if (fact.label, fact.value) not in shown_below]
 
 
-def _unseen(waiting: Waiting) -> str:
-    """A warning about an input that can run and is not shown whole."""
+def _not_whole_warning(waiting: Waiting) -> str:
+    """A warning if the input that would run is not shown whole."""
     runs = waiting.kind in ("tool", "approval")
     return TEXTS["not_whole"] if runs and not facts.is_whole(waiting.input) else ""
 
 
-def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def approval(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with its exact input and the defaults of the tool."""
-    title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
+    title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     exact = facts.facts_of(waiting.input, approved=True)
-    said = _apart(metadata.facts("danger"), exact)
+    stated = _not_in_input(metadata.facts("danger"), exact)
     shown = arguments.colored(exact, waiting.input)
     return {
         "title": title,
-        "facts": long + said + shown + _defaults(waiting.input, known),
-        "instead": instead(waiting, known),
-        "warning": _unseen(waiting),
+        "facts": long_text + stated + shown + _defaults(waiting.input, types),
+        "instead": result_form(waiting, types),
+        "warning": _not_whole_warning(waiting),
         "actions": approving_buttons(danger=metadata.danger, changes=False, waiting=waiting),
     }
 
 
-def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def edit(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with a form of its input."""
-    title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
-    lost = known.lost(waiting)
+    title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
+    lost = types.lost(waiting)
     names = () if isinstance(waiting.editable, bool) else waiting.editable
     editable = waiting.editable is True or (*names, *lost)
-    form = _built(
+    form = _form_of(
         lambda type_: Form(type_, value=prefilled(waiting.input), editable=editable),
-        (waiting.input_schema or shape(waiting.input)) if known.input is None else known.input,
+        (waiting.input_schema or shape(waiting.input)) if types.input is None else types.input,
     )
-    warning = SECRET_GONE if lost else "" if known.input is None else form.warning
+    warning = SECRET_GONE if lost else "" if types.input is None else form.warning
     return {
         "title": title,
         "form": form,
-        "warning": " ".join(filter(None, (warning, _odd(waiting)))),
-        "facts": long + metadata.facts("danger", "fields"),
+        "warning": " ".join(filter(None, (warning, _lookalike_warning(waiting)))),
+        "facts": long_text + metadata.facts("danger", "fields"),
         "editable": editable,
-        "instead": instead(waiting, known),
+        "instead": result_form(waiting, types),
         "actions": approving_buttons(danger=metadata.danger, changes=True, waiting=waiting),
     }
 
 
 def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     """Confirmation for a running body: no value is chosen, so there is no form."""
-    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
+    title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     return {
         "title": title,
-        "facts": long + metadata.facts("danger"),
+        "facts": long_text + metadata.facts("danger"),
         "actions": approving_buttons(danger=metadata.danger, changes=False),
     }
 
 
-def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+def outcome(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """The outcome of a call whose process has ended: run it again, give its result, or mark it as failed."""
     return {
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
-        "form": instead(waiting, known),
+        "form": result_form(waiting, types),
         "named": TEXTS["its_result"],
         "warning": " ".join(filter(None, (metadata.title, TEXTS["took_effect_help"]))),
         "facts": metadata.facts() + facts.facts_of(waiting.input),
@@ -237,25 +237,25 @@ def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any
 def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     """A question for another system, without buttons; its call's row has the input."""
     text = TEXTS["later" if waiting.kind == "later" else "external"]
-    title, long = titled(metadata, text.format(tool=reveal(waiting.tool_name)))
-    return {"title": title, "facts": long + metadata.facts("danger")}
+    title, long_text = titled(metadata, text.format(tool=reveal(waiting.tool_name)))
+    return {"title": title, "facts": long_text + metadata.facts("danger")}
 
 
-def _odd(waiting: Waiting) -> str:
-    """A warning about lookalikes in an input that a form shows, as no field can mark them."""
-    said = ((name, facts.remarks(value)) for name, value in waiting.input.items())
+def _lookalike_warning(waiting: Waiting) -> str:
+    """A warning about lookalikes in an input that a form shows, because its fields cannot mark them."""
+    remarks = ((name, facts.remarks(value)) for name, value in waiting.input.items())
     return " ".join(
         TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=what)
-        for name, what in said
+        for name, what in remarks
         if what
     )
 
 
-def _defaults(input_: Mapping[str, Any], known: Types) -> list[Fact]:
+def _defaults(input_: Mapping[str, Any], types: Types) -> list[Fact]:
     """The tool's values for inputs that the model left out."""
     left_out = {
         name: field["default"]
-        for name, field in _properties(known.input).items()
+        for name, field in _properties(types.input).items()
         if name not in input_ and isinstance(field, Mapping) and field.get("default") is not None
     }
     return [
@@ -278,29 +278,29 @@ def _properties(type_: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _built(build: Callable[[Any], Form], type_: Any) -> Form:
+def _form_of(build: Callable[[Any], Form], type_: Any) -> Form:
     """A form of this type, or of any value if the type has no form: a question is always asked."""
     try:
         return build(type_)
-    except Exception:  # a schema of others may hold anything, and the engine validates after
+    except Exception:  # a foreign schema may contain anything; the engine validates the answer
         return build({})
 
 
-def _reply_type(waiting: Waiting, known: Types) -> Any:
+def _reply_type(waiting: Waiting, types: Types) -> Any:
     """The type of the answer, or None if any value is valid."""
     schema = waiting.reply_schema
     if waiting.expects == "budget":
         return schema or {"type": "integer", "minimum": 1, "title": TEXTS["more_turns"]}
-    if waiting.kind == "ask":  # the type itself, where the body waits in this process: it has hints
+    if waiting.kind == "ask":  # the type itself, which has hints, if the body waits in this process
         reply = form_type(reply_types.get(waiting.id, schema))
     else:
-        reply = schema if known.output is None else known.output
+        reply = schema if types.output is None else types.output
     return None if _is_anything(reply) else reply
 
 
 def _is_anything(type_: Any) -> bool:
     if isinstance(type_, TypeAdapter):
-        with suppress(Exception):  # a type that cannot be built is the form's to report
+        with suppress(Exception):  # the form reports a type that cannot be built
             return bool(type_.core_schema["type"] == "any")
     return type_ in (None, True) or type_ == {}
 
@@ -312,4 +312,4 @@ def _prefill(waiting: Waiting) -> dict[str, Any]:
 
 
 _FREE_TEXT = {"type": "string", "title": ""}
-"""The schema for any value: a person writes a text and not JSON."""
+"""The schema for any value: a person writes text, not JSON."""

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import nbagent as nb
 from nbagent.core.base.events import Interrupted, RunCompleted
 from nbagent.core.base.interrupts import token_digest
-from nbagent.core.run.session import held
+from nbagent.core.run.session import find_session
 from nbagent.core.stored import opening
 from tests.until import until
 
@@ -232,7 +232,7 @@ def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:
         [asked] = [e for e in store.read(run_id) if isinstance(e, Interrupted)]
         assert asked.external == token_digest(tokens[0])
         # a thread of a tool may be the last to hold the run
-        asyncio.run(until(lambda: gc.collect() >= 0 and held(run_id, store) is None))
+        asyncio.run(until(lambda: gc.collect() >= 0 and find_session(run_id, store) is None))
         [journal] = [j for j in opening._stored(store, asked.external) if j.state.outcome is None]
         assert journal.run_id == run_id
 

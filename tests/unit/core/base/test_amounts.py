@@ -16,7 +16,7 @@ from nbagent.core.base.amounts import MOST, amount
 from nbagent.core.base.interrupts import Expiry
 from nbagent.core.base.model import Finished, Usage
 from nbagent.core.run.run import session_of
-from nbagent.core.tools.output import CallOutput
+from nbagent.core.tools.call_output import CallOutput
 from nbagent.models.openai.chat import ChatParser
 
 call = nb.ScriptedModel.call

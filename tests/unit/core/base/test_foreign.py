@@ -220,14 +220,14 @@ OWN = {
     },
     "a person names the file": {
         "mcp_servers/address.py: loads(path.expanduser().read_text(encoding='ut)",
-        "models/recorded/environment.py: loads(Path(told).read_text(encoding='utf-8'))",
+        "models/recorded/environment.py: loads(Path(place).read_text(encoding='utf-8'))",
     },
     "this process wrote it": {
         "core/base/messages.py: from_json(b'[' * around + data + b']' * around)",
         "core/run/result.py: loads(dump(event))",
         "core/stored/decisions.py: loads(dump(asked))",
         "core/stored/decisions.py: loads(dump(answer))",
-        "core/tools/values.py: validate_json(text)",
+        "core/tools/result_text.py: validate_json(text)",
         "data/reading.py: loads(given)",
         "data/duck_worker.py: loads(sys.stdin.buffer.readline())",
         "data/worker.py: loads(sys.stdin.buffer.readline())",

@@ -10,7 +10,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.model import Discarded, TextDelta
-from nbagent.core.tools.output import Chunk
+from nbagent.core.tools.call_output import Chunk
 from tests.unit.core.usual import parts
 
 call = nb.ScriptedModel.call

@@ -139,7 +139,7 @@ async def test_another_process_does_not_repeat_a_call_that_may_have_taken_effect
     """There it is not known what the body came to, and the refusal names it."""
     sent: list[float] = []
     run = await approved(banker(Shaky(event_matches("tool_finished")), sent))
-    monkeypatch.setattr("nbagent.core.state.retry.this_process", lambda: "elsewhere:1:1")
+    monkeypatch.setattr("nbagent.core.state.retried_calls.this_process", lambda: "elsewhere:1:1")
     with pytest.raises(nb.errors.UsageError, match="was running these calls: 'transfer'"):
         run.retry()
     assert (run.status, sent) == ("failed", [5.0])

@@ -9,7 +9,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent, ToolStarted
-from nbagent.core.run.follow import POLL
+from nbagent.core.run.lost_calls import POLL
 from nbagent.core.run.run import session_of
 from tests.unit.core.clock import put_forward
 from tests.until import turns, until

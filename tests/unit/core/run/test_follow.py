@@ -11,9 +11,9 @@ import pytest
 from nbagent.core.base import process
 from nbagent.core.base.errors import StoreError
 from nbagent.core.base.process import this_process
-from nbagent.core.run import follow, heartbeat
-from nbagent.core.run.follow import MOMENT, whose_turn
+from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, Others
+from nbagent.core.run.lost_calls import MOMENT, whose_turn
 from nbagent.core.state.state import Calls, CallState, RunState
 
 GONE = this_process().replace(":", ":1", 1)  # an id that no process has, or another start
@@ -107,7 +107,7 @@ def test_a_live_process_without_heartbeats_drives_nothing(
     time: Time, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its steps are taken elsewhere after as long as those of one out of sight, and that is told; a body is waited for."""
-    monkeypatch.setattr(follow, "has_ended", lambda _: False)
+    monkeypatch.setattr(lost_calls, "has_ended", lambda _: False)
     monkeypatch.setattr(heartbeat, "has_ended", lambda _: False)
     due = RunState(calls=Calls([CallState(id="c", name="t", proposed={}, input={})]))
     store = Beats()

@@ -54,7 +54,7 @@ async def test_c266_the_same_id_is_the_same_run_here_and_its_result_is_returned_
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is open here is not found, as in another process; each store object is one's."""
-    monkeypatch.setattr(named, "held", lambda _run_id, _store: None)
+    monkeypatch.setattr(named, "find_session", lambda _run_id, _store: None)
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -14,7 +14,7 @@ import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, ToolError, UsageError
 from nbagent.core.base.events import ToolFinished
 from nbagent.core.run.host import ScriptHost
-from nbagent.core.tools.output import current_call
+from nbagent.core.tools.call_output import current_call
 
 call = nb.ScriptedModel.call
 

@@ -69,4 +69,4 @@ def test_p2_no_other_module_bypasses_the_single_entry_of_answers():
         for name in (alias.name for alias in node.names)
         if name.startswith("_") or name == "run_again"
     }
-    assert callers == {"core/run/follow.py": "run_again"}
+    assert callers == {"core/run/lost_calls.py": "run_again"}

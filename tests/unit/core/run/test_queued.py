@@ -18,7 +18,7 @@ from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.memory import default_store
 from nbagent.core.run.host import Place, current_host
 from nbagent.core.run.run import session_of
-from nbagent.core.run.session import Session, held
+from nbagent.core.run.session import Session, find_session
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -267,7 +267,7 @@ def test_threads_can_start_runs_while_another_searches_for_one():
     def look() -> None:
         try:
             while not stop.is_set():
-                held("none", None)
+                find_session("none", None)
         except BaseException as error:
             failed.append(error)
 

@@ -12,7 +12,7 @@ from nbagent.core.base.errors import StoreError
 from nbagent.core.journal.journal import Store
 from nbagent.core.run.run import Run
 from nbagent.core.state.state import RunState
-from nbagent.core.tools.output import Chunk
+from nbagent.core.tools.call_output import Chunk
 from tests.unit.core.schedules.ledger import Ledger
 from tests.unit.core.schedules.world import Seat
 

@@ -15,7 +15,7 @@ from nbagent.core.base.errors import StoreError
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request
 from nbagent.core.journal.journal import Journal
-from nbagent.core.run import follow
+from nbagent.core.run import lost_calls
 from nbagent.core.run.host import Place, ScriptHost
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
@@ -194,7 +194,7 @@ class Schedule(RuleBasedStateMachine):
         except StoreError:
             branch.seats.remove(seat)
             raise
-        session_of(seat.run).take_up()
+        session_of(seat.run).follow_stored()
         self.pushed(seat)
         return seat
 
@@ -298,13 +298,13 @@ class Schedule(RuleBasedStateMachine):
 
     def looks_come(self) -> None:
         """Let the handles look at the store as they have planned: nobody else has them look."""
-        moment, follow.POLL = follow.POLL, 0.0
+        moment, lost_calls.POLL = lost_calls.POLL, 0.0
         try:
             for _ in range(LOOKS):
                 self.loop.ahead += LONGEST
                 self.loop.run_until_complete(self._idle())
         finally:
-            follow.POLL = moment
+            lost_calls.POLL = moment
 
     def stopped(self, stops: list[Future[None]]) -> None:
         """Wait for cancels to be over."""

@@ -14,8 +14,8 @@ from pydantic import BaseModel, SecretStr
 import nbagent as nb
 from nbagent.core.base.events import RunTaken
 from nbagent.core.base.process import this_process
-from nbagent.core.run import follow, heartbeat
-from nbagent.core.run.session import held
+from nbagent.core.run import heartbeat, lost_calls
+from nbagent.core.run.session import find_session
 from nbagent.core.stored.inbox import Waiting
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
@@ -92,7 +92,7 @@ async def test_c282_quick_answers_leave_a_run_to_the_live_process_that_drives_it
 ) -> None:
     """The second comes while this process looks after the first: it makes nobody the driver, either."""
     run_id, other, _ = await run_waiting_elsewhere(tmp_path, "quick")
-    monkeypatch.setattr(follow, "MOMENT", 3600.0)  # that process takes its time
+    monkeypatch.setattr(lost_calls, "MOMENT", 3600.0)  # that process takes its time
     waiting = Waiting(other, agents=[asker(other, "quick")])
     waiting.look()
     answers: dict[Any, Any] = {"pay": nb.Restart({"to": "Bob"}), "menu": nb.Respond("Fish")}
@@ -102,7 +102,7 @@ async def test_c282_quick_answers_leave_a_run_to_the_live_process_that_drives_it
         for tool, answer in answers.items()
     ]
     assert owners == ["", ""]
-    assert held(run_id, other) is not None  # it waits whether that one takes it
+    assert find_session(run_id, other) is not None  # it waits whether that one takes it
 
 
 async def test_c448_code_answers_matching_questions_of_an_inbox_and_skips_the_rest() -> None:
@@ -209,7 +209,7 @@ async def test_c282_a_run_released_by_a_live_process_continues_here(
 ) -> None:
     """The inbox says both; the answer names nobody, and after a moment this process takes the run."""
     run_id, other, lives = await run_waiting_elsewhere(tmp_path, "dropped")
-    monkeypatch.setattr(follow, "MOMENT", 0.1)
+    monkeypatch.setattr(lost_calls, "MOMENT", 0.1)
     waiting = Waiting(other, agents=[asker(other, "dropped", has_asked=True)])
     _, forms = drawn_inbox(waiting)
     told = {form.facts[-1].value for form in forms.values()}

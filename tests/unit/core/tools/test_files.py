@@ -25,7 +25,7 @@ from PIL import Image
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.messages import dumps, freeze, load, user
-from nbagent.core.tools import attachments, pictures
+from nbagent.core.tools import attachments, image_bytes
 from nbagent.core.tools.attachments import File, prompt_content, take_files
 
 PDF = b"%PDF-1.4\n%%EOF"
@@ -97,7 +97,7 @@ def test_each_kind_of_value_is_a_file_of_the_right_type(given):
     text, part = prompt_content(["What is this?", value])
     assert text == {"type": "text", "text": "What is this?"}
     assert (part["media_type"], part.get("name")) == (media_type, name)
-    assert pictures.type_of(base64.b64decode(part["data"])) in (media_type, None)
+    assert image_bytes.type_of(base64.b64decode(part["data"])) in (media_type, None)
     assert load(json.loads(dumps([user((text, part))])))[0] == user((text, part))
 
 
@@ -114,7 +114,7 @@ def test_each_kind_of_value_is_a_file_of_the_right_type(given):
 )
 def test_an_array_becomes_the_picture_of_its_numbers(array, pixel):
     """Whole numbers up to 255, fractions up to 1, and masks, read back by another library."""
-    image = Image.open(io.BytesIO(pictures.png(array)))
+    image = Image.open(io.BytesIO(image_bytes.png(array)))
     assert image.getpixel((1, 0)) == pixel
 
 
@@ -228,7 +228,7 @@ def test_data_after_or_around_a_picture_is_not_sent():
 def test_a_picture_is_scaled_to_the_size_that_providers_use(kind):
     """Its longer side; its shape stays."""
     data = File(picture(kind, (4000, 1000))).data
-    assert pictures.sides_of(data) == (2048, 512)
+    assert image_bytes.sides_of(data) == (2048, 512)
 
 
 def test_a_picture_of_much_detail_becomes_small_enough():
@@ -243,7 +243,7 @@ def test_a_figure_of_many_dots_is_drawn_with_fewer():
     """At 600 dots an inch it would have 3,840 pixels."""
     large = figure()
     large.set_dpi(600)
-    sides = pictures.sides_of(File(large).data)
+    sides = image_bytes.sides_of(File(large).data)
     assert sides is not None
     assert 1500 < max(sides) <= 2048
 
@@ -251,7 +251,9 @@ def test_a_figure_of_many_dots_is_drawn_with_fewer():
 def test_a_picture_that_would_decode_to_gigabytes_is_not_decoded():
     """A few bytes that say they are 60,000 by 60,000 pixels."""
     head = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
-    bomb = b"\x89PNG\r\n\x1a\n" + pictures._chunk(b"IHDR", head) + pictures._chunk(b"IEND", b"")
+    bomb = (
+        b"\x89PNG\r\n\x1a\n" + image_bytes._chunk(b"IHDR", head) + image_bytes._chunk(b"IEND", b"")
+    )
     with pytest.raises(UsageError, match="3,600,000,000 pixels"):
         File(bomb)
 
@@ -444,8 +446,8 @@ def test_a_tool_can_declare_that_it_returns_files():
 def test_without_pillow_a_small_picture_is_sent_unchanged(monkeypatch):
     """Arrays, figures and pictures need none; what must be made smaller or another type says so."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    wide = pictures.png(np.zeros((3000, 10), "uint8"))
-    assert pictures.sides_of(File(wide).data) == (10, 3000)
+    wide = image_bytes.png(np.zeros((3000, 10), "uint8"))
+    assert image_bytes.sides_of(File(wide).data) == (10, 3000)
     noise = np.random.default_rng(1).integers(0, 256, (2200, 2200), "uint8")
     for given in (noise, picture("BMP")):
         with pytest.raises(UsageError, match="pip install pillow"):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nbagent as nb
-from nbagent.core.tools.values import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
+from nbagent.core.tools.result_text import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
 from nbagent.notebook.view.view import RunView
 from tests.integration.chat_server import ChatServer, Reply
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 
 import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, ToolError
-from nbagent.core.tools.values import MAX_TEXT, for_model
+from nbagent.core.tools.result_text import MAX_TEXT, for_model
 from nbagent.models.scripted import ScriptedCall
 
 call = nb.ScriptedModel.call

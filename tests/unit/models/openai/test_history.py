@@ -126,7 +126,7 @@ REFUSED = [
     ([*CHAT[:4], CHAT[1]], "exactly one result"),
     (
         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}],
-        "behind the link",
+        "has a link to a file",
     ),
     (
         [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}],

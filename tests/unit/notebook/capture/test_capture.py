@@ -28,7 +28,7 @@ from PIL import Image
 from traitlets.config import Config
 
 from nbagent.core.hooks import hooks
-from nbagent.core.tools.output import (
+from nbagent.core.tools.call_output import (
     CallOutput,
     OutputDelta,
     Printed,

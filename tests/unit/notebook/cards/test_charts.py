@@ -9,8 +9,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from nbagent.core.base.events import ToolFinished
-from nbagent.core.tools.output import Displayed
-from nbagent.core.tools.values import for_model
+from nbagent.core.tools.call_output import Displayed
+from nbagent.core.tools.result_text import for_model
 from nbagent.notebook.capture import charts
 from nbagent.notebook.capture.bundles import present
 from nbagent.notebook.cards.charts import MAX_CHARTS, Charts

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from nbagent.core.tools.output import CallOutput
+from nbagent.core.tools.call_output import CallOutput
 from nbagent.notebook.capture import capture
 from nbagent.notebook.capture.libraries import meter
 from nbagent.notebook.render import facts, foreign, highlight, plain, reveal, rich

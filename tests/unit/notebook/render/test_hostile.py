@@ -24,7 +24,7 @@ from nbagent.core.base.interrupts import Reject
 from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
-from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
+from nbagent.core.tools.call_output import Chunk, Displayed, Printed, Progressed
 from nbagent.notebook.render import markdown, plain, reveal, rich, sanitize, static
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import FormItem, TextItem

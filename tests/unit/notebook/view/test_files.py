@@ -11,7 +11,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.file_parts import file_part
 from nbagent.core.run.run import session_of
-from nbagent.core.tools.pictures import png
+from nbagent.core.tools.image_bytes import png
 from nbagent.notebook.render import plain, rich, static
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import CallItem, MessageItem

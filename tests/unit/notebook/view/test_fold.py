@@ -31,7 +31,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import Restart
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import ModelDelta, TextDelta
-from nbagent.core.tools.output import MAX_PRINTED, OutputDelta, Printed
+from nbagent.core.tools.call_output import MAX_PRINTED, OutputDelta, Printed
 from nbagent.notebook.render import amounts, facts, plain, static
 from nbagent.notebook.view.board import Board
 from nbagent.notebook.view.deltas import Deltas

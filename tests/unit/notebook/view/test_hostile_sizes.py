@@ -21,7 +21,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
-from nbagent.core.tools.output import Displayed, Printed, Progressed
+from nbagent.core.tools.call_output import Displayed, Printed, Progressed
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.view import RunView

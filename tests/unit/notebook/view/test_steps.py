@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import nbagent as nb
-from nbagent.core.tools.output import StepStarted
+from nbagent.core.tools.call_output import StepStarted
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import CallItem

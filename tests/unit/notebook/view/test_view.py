@@ -25,7 +25,7 @@ from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, TextDelta, ToolCallDelta
-from nbagent.core.tools.output import MAX_PRINTED, Displayed, Printed, Progressed
+from nbagent.core.tools.call_output import MAX_PRINTED, Displayed, Printed, Progressed
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.markdown import blocks
 from nbagent.notebook.view import board

@@ -197,8 +197,8 @@ def taken_over_error(run_id: str, taken: RunTaken) -> RunError:
     """The error for a process whose run another process has taken over."""
     who = describe_process(taken.owner) + (f" ({taken.user})" if taken.user else "")
     return RunError(
-        f"{who} took over run {run_id!r} at {moment(taken.at)}. The run continues there, and calls that are still "
-        f"running here no longer count. run.status shows its progress. To take it back: nb.open_run({run_id!r}, "
+        f"{who} took over run {run_id!r} at {moment(taken.at)}. The run continues there. Results of calls that are "
+        f"still running here are ignored. run.status shows its progress. To take it back: nb.open_run({run_id!r}, "
         "take_over=True)"
     )
 

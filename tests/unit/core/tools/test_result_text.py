@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel, computed_field
 
 import nbagent as nb
-from nbagent.core.tools.values import for_model
+from nbagent.core.tools.result_text import for_model
 
 
 class Kind(enum.Enum):

@@ -24,7 +24,7 @@ from nbagent.core.base.messages import is_prompt
 from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import run_in_thread, running_loop
 from nbagent.core.journal.journal import Journal, Store
-from nbagent.core.journal.rows import Archive
+from nbagent.core.journal.rows import Archive, Changing
 from nbagent.core.run.describe import unanswered
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
@@ -111,6 +111,8 @@ class Work:
         """Rows that have begun, and are to be gone on with as soon as there is room."""
         self._due_keys: set[str] = set()
         self._again: set[str] = set()
+        self._looked: tuple[object, dict[str, int]] = (None, {})
+        """The store's token of the last look, with the lengths of all runs then."""
         """Keys of rows that were stopped, and that somebody said to begin anew."""
         self._reading: set[asyncio.Task[None]] = set()
         self._outside: dict[str, Run] = {}
@@ -641,6 +643,14 @@ class Work:
         self.wake()
 
     def _lengths(self, run_ids: list[str]) -> dict[str, int]:
+        store: object = self.store
+        if isinstance(store, Changing):
+            since, lengths = self._looked
+            changes = store.changes(f"{self.batch}:", since)
+            changed = {head.run_id: head.length for head in changes.heads}
+            lengths = changed if changes.is_whole else lengths | changed
+            self._looked = (changes.token, lengths)
+            return {run_id: lengths[run_id] for run_id in run_ids if run_id in lengths}
         if isinstance(self.store, Archive):
             wanted = set(run_ids)
             heads = self.store.heads(f"{self.batch}:")

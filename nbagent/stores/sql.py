@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import re
 import threading
 import time
 import uuid
@@ -25,7 +26,16 @@ from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
-from nbagent.core.journal.rows import End, Head, Row, check_known, last_of, last_seal, sealed
+from nbagent.core.journal.rows import (
+    Changes,
+    End,
+    Head,
+    Row,
+    check_known,
+    last_of,
+    last_seal,
+    sealed,
+)
 
 from .grouped import Groups, Waiting
 from .listening import CHANNEL, Listener
@@ -152,7 +162,7 @@ _READ_ONE = sa.select(_events.c.version, _events.c.data).where(
 )
 _IDS = sa.select(_runs.c.id).order_by(_runs.c.number)
 _HEADS = (
-    sa.select(_runs.c.id, _runs.c.length, _events.c.data)
+    sa.select(_runs.c.number, _runs.c.id, _runs.c.length, _events.c.data)
     .select_from(
         _runs.outerjoin(
             _events,
@@ -161,6 +171,21 @@ _HEADS = (
     )
     .order_by(_runs.c.number)
 )
+_SNAPSHOT = sa.text("select cast(pg_snapshot_xmin(pg_current_snapshot()) as text)")
+_CHANGED = sa.text(
+    """
+    select cast(pg_snapshot_xmin(pg_current_snapshot()) as text), count(*),
+      array_agg(number) filter (where age(xmin) <= age(cast(:since as xid)))
+    from nbagent_runs where id like :pattern
+    """
+)
+"""The runs whose row is of a transaction that had not ended at the last look, or that started after it.
+
+A snapshot's xmin is the oldest transaction that was not over: the rows of all before it were seen then, so
+what became visible since, in any order, has an xid from it on. Rows seen twice do no harm."""
+_AGES = 2**30
+"""Transactions after which ``age``, which compares 32 bits, could be wrong."""
+_HEADS_OF = _HEADS.where(sa.text("nbagent_runs.number = any(cast(:numbers as bigint[]))"))
 _STAMP = sa.select(sa.func.count(), sa.func.sum(_runs.c.length), sa.func.max(_runs.c.number))
 """A value that differs between any two states: lengths only grow, and numbers are used once."""
 _BUSY = ("55P03", "57014", "40001", "40P01", "53300", 1205, 1213)
@@ -173,6 +198,15 @@ class _Append(NamedTuple):
     run_id: str
     texts: list[str]
     expected: int
+
+
+class _Since(NamedTuple):
+    """What is known of the runs at a look."""
+
+    xid: int
+    """The oldest transaction that had not ended."""
+    numbers: set[int]
+    """All runs; together with the changed ones they are more than there are if one was deleted."""
 
 
 class SQLStore(Travels):
@@ -395,24 +429,51 @@ class SQLStore(Travels):
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
-        return [
-            Head(run_id, length, None if data is None else last_of(data))
-            for run_id, length, data in self._last_events(prefix)
-        ]
+        return [_head(*row) for row in self._last_events(prefix)]
+
+    def changes(self, prefix: str, since: object) -> Changes:
+        """The heads of the runs that were written since; all of them after a deletion, and where this is not PostgreSQL."""
+        if not self._has_notices or not _is_storable(prefix):
+            return Changes(self.heads(prefix), None, is_whole=True)
+        changed = self._changed(prefix, since) if isinstance(since, _Since) else None
+        if changed is not None:
+            return changed
+        before = self._all(_SNAPSHOT)  # before the heads: what changes in between is read again
+        rows = list(self._last_events(prefix))
+        token = _Since(int(before[0][0]), {row[0] for row in rows}) if before else None
+        return Changes([_head(*row) for row in rows], token, is_whole=True)
+
+    def _changed(self, prefix: str, since: _Since) -> Changes | None:
+        """The runs that changed; None if all must be read."""
+        values = {"since": str(since.xid % 2**32), "pattern": _pattern(prefix)}
+        for oldest, count, changed in self._all(_CHANGED, values):
+            since.numbers.update(changed or ())
+            if len(since.numbers) == count and 0 <= int(oldest) - since.xid < _AGES:
+                found = self._all(_HEADS_OF, {"numbers": changed}) if changed else []
+                return Changes(
+                    [_head(*row) for row in found],
+                    _Since(int(oldest), since.numbers),
+                    is_whole=False,
+                )
+        return None
 
     def ends(self, prefix: str) -> list[End]:
         """The last event of each run whose id starts with the prefix, oldest first."""
         return [
             End(run_id, length, None if data is None else data.decode(errors="replace"))
-            for run_id, length, data in self._last_events(prefix)
+            for _, run_id, length, data in self._last_events(prefix)
         ]
 
-    def _last_events(self, prefix: str) -> Iterator[tuple[str, int, bytes | None]]:
+    def _last_events(self, prefix: str) -> Iterator[tuple[int, str, int, bytes | None]]:
         if not _is_storable(prefix):
             return
-        such = sa.func.substr(_runs.c.id, 1, len(prefix)) == prefix
-        for run_id, length, data in self._all(_HEADS.where(such) if prefix else _HEADS):
-            yield run_id, length, None if data is None else bytes(data)
+        such: sa.ColumnElement[bool]
+        if self._engine.dialect.name == "postgresql":  # uses the index where ids have collation C
+            such = _runs.c.id.like(_pattern(prefix))
+        else:  # a range would depend on the collation
+            such = sa.func.substr(_runs.c.id, 1, len(prefix)) == prefix
+        for number, run_id, length, data in self._all(_HEADS.where(such) if prefix else _HEADS):
+            yield number, run_id, length, None if data is None else bytes(data)
 
     def search(self, text: str) -> list[str]:
         """The runs with an event whose JSON contains this text, oldest first."""
@@ -877,6 +938,15 @@ def _reason(code: object) -> str:
 def _key(run_id: str) -> str:
     """A run's key in a notice: a hash, because anyone who can connect can listen and must not learn ids."""
     return hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _head(_number: int, run_id: str, length: int, data: bytes | None) -> Head:
+    return Head(run_id, length, None if data is None else last_of(data))
+
+
+def _pattern(prefix: str) -> str:
+    """The pattern of ``like`` for texts that start with this one."""
+    return re.sub(r"([\\%_])", r"\\\1", prefix) + "%"
 
 
 def _is_of_another_run(append: _Append, group: Sequence[Waiting[_Append]]) -> bool:

@@ -26,7 +26,16 @@ from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import begun_anew, moved_on
-from nbagent.core.journal.rows import End, Head, Row, check_known, last_of, last_seal, sealed
+from nbagent.core.journal.rows import (
+    Changes,
+    End,
+    Head,
+    Row,
+    check_known,
+    last_of,
+    last_seal,
+    sealed,
+)
 
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")
@@ -56,8 +65,29 @@ CHECKPOINT = 4_000_000
 HEADS = """
 select runs.number, runs.id, events.key, events.data from runs join events on events.key = (
   select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
-) where substr(runs.id, 1, length(?1)) = ?1 order by runs.number
+) {where} order by runs.number
 """
+ALL = HEADS.format(where="")
+STARTS = "where runs.id >= :prefix and runs.id < :prefix || cast(x'ff' as text)"
+"""A range of the index: no text has this byte."""
+OF_PREFIX = HEADS.format(where=STARTS)
+MOVED = HEADS.format(
+    where="where runs.number in (select run from moved where number > :since) and substr(runs.id, 1, length(:prefix)) = :prefix"
+)
+LOG = (
+    "create table moved (number integer primary key, run integer not null)",
+    "insert into moved values (1, 0)",
+    "create trigger event_added after insert on events begin insert into moved (run) values (new.key >> 32); end",
+    "create trigger run_deleted after delete on runs begin insert into moved (run) values (0); end",
+    "create trigger moved_kept after insert on moved when new.number % 1024 = 0 "
+    "begin delete from moved where number <= new.number - 8192; end",
+)
+"""A log of the last writes, with 0 for a deletion, that triggers write: so older versions of nbagent write it too.
+
+Writers follow one another in SQLite, so the log's numbers are in the order of the commits. It is added to a file when
+a list of many runs is read again; a file whose runs nobody lists never has it."""
+LOGGED_FROM = 200
+"""Runs from which a file gets the log; fewer are read at once."""
 SEARCH = """
 select id from runs where exists (
   select 1 from events where key >= number << 32 and key < (number + 1) << 32 and instr(data, ?)
@@ -219,14 +249,7 @@ class SQLiteStore(Travels):
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
-        return [
-            Head(
-                run_id.decode(errors="replace"),
-                key - (number << _POSITIONS) + 1,
-                last_of(data) if isinstance(data, bytes) else None,
-            )
-            for number, run_id, key, data in self._patiently(lambda: self._heads(prefix))
-        ]
+        return [_head(*row) for row in self._patiently(lambda: self._heads(prefix))]
 
     def ends(self, prefix: str) -> list[End]:
         """The last event of each run whose id starts with the prefix, oldest first."""
@@ -243,7 +266,39 @@ class SQLiteStore(Travels):
         with self._there() as handle:
             if handle is None:
                 return []
-            return handle.connection.execute(HEADS, (prefix,)).fetchall()
+            return _heads(handle.connection, prefix)
+
+    def changes(self, prefix: str, since: object) -> Changes:
+        """The heads of the runs that were written since; all of them after a deletion or many writes."""
+        rows, token, is_whole = self._patiently(lambda: self._changes(prefix, since))
+        return Changes([_head(*row) for row in rows], token, is_whole)
+
+    def _changes(
+        self, prefix: str, since: object
+    ) -> tuple[list[tuple[int, bytes, int, Any]], int | None, bool]:
+        if since is not None:  # nothing is added to a file that is listed once
+            with suppress(StoreError), self._there() as handle:  # locked, or read-only
+                if handle is not None:
+                    _add_log(handle.connection)
+        with self._there() as handle:
+            if handle is None:
+                return [], None, True
+            with _transaction(handle.connection, "deferred") as connection:
+                if not _has_log(connection):
+                    return _heads(connection, prefix), 0, True
+                first, last = connection.execute(
+                    "select (select min(number) from moved), (select max(number) from moved)"
+                ).fetchone()
+                is_known = isinstance(since, int) and first <= since <= last
+                if (
+                    not is_known
+                    or connection.execute(
+                        "select 1 from moved where number > ? and run = 0", (since,)
+                    ).fetchone()
+                ):
+                    return _heads(connection, prefix), last, True
+                values = {"prefix": prefix, "since": since}
+                return connection.execute(MOVED, values).fetchall(), last, False
 
     def search(self, text: str) -> list[str]:
         """The runs with an event whose JSON contains this text, oldest first."""
@@ -745,6 +800,34 @@ def patiently(act: Callable[[], T], timeout: float) -> T:
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"pragma {name}").fetchone()[0])
+
+
+def _heads(connection: sqlite3.Connection, prefix: str) -> list[tuple[int, bytes, int, Any]]:
+    return connection.execute(OF_PREFIX if prefix else ALL, {"prefix": prefix}).fetchall()
+
+
+def _head(number: int, run_id: bytes, key: int, data: Any) -> Head:
+    return Head(
+        run_id.decode(errors="replace"),
+        key - (number << _POSITIONS) + 1,
+        last_of(data) if isinstance(data, bytes) else None,
+    )
+
+
+def _has_log(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("select 1 from sqlite_master where name = 'moved'").fetchone()
+    return found is not None
+
+
+def _add_log(connection: sqlite3.Connection) -> None:
+    """Add the log to a file of many runs."""
+    many = "select 1 from runs limit 1 offset ?"
+    if _has_log(connection) or not connection.execute(many, (LOGGED_FROM,)).fetchone():
+        return
+    with _transaction(connection):
+        if not _has_log(connection):  # another process was faster
+            for statement in LOG:
+                connection.execute(statement)
 
 
 def _end(connection: sqlite3.Connection, number: int | None, run_id: str) -> tuple[int, str]:

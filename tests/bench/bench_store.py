@@ -1,6 +1,6 @@
 """What a durable run writes and costs: time in ``append``, bytes, opening, a chat, an inbox.
 
-Run it: ``python -m tests.bench.bench_store [--turns 200] [--postgresql]``. It prints, it judges nothing. A turn is a
+Run it: ``python -m tests.bench.bench_store [--turns 200] [--postgresql] [--looks 100000]``. It prints, it judges nothing. A turn is a
 model response that asks for one call of about 200 bytes, the call's claim, and a result of 250 bytes.
 """
 
@@ -28,6 +28,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.model import Finished, ModelDelta, Request, TextDelta
 from nbagent.core.base.process import this_process
+from nbagent.core.stored.catalog import Catalog
 from nbagent.core.stored.inbox import Waiting
 from nbagent.stores.sqlite import SQLiteStore
 from tests import postgres
@@ -164,6 +165,90 @@ async def rows(store: Any, count: int = 600, at_once: int = 32) -> None:
     )
 
 
+COPIES = {
+    "SQLiteStore": (
+        "with recursive n (i) as (select 2 union all select i + 1 from n where i < {count}) "
+        "insert into runs select i, 'b:' || i from n",
+        "with recursive n (i) as (select 2 union all select i + 1 from n where i < {count}) "
+        "insert into events select (i << 32) + (key & 4294967295), version, data, seal from n, events where key >> 32 = 1",
+    ),
+    "SQLStore": (
+        "insert into nbagent_runs (id, length, seal) select 'b:' || i, 2, seal from nbagent_runs, "
+        "generate_series(2, {count}) i",
+        "insert into nbagent_events select r.number, e.position, e.version, e.data, e.seal from nbagent_runs r, "
+        "nbagent_events e where r.id <> 'b:1' and e.run = (select number from nbagent_runs where id = 'b:1')",
+        "analyze nbagent_runs, nbagent_events",
+    ),
+}
+"""Statements that copy one run many times."""
+
+
+class Unchanging:
+    """A store that does not know what changed, as those of before."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "changes":
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
+def fill(store: Any, count: int) -> None:
+    """Runs ``b:1``, ``b:2`` and so on of two events each."""
+    begun = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=3)
+    events = [begun, RunCompleted(at=time.time(), text="Done.")]
+    store.append("b:1", events, 0)
+    statements = [each.format(count=count) for each in COPIES.get(type(store).__name__, ())]
+    if isinstance(store, SQLiteStore):
+        with store._writable() as handle:
+            for statement in statements:
+                handle.connection.execute(statement)
+    elif statements:
+        with store._connected() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+    else:
+        for number in range(2, count + 1):
+            store.append(f"b:{number}", events, 0)
+
+
+def looks(name: str, store: Any, count: int) -> None:
+    """A look after one write among so many runs, with all heads read and with the changes alone."""
+    print(f"{name}, {count:,} runs:")
+    fill(store, count)
+    begun = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=3)
+    store.append("b:open", [begun], 0)
+    length = 1
+
+    def write() -> float:
+        nonlocal length
+        start = time.perf_counter()
+        store.append("b:open", [turn((length - 1) // 3)[(length - 1) % 3]], length)
+        length += 1
+        return time.perf_counter() - start
+
+    before = [write() for _ in range(200)]
+    for what, seen in (("all heads", Unchanging(store)), ("changes", store)):
+        catalog, times, reads, since = Catalog(seen, prefix="b:"), [], [], None
+        for number in range(8):
+            write()
+            start = time.perf_counter()
+            if what == "changes":
+                since = store.changes("b:", since).token
+            else:
+                store.heads("b:")
+            middle = time.perf_counter()
+            catalog.look(only_open=True)
+            if number > 1:
+                reads.append(middle - start)
+                times.append(time.perf_counter() - middle)
+        print(f"  {what}: {percentiles(reads)}; a catalog's look: {percentiles(times)}")
+    print(f"  append: {percentiles(before)}; once changes are read: ", end="")
+    print(percentiles([write() for _ in range(200)]))
+
+
 def measure(name: str, store: Any, turns: int) -> None:
     """Print a store's numbers."""
     print(f"{name}:")
@@ -178,7 +263,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=400)
     parser.add_argument("--postgresql", action="store_true", help="on a server of its own, too")
+    parser.add_argument("--looks", type=int, help="only looks after one write among so many runs")
     options = parser.parse_args()
+    if options.looks:
+        looks("Memory", nb.MemoryStore(), options.looks)
+        with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "b.db") as store:
+            looks("SQLite", store, options.looks)
+        if options.postgresql:
+            with postgres.server() as server, nb.SQLStore(postgres.database(server)) as sql:
+                looks("PostgreSQL", sql, options.looks)
+        return
     with tempfile.TemporaryDirectory() as folder:
         measure("SQLite", SQLiteStore(Path(folder) / "b.db"), options.turns)
     if options.postgresql:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, RunQueued, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
-from nbagent.core.journal.rows import Archive, Ending, Last, Searching, first_broken
+from nbagent.core.journal.rows import Archive, Changing, Ending, Head, Last, Searching, first_broken
 from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
 from tests.postgres import database
@@ -270,6 +271,119 @@ def test_runs_are_listed_exported_imported_and_deleted_in_bulk(store: Store) -> 
     assert store.run_ids() == ["b", "a"]
     assert store.read("b") == [completed("3")]
     assert [stamps[n] == stamps[n + 1] for n in range(7)] == [n % 2 == 0 for n in range(7)]
+
+
+MANY = 220
+"""Runs from which each store tells what changed."""
+
+
+class Looking:
+    """Who looks again and again at the runs of a prefix, and reads only what changed where that is possible."""
+
+    def __init__(self, store: Any, prefix: str) -> None:
+        self.store, self.prefix = store, prefix
+        self.since: object = None
+        self.heads: dict[str, Head] = {}
+        self.wholes = 0
+
+    def look(self) -> dict[str, Head]:
+        changes = self.store.changes(self.prefix, self.since)
+        self.wholes += changes.is_whole
+        found = {head.run_id: head for head in changes.heads}
+        self.heads = found if changes.is_whole else {**self.heads, **found}
+        self.since = changes.token
+        return self.heads
+
+
+def heads_of(store: Any, prefix: str) -> dict[str, Head]:
+    return {head.run_id: head for head in store.heads(prefix)}
+
+
+def test_folded_changes_equal_the_heads(store: Store) -> None:
+    """After any writes and deletions, for whoever looks often or seldom; a single write is read alone."""
+    if not isinstance(store, Archive) or not isinstance(store, Changing):
+        return
+    chosen = random.Random(7)
+    lengths = {f"{'ab'[n % 2]}%:{n}": 1 for n in range(MANY)}
+    for run_id in lengths:
+        store.append(run_id, [completed("0")], 0)
+    looking = [Looking(store, prefix) for prefix in ("", "a%:", "b", "c", "a_")]
+    for step in range(150):
+        run_id = chosen.choice([*lengths, f"a%:new{step}", f"c{step}"])
+        if run_id in lengths and chosen.random() < 0.1:
+            rows = store.rows(run_id)
+            store.delete(run_id)
+            if chosen.random() < 0.5:
+                store.put(run_id, rows)
+            else:
+                del lengths[run_id]
+        else:
+            store.append(run_id, [completed(str(step))] * 2, lengths.get(run_id, 0))
+            lengths[run_id] = lengths.get(run_id, 0) + 2
+        for each in chosen.sample(looking, chosen.randrange(3)):
+            assert each.look() == heads_of(store, each.prefix)
+    for each in looking:
+        assert each.look() == heads_of(store, each.prefix)
+    store.append("a%:last", [completed("0")], 0)
+    store.append("b last", [completed("0")], 0)
+    found = [store.changes(each.prefix, each.since) for each in looking]
+    if found[0].token is None:  # such a database cannot tell
+        assert all(changes.is_whole for changes in found)
+        return
+    ids = [{head.run_id for head in changes.heads} for changes in found]
+    assert not any(changes.is_whole for changes in found)
+    assert [own & {"a%:last", "b last"} for own in ids] == [
+        {"a%:last", "b last"},
+        {"a%:last"},
+        {"b last"},
+        set(),
+        set(),
+    ]
+    assert max(map(len, ids)) < 10  # PostgreSQL may return some again
+
+
+def test_changes_miss_no_write_of_several_processes(opened: Shared) -> None:
+    """Whoever looks while others begin runs and continue them has all in the end, most of it by what changed."""
+    store = opened()
+    for n in range(MANY):
+        store.append(f"r{n}", [completed("0")], 0)
+    looking = [Looking(store, ""), Looking(opened(), "r")]
+    for each in looking * 3:
+        each.look()
+    before = [each.wholes for each in looking]
+    others = [opened() for _ in range(4)]
+
+    def write(number: int) -> None:
+        for n in range(30):
+            others[number].append(f"r{number} {n}", [completed("1")], 0)
+            others[number].append(f"r{number * 50 + n}", [completed("2")], 1)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(len(others))]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        for each in looking:
+            each.look()
+    for each in looking:
+        assert each.look() == heads_of(store, "r")
+        assert len(each.heads) == MANY + 120
+    assert [each.wholes for each in looking] == before
+
+
+def test_changes_include_a_write_by_a_process_that_never_looks(opened: Shared) -> None:
+    """It opened the store before the other looked."""
+    writer = opened()
+    for n in range(MANY):
+        writer.append(f"r{n}", [completed("0")], 0)
+    looking = Looking(opened(), "")
+    for _ in range(2):
+        looking.look()
+    writer.append("r7", [completed("1")], 1)
+    changes = looking.store.changes("", looking.since)
+    assert ([h.run_id for h in changes.heads], changes.is_whole) == (["r7"], False)
+    writer.delete("r7")
+    assert looking.look() == heads_of(writer, "")
+    assert "r7" not in looking.heads
 
 
 def test_the_last_events_of_many_runs_are_read_in_one_query(store: Store) -> None:

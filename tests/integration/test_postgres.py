@@ -385,3 +385,52 @@ def test_an_unreachable_server_is_reported_without_its_password() -> None:
         with pytest.raises(nb.errors.StoreError, match="refused") as error:
             store.append("run", [completed("a")], 0)
         assert "hunter2" not in f"{error.value} {store!r}"
+
+
+def test_a_look_finds_a_run_whose_transaction_began_before_later_ones_that_it_saw(
+    url: str, store: nb.SQLStore
+) -> None:
+    """Rows become visible in the order of the commits, which is neither that of their numbers nor of their transactions."""
+    store.append("a", [completed("1")], 0)
+    since = store.changes("", None).token
+    add = "insert into nbagent_runs (id, length, seal) values (%s, 0, '')"
+    with psycopg.connect(url) as slow, psycopg.connect(url) as saved:
+        slow.execute(add, ("slow",))
+        with saved.transaction():
+            saved.execute(add, ("saved 1",))
+            store.append("b", [completed("2")], 0)
+            with saved.transaction():  # a savepoint has a number of its own
+                saved.execute(add, ("saved 2",))
+            changes = store.changes("", since)
+            assert [head.run_id for head in changes.heads] == ["b"]
+        store.append("a", [completed("3")], 1)
+        slow.commit()
+    found = store.changes("", changes.token)
+    assert not found.is_whole
+    assert {head.run_id for head in found.heads} >= {"slow", "saved 1", "saved 2", "a"}
+    assert store.changes("", found.token).heads == []
+    with psycopg.connect(url) as slow:
+        slow.execute("delete from nbagent_runs where id = 'slow'")
+        assert not store.changes("", found.token).is_whole
+        slow.commit()
+    assert store.changes("", found.token).is_whole
+
+
+def test_heads_of_a_prefix_are_found_by_the_index_and_its_signs_are_literal(
+    url: str, store: nb.SQLStore
+) -> None:
+    """Where ids have collation C; elsewhere all ids are compared."""
+    for run_id in ("a%:1", "a%:2", "ab:3", "a\\:4", "a_:5"):
+        store.append(run_id, [completed("1")], 0)
+    found = [[h.run_id for h in store.heads(p)] for p in ("a%:", "a_", "a\\", "a")]
+    assert [len(each) for each in found] == [2, 1, 1, 5]
+    sql(url, "create database collated template template0 lc_collate 'C' lc_ctype 'C'")
+    name = url.partition("@/")[2].partition("?")[0]
+    collated = url.replace(f"/{name}?", "/collated?")
+    with nb.SQLStore(collated) as other:
+        other.append("a:1", [completed("1")], 0)
+    with psycopg.connect(collated) as connection:
+        connection.execute("set enable_seqscan = off")
+        explain = "explain select number from nbagent_runs where id like 'a:%'"
+        assert "Index Cond" in str(connection.execute(explain).fetchall())
+    sql(url, "drop database collated with (force)")

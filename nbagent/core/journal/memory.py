@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import cast
 
 from nbagent.core.base.errors import Conflict, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent, dump
@@ -13,7 +14,7 @@ from nbagent.core.base.travel import Made, Travels, cannot_travel
 
 from .history import LostReference, referred_by
 from .journal import Watcher, moved_on
-from .rows import End, Head, Last, Row, check_known, events_of, sealed
+from .rows import Changes, End, Head, Last, Row, check_known, events_of, sealed
 
 _NOTHING = nullcontext()
 
@@ -25,6 +26,10 @@ class MemoryStore(Travels):
         self._journals: dict[str, _Journal] = {}
         self._lock = threading.Lock()
         self._changes = 0
+        self._written: dict[str, int] | None = None
+        """Runs by the number of their last change, latest last; None until somebody asks for changes."""
+        self._whole = 0
+        """The number of the last deletion."""
 
     def __reduce__(self) -> Made:
         cannot_travel(
@@ -46,6 +51,8 @@ class MemoryStore(Travels):
                 self._check_there(run_id, events)  # no other event refers to a run
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
+            if self._written is not None:
+                self._note_change(run_id, self._written)
         if kept.watchers:
             kept.notify()
 
@@ -85,6 +92,22 @@ class MemoryStore(Travels):
             ]
         return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
 
+    def changes(self, prefix: str, since: object) -> Changes:
+        """The heads of the runs that were written since; all of them after a deletion."""
+        with self._lock:
+            token, found = self._changes, list[tuple[str, int, StoredEvent]]()
+            is_whole = not isinstance(since, int) or self._written is None or since < self._whole
+            if self._written is None:
+                self._written = {}
+            for run_id in self._journals if is_whole else reversed(self._written):
+                if not is_whole and self._written[run_id] <= cast("int", since):
+                    break
+                if run_id.startswith(prefix):
+                    events = self._journals[run_id].events
+                    found.append((run_id, len(events), events[-1]))
+        heads = [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in found]
+        return Changes(heads if is_whole else heads[::-1], token, is_whole)
+
     def ends(self, prefix: str) -> list[End]:
         """The last event of each run whose id has this prefix, oldest run first."""
         with self._lock:
@@ -118,6 +141,8 @@ class MemoryStore(Travels):
             self._journals[run_id] = _Journal()
             self._journals[run_id].events.extend(events)
             self._changes += 1
+            if self._written is not None:
+                self._note_change(run_id, self._written)
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
         """Delete journals, all or none.
@@ -132,8 +157,13 @@ class MemoryStore(Travels):
             for run_id in run_ids:
                 del self._journals[run_id]
             self._changes += 1
+            self._whole, self._written = self._changes, None
         for kept in gone:
             kept.notify()
+
+    def _note_change(self, run_id: str, written: dict[str, int]) -> None:
+        written.pop(run_id, None)
+        written[run_id] = self._changes
 
     def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)

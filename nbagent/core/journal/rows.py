@@ -56,6 +56,17 @@ class End(NamedTuple):
     """The JSON of the last event; None if it cannot be read."""
 
 
+class Changes(NamedTuple):
+    """The heads of the runs that were written since an earlier look."""
+
+    heads: list[Head]
+    """At least the heads that changed; unchanged ones do no harm."""
+    token: object
+    """The value to pass as ``since`` the next time; None if all heads must then be read again."""
+    is_whole: bool
+    """Whether these are all heads, oldest first: a run that is not among them does not exist."""
+
+
 AT_ONCE = 1000
 """Events that are read in one go, of several runs; a longer run is read by itself."""
 SEALED_FROM = 2
@@ -128,6 +139,20 @@ class Searching(Protocol):
 
     def search(self, text: str) -> list[str]:
         """The runs in which an event's JSON has this text, oldest first.
+
+        Raises:
+            StoreError: they could not be read.
+        """
+
+
+@runtime_checkable
+class Changing(Protocol):
+    """A store that returns the heads of the runs that changed, without reading all of them."""
+
+    def changes(self, prefix: str, since: object) -> Changes:
+        """The heads of the runs whose id starts with the prefix that were written since a token for this prefix.
+
+        All heads are returned if ``since`` is None, a run was deleted, or the store no longer knows what changed.
 
         Raises:
             StoreError: they could not be read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 from nbagent.core.base.errors import StoreError, UsageError
@@ -14,7 +15,7 @@ from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import dumps, text_of
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, RunEvent, Store
-from nbagent.core.journal.rows import Archive, Batching, Head, Last, in_batches
+from nbagent.core.journal.rows import Archive, Batching, Changes, Changing, Head, Last, in_batches
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import bounded
 from nbagent.core.state.state import RunState, Status
@@ -74,7 +75,14 @@ class Catalog:
         self.prefix = prefix
         self._journals = journals
         self._stamp: object = _NEVER
+        self._since: object = None
+        """What the store returned at the last look, to return only later changes."""
+        self._heads: dict[str, Head] = {}
+        self._behind: dict[str, Head] = {}
+        """Those that are to be read and were not."""
+        self._only_open = False
         self._found: dict[str, Entry] = {}
+        """In the order of the heads."""
         self._open: dict[str, Journal] = {}
         """The journals of those that have not ended, the one that grew last at the end."""
         self.count = 0
@@ -96,23 +104,38 @@ class Catalog:
             StoreError: the store cannot be read. A single damaged run is in ``unreadable``.
         """
         stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
-        heads = self._heads()
-        self.count = len(heads)
-        for run_id, begun in self._runs_to_read(self._to_read(heads, at_most, only_open=only_open)):
+        changes = self._changes(self._since if only_open == self._only_open else None)
+        self._since, self._only_open = None, only_open  # until all of them are read
+        changed = {head.run_id: head for head in changes.heads}
+        if changes.is_whole:
+            self._heads, self._behind = {}, {}
+        self._heads.update(changed)
+        heads = self._behind | changed
+        self.count = len(self._heads)
+        to_read = self._to_read([*heads.values()], at_most, only_open=only_open)
+        new = sum(head.run_id not in self._found for head in to_read)
+        for run_id, begun in self._runs_to_read(to_read):
             self._read_run(run_id, begun)
-        there = {head.run_id for head in heads}
-        for gone in self._found.keys() - there:
-            del self._found[gone]
+        self._behind = {k: v for k, v in self._behind.items() if k not in self._found}
+        self._arrange(new, is_whole=changes.is_whole)
+        self._stamp, self._since = stamp, changes.token
+        return [one for one in self._found.values() if not only_open or one.status not in ENDED]
+
+    def _arrange(self, new: int, *, is_whole: bool) -> None:
+        """Forget runs that do not exist, and put the others in the order of the heads."""
+        ends = [[*islice(reversed(each), new)] for each in (self._found, self._heads)]
+        if not is_whole and ends[0] == ends[1]:
+            return
+        for gone in self._found.keys() - self._heads.keys():
             self._open.pop(gone, None)
-        self._stamp = stamp
-        listed = [self._found[head.run_id] for head in heads if head.run_id in self._found]
-        return [one for one in listed if not only_open or one.status not in ENDED]
+        self._found = {k: self._found[k] for k in self._heads if k in self._found}
 
     def _to_read(self, heads: list[Head], at_most: int | None, *, only_open: bool) -> list[Head]:
         """The journals that have grown, and those that were not read before."""
         known, self.left = self._found, 0
         grown = [h for h in heads if h.run_id in known and known[h.run_id].events != h.length]
         first = [h for h in heads if h.run_id not in known and not (only_open and _is_end(h.last))]
+        self._behind = {head.run_id: head for head in grown + first}
         if at_most is None:
             return grown + first
         failed = [head for head in first if head.run_id in self.unreadable]
@@ -141,11 +164,16 @@ class Catalog:
         """The journal of a run that had not ended at the last look."""
         return self._open.get(run_id)
 
-    def _heads(self) -> list[Head]:
+    def _changes(self, since: object) -> Changes:
+        store: object = self.store
+        if isinstance(store, Changing):
+            return store.changes(self.prefix, since)
         if isinstance(self.store, Archive):
-            return self.store.heads(self.prefix) if self.prefix else self.store.heads()
-        ids = (run_id for run_id in self.store.run_ids() if run_id.startswith(self.prefix))
-        return [Head(run_id, -1, None) for run_id in ids]
+            heads = self.store.heads(self.prefix) if self.prefix else self.store.heads()
+        else:
+            ids = (run_id for run_id in self.store.run_ids() if run_id.startswith(self.prefix))
+            heads = [Head(run_id, -1, None) for run_id in ids]
+        return Changes(heads, None, is_whole=True)
 
     def _runs_to_read(self, heads: list[Head]) -> Iterator[tuple[str, Begun]]:
         """Each run to read, with its events where the store reads several in one go."""

@@ -268,3 +268,38 @@ def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
         log = store.path.with_name("runs.db-wal").stat().st_size
         assert log < 200_000 < store.path.stat().st_size
         assert len(store.read("run")) == 300
+
+
+def test_the_heads_of_a_prefix_are_found_by_the_index(tmp_path: Path) -> None:
+    """Also those that changed, which are found by their numbers."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        for n in range(sqlite.LOGGED_FROM + 1):
+            store.append(f"r{n}", [completed("")], 0)
+        assert store.changes("", store.changes("", None).token).is_whole
+        values = {"prefix": "r1", "since": 1}
+        with closing(sqlite3.connect(store.path)) as other:
+            for statement in (sqlite.OF_PREFIX, sqlite.MOVED):
+                plan = [
+                    row[3].decode() if isinstance(row[3], bytes) else row[3]
+                    for row in other.execute(f"explain query plan {statement}", values)
+                ]
+                assert not [line for line in plan if line.startswith("SCAN")], plan
+
+
+def test_a_file_whose_runs_are_listed_once_gets_no_log_and_a_long_log_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks after very many writes reads all."""
+    monkeypatch.setattr(sqlite, "LOGGED_FROM", 0)
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("run", [completed("")], 0)
+        first = store.changes("", None)
+        with closing(sqlite3.connect(store.path)) as other:
+            names = "select count(*) from sqlite_master where name = 'moved'"
+            assert other.execute(names).fetchone() == (0,)
+            since = store.changes("", first.token).token
+            assert other.execute(names).fetchone() == (1,)
+            store.append("long", [completed("")] * 12_000, 0)
+            assert other.execute("select count(*) from moved").fetchone()[0] < 10_000
+        assert store.changes("", since).is_whole
+        assert [head.length for head in store.changes("", since).heads] == [1, 12_000]

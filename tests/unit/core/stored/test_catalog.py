@@ -1,0 +1,98 @@
+"""The runs of a store as they are read again, only where they have grown."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.events import RunCompleted, RunFailed, RunRetried, RunStarted, StoredEvent
+from nbagent.core.stored.catalog import Catalog
+
+MANY = 220
+"""Runs from which a SQLite file tells what changed."""
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    if request.param == "memory":
+        yield nb.MemoryStore()
+        return
+    with nb.SQLiteStore(tmp_path / "runs.db") as opened:
+        yield opened
+
+
+def started() -> StoredEvent:
+    return RunStarted(at=1.0, agent="a", model="m", messages=[], max_turns=9)
+
+
+def following(last: StoredEvent, chosen: random.Random) -> StoredEvent:
+    """An event that can come next in a run."""
+    at = chosen.random()
+    match last:
+        case RunFailed():
+            return RunRetried(at=at, by="x")
+        case _ if chosen.random() < 0.7:
+            return RunFailed(at=at, error="E", message="down")
+        case _:
+            return RunCompleted(at=at)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_catalog_that_reads_what_changed_lists_as_a_new_one_does(store: Any, seed: int) -> None:
+    """Its entries, their order and its counts, after any writes and deletions, however seldom it looks."""
+    chosen = random.Random(seed)
+    for n in range(MANY):
+        store.append(f"{'ab'[n % 2]}:{n}", [started()], 0)
+    kept = [(Catalog(store, prefix=p, journals=j), p) for p, j in (("", None), ("a:", 3))]
+    for step in range(60):
+        run_id = chosen.choice([*store.run_ids(), f"a:new{step}"])
+        there = store.read(run_id) if run_id in store.run_ids() else []
+        if there and chosen.random() < 0.1:
+            store.delete(run_id)
+        elif not there:
+            store.append(run_id, [started()], 0)
+        elif not isinstance(there[-1], RunCompleted):
+            store.append(run_id, [following(there[-1], chosen)], len(there))
+        catalog, prefix = chosen.choice(kept)
+        at_most = chosen.choice([None, 2])
+        only_open = chosen.random() < 0.3
+        found = catalog.look(only_open=only_open, at_most=at_most)
+        anew = Catalog(store, prefix=prefix)
+        entries = anew.look(only_open=only_open)
+        assert catalog.count == anew.count
+        ids = {one.id for one in found}
+        assert found == [one for one in entries if one.id in ids]
+        assert len(entries) - len(found) <= catalog.left
+
+
+def test_after_one_write_a_catalog_reads_one_head(store: Any) -> None:
+    """However many runs there are."""
+    for n in range(MANY):
+        store.append(f"{n}", [started()], 0)
+    catalog = Catalog(store)
+    for _ in range(2):
+        catalog.look()
+    store.append("7", [RunCompleted(at=1.0)], 1)
+    changes = store.changes("", catalog._since)
+    assert ([head.run_id for head in changes.heads], changes.is_whole) == (["7"], False)
+    assert [one.id for one in catalog.look() if one.status == "completed"] == ["7"]
+
+
+def test_a_look_that_failed_is_made_again_in_full(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the store returned for it is not lost."""
+    store.append("run", [started()], 0)
+    catalog = Catalog(store)
+    catalog.look()
+    store.append("run", [RunCompleted(at=1.0)], 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog, "_read_run", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            catalog.look()
+    assert [one.status for one in catalog.look()] == ["completed"]

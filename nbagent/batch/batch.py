@@ -158,6 +158,8 @@ class Batch:
         self._run: Run | None = None
         self._error: BaseException | None = None
         self._is_begun = False
+        self._checks = 0
+        """Calls of ``nb.map`` for this batch that are being checked."""
         self._was_awaited = False
         self._follows = False
         """Whether another process works on it, and its progress must still be read."""
@@ -356,9 +358,9 @@ class Batch:
         """Whether ``await batch`` returns: all rows have ended, the batch failed, or it waits for a person."""
         if self._error is not None:
             return True
-        if not self._is_begun:
+        if not self._is_begun or self._checks:
             return False
-        if self._run is None or self._work.is_waiting():
+        if self._run is None or (self._work.failure is None and self._work.is_waiting()):
             return True
         return session_of(self._run).is_over() and (self._work.has_ended or not self._follows)
 
@@ -540,6 +542,7 @@ class Batch:
         """Go on with what is asked now: in the work that is under way here, or in a new one."""
         made = _work(self.id, agent, self.store, asked, executor)
         if self._goes_on:
+            self._checks += 1
             self._on_loop(self._checked(made))
             return
         if type(made) is type(self._work):
@@ -569,6 +572,9 @@ class Batch:
         except (UsageError, RunError) as error:
             work.fail(error)
             work.wake()
+        finally:
+            self._checks -= 1
+            self._work.tell()
 
     def _again(self) -> None:
         """Go on with the same that was asked for."""

@@ -80,7 +80,8 @@ class SentWork(Work):
         try:
             await self._make_ready()
         except (UsageError, RunError) as error:  # StoreError is one
-            self.failure = error
+            self.failure, self.has_ended = error, True
+            self.tell()
             raise
         try:
             return await super().drive()

@@ -504,7 +504,7 @@ class Batch:
             if number:
                 self._run = self._record(number)
                 over = session_of(self._run).when_over()
-                over.add_done_callback(lambda _: work.tell())
+                over.add_done_callback(lambda _: self._work.tell())
             self._follows = bool(self._run is not None and (is_due or is_open))
             if self._follows:
                 self._watching = self._loop.create_task(self._watch())
@@ -612,7 +612,7 @@ class Batch:
                         work.take(found)
             if is_over:
                 self._follows = False
-                work.tell()
+                self._work.tell()  # another one by now, if its executor was changed
                 return
             await asyncio.wait([over], timeout=EVERY)
 

@@ -301,7 +301,7 @@ test("a kernel that is gone disables every row, says so, and keeps what is typed
   type(under(page)[1].querySelector(".nba-number"), "25");
   page.model.dead = true;
   inRow(page, 0, "Approve").click();
-  expect(page.$(".nba-gone:not([hidden])").textContent).toContain("have stopped");
+  expect(page.$(".nba-gone:not([hidden])").textContent).toContain("kernel has stopped");
   expect(inRow(page, 2, "Approve").getAttribute("aria-disabled")).toBe("true");
   expect(page.button("Approve all 3, 1 with changes").getAttribute("aria-disabled")).toBe("true");
   expect(under(page)[1].querySelector(".nba-number").value).toBe("25");

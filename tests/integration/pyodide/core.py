@@ -133,7 +133,7 @@ for make in (
     lambda: run.fork(at=run.journal[0]).wait(),
 ):
     told = await refused(make)
-    assert "no threads" in told, told
+    assert "Python in a web page has none" in told, told
     assert "await agent.run" in told, told
 
 late = nb.Agent(
@@ -177,5 +177,14 @@ def asks(ctx: nb.ToolContext) -> str:
 
 told = await refused(lambda: blocked.run("go"))
 assert "await ctx.ask" in told, told
-assert "a web page has no threads" in told, told
+assert "a web page has no" in told, told
+rows = await nb.map(
+    nb.Agent(nb.ScriptedModel(lambda _: "sorted"), name="sorter"),
+    range(5),
+    prompt="row {}",
+    id="rows",
+)
+assert rows.counts["completed"] == 5, rows
+told = await refused(rows.wait)
+assert "await batch" in told, told
 print("whole")

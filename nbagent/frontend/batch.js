@@ -48,7 +48,7 @@ const SHOWN = 15_000;
 const SURE = 4000;
 /** Frames in which the card of a row may come. */
 const FRAMES = 240;
-const COLUMNS = ["number", "key", "status", "said", "cost"];
+const COLUMNS = ["number", "key", "status", "result", "cost"];
 const KEYS = new Map([
   ["ArrowDown", 1],
   ["ArrowUp", -1],
@@ -127,7 +127,7 @@ ${ROOT} {
   & [data-col="open"] { padding: 0 10px 0 0; text-align: end; }
   & [data-col="open"] .b-button { min-height: 0; padding: 1px 9px; font: 12px/20px var(--nba-font); }
   & :is([data-status="interrupted"], [data-status="stuck"]) [data-col="status"] { color: var(--nba-warn-ink); font-weight: 600; }
-  & [data-status="failed"] :is([data-col="status"], [data-col="said"]) { color: var(--nba-bad); }
+  & [data-status="failed"] :is([data-col="status"], [data-col="result"]) { color: var(--nba-bad); }
   & [data-status="completed"] [data-col="status"] { color: var(--nba-good-ink); }
   & [data-status="running"] [data-col="status"] { color: var(--nba-link); }
   & .b-none { margin: 0; padding: 26px 18px; color: var(--nba-soft); text-align: center; }

@@ -22,7 +22,7 @@ from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, Vi
 
 ROWS = 60
 """Rows that a page gets at once."""
-COLUMNS = ("number", "key", "status", "said", "cost")
+COLUMNS = ("number", "key", "status", "result", "cost")
 ORDER = ("interrupted", "stuck", "failed", "running", "cancelled", "completed", "left")
 """Statuses in sorting order: rows that need a person come first."""
 SHOWN = ("completed", "running", "interrupted", "stuck", "failed", "cancelled", "left")
@@ -180,7 +180,7 @@ class BatchView:
             "number": lambda row: row.number,
             "key": lambda row: (len(row.key) if row.key.isdigit() else 0, row.key.casefold()),
             "status": lambda row: (ORDER.index(self._status(row)), row.number),
-            "said": lambda row: (row.error, row.asks, row.number),
+            "result": lambda row: (row.error, row.asks, row.number),
             "cost": lambda row: row.usage.known_cost,
         }
         return sorted(rows, key=order[self.by], reverse=self.backwards)

@@ -458,7 +458,7 @@ class Batch:
         Raises:
             UsageError: another process works on the batch.
         """
-        if self._goes_on and not self._work.is_at_work:
+        if self._is_running and not self._work.is_at_work:
             raise UsageError(
                 f"Another process is working on the batch {self.id!r}. Retry its rows there"
             )
@@ -538,21 +538,21 @@ class Batch:
                 await self._work.stop(by="the batch, which was stopped")
             raise
 
-    def _begin_again(self, asked: Asked, agent: Agent, executor: Any) -> None:
+    def _continue_with(self, asked: Asked, agent: Agent, executor: Any) -> None:
         """Go on with what is asked now: in the work that is under way here, or in a new one."""
         made = _work(self.id, agent, self.store, asked, executor)
-        if self._goes_on:
+        if self._is_running:
             self._checks += 1
             self._on_loop(self._checked(made))
             return
         if type(made) is type(self._work):
-            self._take_on(made)
+            self._adopt(made)
         else:
             self._work.hand_over(made)
             self._work = made
         self._begin()
 
-    def _take_on(self, made: Work) -> None:
+    def _adopt(self, made: Work) -> None:
         """Have the work do what the other one would."""
         work = self._work
         work.asked, work.agent = made.asked, made.agent
@@ -566,7 +566,7 @@ class Batch:
                 self._next = made
                 work.leave()
                 return
-            self._take_on(made)
+            self._adopt(made)
             await work.check()
             await work.anew(made.asked)
         except (UsageError, RunError) as error:
@@ -578,7 +578,7 @@ class Batch:
 
     def _again(self) -> None:
         """Go on with the same that was asked for."""
-        if self._goes_on:
+        if self._is_running:
             self._on_loop(self._anew())
         else:
             self._begin()
@@ -591,7 +591,7 @@ class Batch:
             self._work.wake()
 
     @property
-    def _goes_on(self) -> bool:
+    def _is_running(self) -> bool:
         """Whether its record has begun, and has not ended."""
         return self._run is not None and session_of(self._run).state.outcome is None
 
@@ -640,8 +640,8 @@ _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 def _report_unfinished() -> None:
     """Warn if the program ends before batches that it started and never awaited."""
     for one in list(_batches):
-        goes_on = one._goes_on or not one._is_begun  # noqa: SLF001 - one class
-        if goes_on and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
+        is_running = one._is_running or not one._is_begun  # noqa: SLF001 - one class
+        if is_running and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
             logger.warning(
                 "nbagent: the program ended before its batch %r, because nothing waited for it. Use nb.map(…).wait(), or "
                 "await it. With a store on disk, the same call with the same id continues the batch.",
@@ -710,8 +710,8 @@ def _batch_id(given: Any) -> str:
 def _here(batch: str, store: Store) -> Batch | None:
     """The batch with this id that is running in this process."""
     for one in list(_batches):
-        goes_on = one._goes_on or not one._is_begun  # noqa: SLF001 - one class
-        if goes_on and one.id == batch and is_same_place(one.store, store):
+        is_running = one._is_running or not one._is_begun  # noqa: SLF001 - one class
+        if is_running and one.id == batch and is_same_place(one.store, store):
             return one
     return None
 
@@ -809,7 +809,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     there = _here(batch_id, kept)
     if there is not None:
         _check_agent(there.agent, agent, batch_id)
-        there._begin_again(asked, agent, executor)  # noqa: SLF001 - one class
+        there._continue_with(asked, agent, executor)  # noqa: SLF001 - one class
     else:
         there = Batch(_work(batch_id, agent, kept, asked, executor), attended=is_attended)
         there._begin()  # noqa: SLF001 - as above

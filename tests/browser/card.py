@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Error, Locator, expect
 
 STOOD_STILL = """(button) => {
   const { x, y, width, height } = button.getBoundingClientRect();
@@ -39,8 +39,15 @@ class Card:
         form = self.forms.filter(has_text=title).first
         form.or_(self.failures).first.wait_for()
         assert self.failures.count() == 0, self.failures.first.inner_text()
-        form.scroll_into_view_if_needed()
-        return form
+        for _ in range(5):  # a form that becomes answerable is drawn again: the new one is taken
+            try:
+                form.scroll_into_view_if_needed()
+            except Error as error:
+                if "not attached" not in str(error):
+                    raise
+            else:
+                return form
+        raise AssertionError(f"the form {title!r} is replaced again and again")
 
     def wait_until(self, status: str) -> None:
         """Wait until the run has this status."""

@@ -16,7 +16,7 @@ import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.events import dump
 from nbagent.core.base.model import TextDelta, ToolCallDelta
-from nbagent.models.openai.credentials import Credentials, StreamCut
+from nbagent.models.openai.credentials import Credentials, StreamFilter
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.render import plain, static
 from tests.integration.chat_server import ChatServer, Refuse, Reply
@@ -153,7 +153,7 @@ async def test_an_azure_token_is_a_credential_too():
     client = openai.AsyncAzureOpenAI(
         azure_endpoint="http://host", azure_ad_token=TOKEN, api_version="2024-02-01"
     )
-    told = Credentials.of(client).cut(f"{TOKEN} of 2024-02-01")
+    told = Credentials.of(client).remove(f"{TOKEN} of 2024-02-01")
     assert told == "••• of 2024-02-01"
     await client.close()
 
@@ -164,7 +164,7 @@ def test_ordinary_words_are_not_removed_as_credentials():
         base_url="http://host/v1", api_key="none", default_headers={"X-Title": "my notebook"}
     )
     text = "none of my notebook is cut"
-    assert Credentials.of(client).cut(text) == text
+    assert Credentials.of(client).remove(text) == text
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
@@ -173,11 +173,13 @@ def test_a_key_is_removed_from_a_stream_however_it_is_split(size):
     said = f"so {KEY} and {KEY[:9]}, sk-{KEY}s"
     pieces = [said[start : start + size] for start in range(0, len(said), size)]
     expected = said.replace(KEY, "•••")
-    public = StreamCut(Credentials([KEY]))
-    deltas = [told for piece in pieces for told in public.cut([TextDelta(piece)])] + public.rest()
+    public = StreamFilter(Credentials([KEY]))
+    deltas = [
+        told for piece in pieces for told in public.filtered([TextDelta(piece)])
+    ] + public.rest()
     assert "".join(delta.text for delta in deltas) == expected
     both = [ToolCallDelta(index, piece) for piece in pieces for index in (0, 1)]
-    deltas = [told for delta in both for told in public.cut([delta])] + public.rest()
+    deltas = [told for delta in both for told in public.filtered([delta])] + public.rest()
     for index in (0, 1):
         assert "".join(d.arguments for d in deltas if d.index == index) == expected
 
@@ -189,7 +191,7 @@ def test_removing_keys_takes_time_in_proportion_to_the_text():
     def cost(count: int) -> int:
         text = f"{KEY[:14]} http://a:b@c/ " * count
         began = time.process_time_ns()
-        assert KEY[:14] not in credentials.cut(text)
+        assert KEY[:14] not in credentials.remove(text)
         return time.process_time_ns() - began
 
     small, large = (min(cost(count) for _ in range(3)) for count in (5_000, 50_000))

@@ -127,7 +127,7 @@ class Seat:
 
     def goes_on(self) -> None:
         """Take it on itself to go on, also beside another handle, as two processes may."""
-        session_of(self.run).go_on()
+        session_of(self.run).drive()
 
 
 @dataclass(frozen=True)

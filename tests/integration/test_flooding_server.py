@@ -61,13 +61,13 @@ FLOODS = {
     "text": Flood(itertools.repeat(event(content="x" * 65_536)), "longer than 16,000,000"),
     "reasoning": Flood(itertools.repeat(event(reasoning="x" * 65_536)), "longer than 16,000,000"),
     "a field of its own": Flood(
-        itertools.repeat(event(summary="x" * 65_536)), "wants back is longer than 8,000,000"
+        itertools.repeat(event(summary="x" * 65_536)), "provider data is longer than 8,000,000"
     ),
     "a label and then another": Flood(
-        (event(odd="xy"[i == 9_999] * 1_000) for i in itertools.count()), "wants back is longer"
+        (event(odd="xy"[i == 9_999] * 1_000) for i in itertools.count()), "provider data is longer"
     ),
     "items of a field of its own": Flood(
-        (event(odd=[{"index": i}]) for i in itertools.count()), "wants back is longer"
+        (event(odd=[{"index": i}]) for i in itertools.count()), "provider data is longer"
     ),
     "arguments": Flood(itertools.repeat(call(0, "x" * 65_536)), "longer than 16,000,000"),
     "calls": Flood((call(i, "{}") for i in itertools.count()), "longer than 16,000,000"),

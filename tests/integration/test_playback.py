@@ -343,4 +343,4 @@ def test_c386_a_recording_that_nothing_uses_is_reported_for_deletion(tmp_path):
     (tmp_path / "demo.recorded.json").write_text("{}")
     done = nbagent("record", notebook, env=without_a_model())
     assert done.returncode == 0
-    assert "no longer used. Delete it" in done.stdout
+    assert "no longer used. You can delete it" in done.stdout

@@ -145,7 +145,7 @@ def test_a_run_locked_by_another_process_is_reported_as_busy_and_works_again_aft
     store.append("run", [completed("a")], 0)
     with psycopg.connect(url) as held:
         held.execute("update nbagent_runs set seal = seal")
-        with pytest.raises(nb.errors.Busy, match="another process has locked"):
+        with pytest.raises(nb.errors.Busy, match="another process holds a lock"):
             store.append("run", [completed("b")], 1)
         store.append("other", [completed("c")], 0)
         assert store.read("run") == [completed("a")]

@@ -98,7 +98,7 @@ def test_a_question_mark_shows_the_options():
         kernel.must_run('import nbagent as nb\nagent = nb.Agent("demo")')
         for name, options in (
             ("agent", ("max_turns:", "<Agent agent on")),
-            ("agent.tool", ("approval: whether a person is asked", "preview:", "agent.tool(")),
+            ("agent.tool", ("approval: ", "preview:", "agent.tool(")),
             ("agent.run", ("answers:", "prompt:", "agent.run(")),
         ):
             told = kernel.inspect(name)

@@ -384,14 +384,14 @@ class Journal:
 
     def _commit(self, decide: Decide, append: _Append) -> Sequence[StoredEvent]:
         while True:
-            position = self.state.position
+            position = self._stored_length
             events = decide(self.state)
             if not events:
                 return events
             try:
                 self._write(events, append)
             except Conflict as error:
-                if self.state.position == position:
+                if self._stored_length == position:
                     keep_unwritten(self.run_id, self.state, events)
                     raise StoreError(
                         f"The store rejected the write but has no new events: {error}"

@@ -100,7 +100,7 @@ class Ledger:
         outcomes = {
             "flaky": ("line is down", f"did {n}"),
             "slow": ("slowly", "gone"),
-            "later": (f"did {n}", "no model would receive it later"),
+            "later": (f"did {n}", "so a later result could not reach a model"),
             "denied": ("denies this call",),
             "guarded": ("denies this call",),
         }

@@ -11,7 +11,14 @@ from typing import Any, Literal
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import RunCancelled, RunFailed, StoredEvent
+from nbagent.core.base.events import (
+    MessageQueued,
+    RunCancelled,
+    RunFailed,
+    RunStarted,
+    StoredEvent,
+)
+from nbagent.core.base.messages import user
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.run import session_of
 from tests.until import PATIENCE, turns, until
@@ -460,3 +467,20 @@ async def test_a_waiting_body_learns_of_an_end_discovered_by_a_refused_answer() 
     await until(lambda: not session.is_active)
     with pytest.raises(nb.errors.RunError, match="somebody else"):
         await run
+
+
+def test_an_end_that_was_not_stored_gives_way_to_as_many_events_of_others() -> None:
+    """The journal is as long as before, but the store has grown: it is asked again, and nothing is lost."""
+    store, now = Shaky(event_matches("run_cancelled")), 1.0
+    journal = Journal("r", store)
+    journal.append(RunStarted(at=now, agent="a", model="m", messages=[user("go")], max_turns=20))
+    journal.end(RunCancelled(at=now, by="code"))
+    assert (journal.owes, journal.state.position) == (True, 2)
+    store.append("r", [MessageQueued(at=now, text="of another handle")], 1)
+    journal.commit(lambda _state: [MessageQueued(at=now, text="of this one")])
+    assert [event.type for event in store.read("r")] == [
+        "run_started",
+        "message_queued",
+        "message_queued",
+    ]
+    assert (journal.owes, journal.state.position) == (False, 3)

@@ -476,8 +476,8 @@ def test_an_end_that_was_not_stored_gives_way_to_as_many_events_of_others() -> N
     journal.append(RunStarted(at=now, agent="a", model="m", messages=[user("go")], max_turns=20))
     journal.end(RunCancelled(at=now, by="code"))
     assert (journal.owes, journal.state.position) == (True, 2)
-    store.append("r", [MessageQueued(at=now, text="of another handle")], 1)
-    journal.commit(lambda _state: [MessageQueued(at=now, text="of this one")])
+    store.append("r", [MessageQueued(at=now, by="code", text="of another handle")], 1)
+    journal.commit(lambda _state: [MessageQueued(at=now, by="code", text="of this one")])
     assert [event.type for event in store.read("r")] == [
         "run_started",
         "message_queued",

@@ -15,6 +15,7 @@ import nbagent as nb
 from nbagent.core.base.errors import McpError, ToolError, UsageError
 from nbagent.core.tools.define import as_tool
 from nbagent.mcp_servers.address import remove_secrets
+from nbagent.mcp_servers.connection import UNCLEAR
 from nbagent.mcp_servers.server import McpServer
 from tests.integration import install_mcp_servers
 from tests.integration.chat_server import ChatServer, Reply
@@ -152,6 +153,31 @@ async def test_a_fastmcp_server_works_by_its_command(tmp_path, protocol):
         "order": [{"ordered": "tea", "count": 2}],
         "rename": ["tea is cha now"],
     }
+
+
+async def test_a_question_moves_to_another_call_if_the_call_that_showed_it_ends(tmp_path):
+    """A server on pipes does not say which call asks: the first running one shows it, and the asking call gets it."""
+    _skip_without(install_mcp_servers.fastmcp())
+    script = tmp_path / "shop.py"
+    slow = """
+import asyncio
+
+@mcp.tool
+async def pack(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return "packed"
+"""
+    script.write_text(FASTMCP.replace("mcp.run(", f"{slow}\nmcp.run("))
+    server = nb.mcp([str(install_mcp_servers.fastmcp()), str(script)], protocol="2025-11-25")
+    calls = [call("pack", seconds=3 * UNCLEAR), call("rename", name="tea")]
+    agent = _agent(server, calls, policy=[nb.allow("*")])
+    async with server:
+        run = agent.run("Go", answers={"rename": {"value": "cha"}}, show=False)
+        await run
+    assert run.calls["pack"][0].output == "packed"
+    assert run.calls["rename"][0].output == "tea is cha now"
+    asked = [event.tool_name for event in run.journal if event.type == "interrupted"]
+    assert asked == ["pack", "rename"]
 
 
 async def test_a_pypi_server_works_by_its_command():

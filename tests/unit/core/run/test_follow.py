@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
+import nbagent as nb
 from nbagent.core.base import process
 from nbagent.core.base.errors import StoreError
 from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, Others
 from nbagent.core.run.lost_calls import MOMENT, whose_turn
+from nbagent.core.run.run import session_of
 from nbagent.core.state.state import Calls, CallState, RunState
 
 GONE = this_process().replace(":", ":1", 1)  # an id that no process has, or another start
@@ -159,3 +161,23 @@ def test_without_heartbeats_in_the_store_only_events_count(time: Time) -> None:
     assert not others.has_ended(FAR)
     time.now = UNHEARD
     assert others.has_ended(FAR)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_a_forked_process_drives_no_run_of_its_parent() -> None:
+    """It has a copy of each run, and would run what the parent runs."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("ask"), "done"]))
+
+    @agent.tool(approval=True)
+    def ask() -> str:
+        return "asked"
+
+    run = await agent.run("go", attended=True).settled()
+    journal = session_of(run).journal
+    assert journal.is_driven_here
+    child = os.fork()
+    if not child:
+        os._exit(int(journal.is_driven_here))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert journal.is_driven_here

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -111,6 +112,7 @@ class Session:
 
     __slots__ = (
         "__weakref__",
+        "_context",
         "_driver",
         "_drives_again",
         "_look_at_clock",
@@ -129,7 +131,6 @@ class Session:
         "host",
         "is_active",
         "is_stopping",
-        "is_stored",
         "journal",
         "loop",
         "run_id",
@@ -150,14 +151,14 @@ class Session:
         self.spec = spec
         self.journal = journal
         self.run_id = journal.run_id
-        self.is_stored = not isinstance(journal.store, MemoryStore)
-        """Whether the run's journal outlives this process."""
         self.host = place.host
         self.attended = place.attended
         self.loop = place.loop or running_loop() or private_loop()
         """The event loop the run lives on."""
         self.handle: Callable[[], Any] = _no_handle
         """Returns the ``Run`` object of this session, or None once it was garbage-collected."""
+        self._context = copy_context()
+        """The context variables of the code that started or opened the run; each of its drivers has them."""
         self.error: BaseException | None = None
         """The error that keeps the run from continuing here."""
         self.values = dict(values or {})
@@ -524,6 +525,11 @@ class Session:
             raise
 
     @property
+    def is_stored(self) -> bool:
+        """Whether the run's journal outlives this process."""
+        return not isinstance(self.journal.store, MemoryStore)
+
+    @property
     def is_writing(self) -> bool:
         """Whether a write is pending."""
         return bool(self._unwritten)
@@ -613,7 +619,10 @@ class Session:
         hooks = Hooks(self._paused, self.progressed, self.host.present, self.host.on_main)
         self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
         self._driver.values, self._driver.keeps_partials = self.values, self.is_stored
-        self._task = self.loop.create_task(self._driver.drive(), name=f"nbagent run {self.run_id}")
+        name = f"nbagent run {self.run_id}"
+        self._task = self.loop.create_task(
+            self._driver.drive(), name=name, context=self._context.copy()
+        )
         self._was_interrupted = interruption()
         _at_work.add(self)
         self._task.add_done_callback(self._driver_ended)

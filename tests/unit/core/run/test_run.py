@@ -7,6 +7,7 @@ import contextvars
 import json
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -778,3 +779,28 @@ async def test_a_journal_prints_a_line_for_each_event_and_is_a_table_in_a_notebo
     assert html.count("<tr>") == 12
     assert "sent to &lt;b&gt;ada" in html
     assert "<b>" not in html
+
+
+async def test_an_answer_from_another_context_continues_in_the_context_of_the_start() -> None:
+    """A tool sees what the code that started the run had set, not what the code that answers has."""
+    variable = contextvars.ContextVar("variable", default="outside")
+    seen: list[str] = []
+    agent = asking([call("where")])
+
+    @agent.tool
+    async def where() -> str:
+        seen.append(variable.get())
+        return "here"
+
+    def in_context(value: str, work: Callable[[], Any]) -> Any:
+        def do() -> Any:
+            variable.set(value)
+            return work()
+
+        return contextvars.copy_context().run(do)
+
+    run = in_context("start", lambda: agent.run("go"))
+    await until(lambda: run.status == "interrupted")
+    in_context("answer", lambda: run.respond(run.interrupts[0], "yes"))
+    assert (await run).text == "done"
+    assert seen == ["start"]

@@ -781,7 +781,7 @@ async def test_a_journal_prints_a_line_for_each_event_and_is_a_table_in_a_notebo
     assert "<b>" not in html
 
 
-async def test_an_answer_from_another_context_continues_in_the_context_of_the_start() -> None:
+async def test_c491_an_answer_from_another_context_continues_in_the_context_of_the_start() -> None:
     """A tool sees what the code that started the run had set, not what the code that answers has."""
     variable = contextvars.ContextVar("variable", default="outside")
     seen: list[str] = []

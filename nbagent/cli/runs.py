@@ -78,7 +78,7 @@ def runs(options: argparse.Namespace) -> int:
     catalog = Catalog(open_store(options))
     every = catalog.look(only_open=options.waiting)
     found = [each for each in every if _is_wanted(each, options)]
-    found.sort(key=lambda each: each.moved, reverse=True)
+    found.sort(key=lambda each: each.updated, reverse=True)
     listed = found[: options.limit] if options.limit else found
     if options.json:
         place = public_place(options.store, catalog.store)
@@ -177,8 +177,8 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "agent": entry.agent,
         "prompt": entry.prompt,
         "status": entry.status,
-        "started": entry.begun,
-        "updated": entry.moved,
+        "started": entry.started,
+        "updated": entry.updated,
         "deadline": entry.deadline,
         "turns": entry.turns,
         "tokens": entry.usage.input_tokens + entry.usage.output_tokens,
@@ -227,7 +227,7 @@ def _word(entry: Entry) -> str:
 
 def _row(entry: Entry, short: str) -> tuple[str, str, str, str]:
     """The columns before the prompt: id, state, time since the last event, agent."""
-    since = f"{duration(time.time() - entry.moved)} ago"
+    since = f"{duration(time.time() - entry.updated)} ago"
     return _line(short), _word(entry), since, _line(entry.agent)
 
 

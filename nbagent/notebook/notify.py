@@ -32,7 +32,7 @@ class NotifyCard(Card):
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._told: NoticeActionName = "quiet"
         self._unsent: list[Op] = []
-        self.moved: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         """Called when the card shows something else."""
         super().__init__()
         self.add_class("nba-alone")
@@ -77,7 +77,7 @@ class NotifyCard(Card):
             self._told = message.action
             self._unsent.append(Put(item=self._item(), index=0))
             self._push()
-        self.moved()
+        self.on_change()
 
 
 def notify() -> None:
@@ -100,7 +100,7 @@ def notify() -> None:
         return
     card = NotifyCard()
     live = Live(card, lambda _live: card.bundle())
-    card.moved = lambda: live.keep(soon=True)
+    card.on_change = lambda: live.keep(soon=True)
     live.show()
 
 

@@ -242,7 +242,7 @@ TEXTS: dict[str, str] = {
     "column_prompt": "prompt",
     "column_status": "status",
     "column_asks": "question",
-    "column_moved": "updated",
+    "column_updated": "updated",
     "column_deadline": "deadline",
     "column_cost": "cost",
     "runs_unknown": "This is the stored run. To continue it, define the agent {agent} in this notebook. The run's questions then appear here.",

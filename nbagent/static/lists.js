@@ -43,7 +43,7 @@ ${G} {
   & th[data-of="prompt"] { min-width: 90px; }
   & td[data-of="open"] { text-align: end; }
   & [hidden] { display: none; }
-  & td:is([data-of="moved"], [data-of="deadline"], [data-of="cost"]) { font-variant-numeric: tabular-nums; }
+  & td:is([data-of="updated"], [data-of="deadline"], [data-of="cost"]) { font-variant-numeric: tabular-nums; }
   & td[data-of="cost"] { text-align: end; }
   & th[data-of="cost"] .nba-sort { justify-content: flex-end; }
   & tr[data-status="interrupted"] [data-of="status"] { color: var(--nba-warn-ink); font-weight: 600; }

@@ -34,9 +34,9 @@ class Entry:
     status: Status
     asks: tuple[PendingInterrupt, ...]
     """The open questions, in call order."""
-    begun: float
+    started: float
     """Its start, in Unix seconds."""
-    moved: float
+    updated: float
     """The time of its last event, in Unix seconds."""
     usage: Usage
     turns: int
@@ -50,7 +50,7 @@ class Entry:
     """The error of a failed run."""
     cell: str = ""
     """The id of the notebook cell whose code started it, if known."""
-    begun_by: str = ""
+    started_by: str = ""
     """The process that began it."""
 
     @property
@@ -156,7 +156,7 @@ class Catalog:
     def started_since(self, run: Entry) -> bool:
         """Whether another process has started a later run from the same cell, among the runs read so far."""
         return bool(run.cell) and any(
-            one.cell == run.cell and one.begun_by != run.begun_by and one.begun > run.begun
+            one.cell == run.cell and one.started_by != run.started_by and one.started > run.started
             for one in self._found.values()
         )
 
@@ -236,8 +236,8 @@ def _moved(head: Head) -> float:
 def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
     state = journal.state
     if isinstance(begun, Entry):
-        first, prompt, after = begun.begun, begun.prompt, begun.after
-        cell, owner = begun.cell, begun.begun_by
+        first, prompt, after = begun.started, begun.prompt, begun.after
+        cell, owner = begun.cell, begun.started_by
     else:
         first = begun.at if isinstance(begun, Event) else 0.0
         prompt, after = _asked(begun)
@@ -249,8 +249,8 @@ def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
         prompt=prompt,
         status=state.status,
         asks=() if outcome is not None else tuple(interrupts_of(state, {}, state.agent)),
-        begun=first,
-        moved=state.at,
+        started=first,
+        updated=state.at,
         usage=state.usage,
         turns=state.turns,
         events=state.position,
@@ -258,7 +258,7 @@ def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
         driver="" if journal.is_vacant else journal.driver,
         error=getattr(outcome, "message", None),
         cell=cell,
-        begun_by=owner,
+        started_by=owner,
     )
 
 

@@ -127,7 +127,7 @@ def prune(
 
 
 def _is_over(run: Entry | None, until: float, *, waiting: bool) -> bool:
-    if run is None or run.moved >= until:
+    if run is None or run.updated >= until:
         return False
     return run.status in ENDED or (waiting and run.status == "interrupted")
 

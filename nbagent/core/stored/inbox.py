@@ -383,7 +383,7 @@ class Waiting:
         self._journals[entry.id] = journal
         times = {event.id: event.at for event in journal.state.pending}
         for interrupt in entry.asks:
-            yield Asked(entry, interrupt, times.get(interrupt.id, entry.moved), self)
+            yield Asked(entry, interrupt, times.get(interrupt.id, entry.updated), self)
 
     def _is_looked_for(self, one: Asked) -> bool:
         return (

@@ -28,7 +28,7 @@ from nbagent.core.state.state import Status
 from .catalog import ENDED, Catalog, Entry
 from .opening import open_run
 
-COLUMNS = ("id", "agent", "prompt", "status", "asks", "moved", "deadline", "cost")
+COLUMNS = ("id", "agent", "prompt", "status", "asks", "updated", "deadline", "cost")
 STATUSES = ("interrupted", "running", "queued", *ENDED, "unreadable")
 """Statuses in a list, those that wait for a person first."""
 _JOURNALS = 50
@@ -46,13 +46,13 @@ class StoredRun:
     prompt: str
     status: str
     """As ``run.status``; ``unreadable`` for a run with a damaged journal."""
-    says: str
+    status_text: str
     """Its state, and the process that continues it, in words."""
     asks: tuple[str, ...]
     """The tools that wait for an answer, in call order."""
-    begun: float | None
+    started: float | None
     """Its start, in Unix seconds."""
-    moved: float | None
+    updated: float | None
     """The time of its last event, in Unix seconds."""
     deadline: float | None
     """The time when the first of its questions expires, in Unix seconds."""
@@ -97,9 +97,18 @@ class Runs(list[StoredRun]):
         """
         import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
 
-        names = ("agent", "prompt", "status", "says", "asks", "begun", "moved", "deadline")
+        names = (
+            "agent",
+            "prompt",
+            "status",
+            "status_text",
+            "asks",
+            "started",
+            "updated",
+            "deadline",
+        )
         table: dict[str, Any] = {name: [getattr(run, name) for run in self] for name in names}
-        for name in ("begun", "moved", "deadline"):
+        for name in ("started", "updated", "deadline"):
             table[name] = pd.to_datetime(
                 pd.Series(table[name], dtype="float64"), unit="s", utc=True
             )
@@ -162,11 +171,11 @@ def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
         run.id,
         run.agent,
         " ".join(run.prompt.split()),
-        run.says,
+        run.status_text,
         ", ".join(
             name if n == 1 else f"{name} \u00d7 {n}" for name, n in Counter(run.asks).items()
         ),
-        "" if run.moved is None else f"{_span(now - run.moved)} ago",
+        "" if run.updated is None else f"{_span(now - run.updated)} ago",
         "" if run.deadline is None else _deadline(run.deadline - now),
         "" if not cost else f"${cost:.4f}",
     )
@@ -292,7 +301,7 @@ class Listing:
         listed = [self._listed(entry, before) for entry in entries]
         listed += [_unreadable(*each, catalog.store) for each in catalog.unreadable.items()]
         fitting = [r for r in listed if r.status in wanted and self.agent in (None, r.agent)]
-        self.all = sorted(fitting, key=lambda run: run.moved or 0.0, reverse=True)
+        self.all = sorted(fitting, key=lambda run: run.updated or 0.0, reverse=True)
 
     def _listed(self, entry: Entry, before: Mapping[str, tuple[Entry, StoredRun]]) -> StoredRun:
         known, run = before.get(entry.id, (None, None))
@@ -329,9 +338,9 @@ _ORDERS: dict[str, Callable[[StoredRun], Any]] = {
     "id": lambda run: run.id.casefold(),
     "agent": lambda run: run.agent.casefold(),
     "prompt": lambda run: " ".join(run.prompt.split()).casefold(),
-    "status": lambda run: (STATUSES.index(run.status), run.says),
+    "status": lambda run: (STATUSES.index(run.status), run.status_text),
     "asks": lambda run: ", ".join(run.asks).casefold(),
-    "moved": lambda run: None if run.moved is None else -run.moved,
+    "updated": lambda run: None if run.updated is None else -run.updated,
     "deadline": lambda run: run.deadline,
     "cost": lambda run: run.usage.cost or None,
 }
@@ -339,7 +348,7 @@ _ORDERS: dict[str, Callable[[StoredRun], Any]] = {
 
 
 def _has(run: StoredRun, words: Sequence[str]) -> bool:
-    said = " ".join((run.id, run.agent, run.prompt, run.says, *run.asks)).casefold()
+    said = " ".join((run.id, run.agent, run.prompt, run.status_text, *run.asks)).casefold()
     return all(word in said for word in words)
 
 
@@ -349,10 +358,10 @@ def _listed(entry: Entry, store: Store) -> StoredRun:
         agent=entry.agent,
         prompt=entry.prompt,
         status=entry.status,
-        says=_status_text(entry),
+        status_text=_status_text(entry),
         asks=tuple(one.tool_name or LIMIT for one in entry.asks),
-        begun=entry.begun,
-        moved=entry.moved,
+        started=entry.started,
+        updated=entry.updated,
         deadline=entry.deadline,
         usage=entry.usage,
         store=store,

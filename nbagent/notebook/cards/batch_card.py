@@ -72,7 +72,7 @@ class BatchCard(Card):
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.view = BatchView(batch)
-        self.moved: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         """Called when the card shows something else."""
         self.opens: Callable[[Card | None], None] = lambda _card: None
         """Called with the card that is shown below from now on."""
@@ -129,7 +129,7 @@ class BatchCard(Card):
         with self._lock:
             self._push()
         if changed:
-            self.moved()
+            self.on_change()
 
     # --- what a person does
 

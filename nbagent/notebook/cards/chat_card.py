@@ -91,7 +91,7 @@ class ChatCard(RunCard):
         self._typed_before = {}
         self._drivers: dict[str, DriverLine] = {}
         self.pressed = lambda _key, _action: None
-        self.moved: Callable[[Event | None], None] = lambda _event: None
+        self.on_change: Callable[[Event | None], None] = lambda _event: None
         """Called with each stored event, and with None when other runs are shown."""
         self._lock = threading.RLock()
         self._charts = Charts()
@@ -151,7 +151,7 @@ class ChatCard(RunCard):
                 self._later(self.greet)  # a chat has other texts
             if self._flush_at is None:
                 self._plan()
-        self.moved(None)
+        self.on_change(None)
 
     def _follow(self, run: Run) -> None:
         session = session_of(run)
@@ -177,7 +177,7 @@ class ChatCard(RunCard):
     def _follow_and_report(self, session: Session, view: RunView, heard: RunEvent) -> None:
         self._follow_event(session, view, heard)
         if isinstance(heard, Event):
-            self.moved(heard)
+            self.on_change(heard)
 
     def _draw_charts(self) -> None:
         """The charts of the runs that are shown now."""

@@ -374,7 +374,7 @@ class Shown:
             card = ChatCard(self._chat, self._run)
             self.live = Live(card, self.bundle)
             self._add_earlier_notices(card, self.live)
-            card.moved = self._on_event
+            card.on_change = self._on_event
             for event in self._run.journal[-1:]:
                 self._on_event(event)
         return self.live
@@ -522,7 +522,7 @@ class ShownChat:
     def __init__(self, chat: Chat, *, asked: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
         self._live = Live(card, lambda _live: chat_bundle(chat, measured=True, card=card))
-        card.moved = partial(self._moved, chat, asked)
+        card.on_change = partial(self._moved, chat, asked)
         self._executions: list[str | None] = []
 
     def _moved(self, chat: Chat, asked: Callable[[Run], None], event: Event | None) -> None:
@@ -544,7 +544,7 @@ class ShownInbox:
         self._live = Live(card, lambda _live: card.bundle())
         self._live.above = [card.bar]
         self._live.rearrange()
-        card.moved = lambda: self._live.keep(soon=True)
+        card.on_change = lambda: self._live.keep(soon=True)
 
     def show(self) -> None:
         """Show it in the output of the code that runs now."""
@@ -559,7 +559,7 @@ class ShownRuns:
         self._card = card = RunsCard(listed.listing, of)
         self._live = Live(card, lambda _live: self._bundle())
         card.opens = self._opened
-        card.moved = partial(self._live.keep, soon=False)
+        card.on_change = partial(self._live.keep, soon=False)
 
     def show(self) -> None:
         """Show it in the output of the code that runs now."""
@@ -593,7 +593,7 @@ class ShownBatch:
         self._card = card = BatchCard(batch)
         self._live = Live(card, lambda _live: self._bundle())
         card.opens = self._opened
-        card.moved = partial(self._live.keep, soon=False)
+        card.on_change = partial(self._live.keep, soon=False)
         self.key: str | None = None
         """The last cell execution in which it was shown."""
 

@@ -46,7 +46,7 @@ class InboxCard(AskingCard):
         """The questions that have widgets or a preview beside their forms, as they were drawn."""
         self._update_timer: asyncio.TimerHandle | None = None
         """The timer of the next update of the pages."""
-        self.moved: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         """Called when the card shows something else."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._drawn_at = float("-inf")
@@ -100,7 +100,7 @@ class InboxCard(AskingCard):
             self.bar.said = self.view.snapshot().head.status_text
         if changed:
             self._follow_questions()
-            self.moved()
+            self.on_change()
 
     def _follow_questions(self) -> None:
         """Start and end the widgets and previews with their questions, for runs that continue here."""

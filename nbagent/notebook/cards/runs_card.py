@@ -157,7 +157,7 @@ class RunsCard(Card):
     def __init__(self, listing: Listing, of: str) -> None:
         self.listing = listing
         self.view = RunsView(of)
-        self.moved: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         """Called when the card shows something else."""
         self.opens: Callable[[Card | None], None] = lambda _card: None
         """Called with the card that is shown below from now on."""
@@ -225,7 +225,7 @@ class RunsCard(Card):
         with self._lock:
             self._push()
         if changed:
-            self.moved()
+            self.on_change()
 
     async def _draw(self) -> None:
         await run_in_thread(lambda: self.view.look(self.listing))

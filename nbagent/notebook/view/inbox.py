@@ -376,7 +376,7 @@ def _new_drawn(asked: Asked, source: Source) -> _Drawn:
 def _is_earlier(asked: Asked, source: Source) -> bool:
     """Whether its cell has started another run since, in a later kernel: one of the store, or of this process."""
     run = asked.run
-    begun_here = run.cell in kernel.begun_in and run.begun_by != this_process()
+    begun_here = run.cell in kernel.begun_in and run.started_by != this_process()
     return begun_here or source.is_earlier(asked)
 
 

@@ -44,7 +44,7 @@ async def test_c275_runs_are_listed_with_their_questions_and_opened_from_the_lis
         "prompt",
         "status",
         "asks",
-        "moved",
+        "updated",
         "deadline",
         "cost",
     ]
@@ -107,7 +107,7 @@ async def test_c275_a_list_is_filtered_and_sorted_over_all_runs_and_read_in_part
         ({"by": "id"}, ["a", "b", "c"]),
         ({"by": "prompt", "backwards": True}, ["c", "b", "a"]),
         ({"by": "status"}, ["c", "b", "a"]),
-        ({"by": "moved"}, ["b", "a", "c"]),
+        ({"by": "updated"}, ["b", "a", "c"]),
         ({"by": "asks"}, ["c", "b", "a"]),
         ({"by": "asks", "backwards": True}, ["c", "b", "a"]),
         ({"by": "deadline", "backwards": True}, ["b", "a", "c"]),

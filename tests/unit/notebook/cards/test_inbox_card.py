@@ -189,7 +189,7 @@ def test_c406_a_cell_that_has_started_a_run_here_is_known_to_a_later_inbox(monke
     source = SimpleNamespace(is_earlier=lambda _asked: False)
 
     def is_earlier(cell: str, process: str) -> bool:
-        run = SimpleNamespace(cell=cell, begun_by=process)
+        run = SimpleNamespace(cell=cell, started_by=process)
         return _is_earlier(SimpleNamespace(run=run), source)
 
     assert is_earlier("a", "elsewhere:1:2")

@@ -55,16 +55,12 @@ class FollowedRun(Protocol):
     spec: RunSpec
     journal: Journal
     error: BaseException | None
-
+    is_stored: bool
+    """Whether the run's journal outlives this process."""
     is_active: bool
     """Whether a driver is at work here, or on its way to the loop."""
     is_stopping: bool
     """Whether it is being cancelled."""
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the run's journal outlives this process."""
-        ...
 
     @property
     def state(self) -> RunState:

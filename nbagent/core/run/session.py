@@ -131,6 +131,7 @@ class Session:
         "host",
         "is_active",
         "is_stopping",
+        "is_stored",
         "journal",
         "loop",
         "run_id",
@@ -138,6 +139,9 @@ class Session:
         "values",
         "was_awaited",
     )
+
+    _driver: Driver | None
+    _task: asyncio.Task[None] | None
 
     def __init__(
         self,
@@ -151,6 +155,8 @@ class Session:
         self.spec = spec
         self.journal = journal
         self.run_id = journal.run_id
+        self.is_stored = not isinstance(journal.store, MemoryStore)
+        """Whether the run's journal outlives this process."""
         self.host = place.host
         self.attended = place.attended
         self.loop = place.loop or running_loop() or private_loop()
@@ -164,8 +170,7 @@ class Session:
         self.values = dict(values or {})
         self.is_active = False
         """Whether a driver is at work, or on its way to the loop."""
-        self._driver: Driver | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._driver = self._task = None
         self._drives_again = False
         """Whether to drive again once the driver that was stopped has ended."""
         self._was_interrupted: Callable[[], bool] = bool
@@ -523,11 +528,6 @@ class Session:
         except Exception:
             self.follow()
             raise
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the run's journal outlives this process."""
-        return not isinstance(self.journal.store, MemoryStore)
 
     @property
     def is_writing(self) -> bool:

@@ -168,7 +168,7 @@ class Batch:
         self._flow = _flow_of(self)
         _batches.add(self)
 
-    # --- what can be read off it
+    # --- state
 
     @property
     def id(self) -> str:
@@ -216,7 +216,7 @@ class Batch:
 
     def _run_error(self) -> RunError:
         """The error of its record, if the record failed in another process."""
-        assert self._run is not None  # it is asked of one that failed
+        assert self._run is not None  # the caller checks that it failed
         failed = session_of(self._run).state.outcome
         told = getattr(failed, "message", "")
         return RunError(told.partition(" failed: ")[2] or told)
@@ -249,7 +249,7 @@ class Batch:
         return len(self._work.rows) if total is None else total
 
     def __bool__(self) -> bool:
-        return True  # one of no rows is still one
+        return True  # a batch without rows is true too
 
     def __contains__(self, key: object) -> bool:
         return str(key) in self._work.rows
@@ -371,7 +371,7 @@ class Batch:
             return self
         if session_of(self._run).is_over():
             try:
-                self._run.result  # noqa: B018 - raises where it ended before all rows have
+                self._run.result  # noqa: B018 - raises if the batch ended before all its rows
             except ToolFailed:
                 raise self._work.failure or self._run_error() from None
             return self
@@ -425,7 +425,7 @@ class Batch:
                 self._work.when(lambda at=at: len(ended) > at or self.is_over())  # type: ignore[misc]
             )
 
-    # --- what a person does
+    # --- control
 
     def pause(self) -> None:
         """Start no more rows. Running rows continue to their end."""
@@ -475,10 +475,10 @@ class Batch:
     def _ipython_display_(self) -> None:
         self._host.display_batch(self)
 
-    # --- beginning
+    # --- starting
 
     def _begin(self) -> None:
-        """Begin on its loop; what goes wrong is the batch's error."""
+        """Start on the batch's loop. An error becomes the error of the batch."""
         self._is_begun, self._error = False, None
         self._on_loop(self._started())
 
@@ -515,7 +515,7 @@ class Batch:
             work.tell()
 
     def _record(self, number: int) -> Run:
-        """The batch's own run of this number, begun or opened: its body is the work."""
+        """Start or open the batch's own run with this number. Its body does the work."""
         attended = self._work.asked.attended
         options: Any = {"store": self.store, "show": False, "attended": attended, "nested": False}
         options["background"] = self._work.asked.background
@@ -539,7 +539,7 @@ class Batch:
             raise
 
     def _continue_with(self, asked: Asked, agent: Agent, executor: Any) -> None:
-        """Go on with what is asked now: in the work that is under way here, or in a new one."""
+        """Continue the batch with these options: in the current work, or in a new one."""
         made = _work(self.id, agent, self.store, asked, executor)
         if self._is_running:
             self._checks += 1
@@ -553,13 +553,13 @@ class Batch:
         self._begin()
 
     def _adopt(self, made: Work) -> None:
-        """Have the work do what the other one would."""
+        """Copy the options, agent and executor of ``made`` to the current work."""
         work = self._work
         work.asked, work.agent = made.asked, made.agent
         _hand_executor(work, made)
 
     async def _checked(self, made: Work) -> None:
-        """Have the work that is under way go on as another one would; or that one, where its rows go on elsewhere."""
+        """Continue the running work like ``made``. If ``made`` has another type, it replaces the running work."""
         work = self._work
         try:
             if type(made) is not type(work):
@@ -577,7 +577,7 @@ class Batch:
             self._work.tell()
 
     def _again(self) -> None:
-        """Go on with the same that was asked for."""
+        """Continue the batch with the same options."""
         if self._is_running:
             self._on_loop(self._anew())
         else:
@@ -592,12 +592,12 @@ class Batch:
 
     @property
     def _is_running(self) -> bool:
-        """Whether its record has begun, and has not ended."""
+        """Whether the batch's own run has started and has not ended."""
         return self._run is not None and session_of(self._run).state.outcome is None
 
     async def _watch(self) -> None:
         """Follow a batch that another process runs, until it ends."""
-        assert self._run is not None  # it has begun
+        assert self._run is not None  # it has started
         work, stamp = self._work, None
         over = asyncio.wrap_future(session_of(self._run).when_over())
         while True:
@@ -612,7 +612,7 @@ class Batch:
                         work.take(found)
             if is_over:
                 self._follows = False
-                self._work.tell()  # another one by now, if its executor was changed
+                self._work.tell()  # a new work if the executor was changed
                 return
             await asyncio.wait([over], timeout=EVERY)
 
@@ -629,11 +629,11 @@ class Batch:
 
 def work_of(batch: Batch) -> Work:
     """The internal state of a batch, for its card and its rows."""
-    return batch._work  # noqa: SLF001 - the one door to it, so that `dir(batch)` is for people
+    return batch._work  # noqa: SLF001 - the only access to it: it is not public
 
 
 _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
-"""The batches that this process has."""
+"""The batches of this process."""
 
 
 @atexit.register
@@ -653,7 +653,7 @@ def _flow_of(batch: Batch) -> Any:
     """The batch's own run, as a flow: one process at a time runs it, and another continues it if that process ends."""
 
     @flow(name="batch", idempotent=True)
-    async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - kept with the run
+    async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - stored with the run
         if ctx.run_id != batch.id and not ctx.run_id.startswith(f"{batch.id}:@"):
             raise UsageError(
                 f"{ctx.run_id!r} is a batch. Open it with nb.open_batch({ctx.run_id!r})"
@@ -664,7 +664,7 @@ def _flow_of(batch: Batch) -> Any:
 
 
 def _work(batch: str, agent: Agent, store: Store, asked: Asked, executor: Any) -> Work:
-    """The work here, or in other processes."""
+    """Return work whose rows run in this process, or in the processes of an executor."""
     if executor is None:
         return Work(batch, agent, store, asked)
     from .elsewhere import SentWork  # noqa: PLC0415 - few batches have it
@@ -674,14 +674,14 @@ def _work(batch: str, agent: Agent, store: Store, asked: Asked, executor: Any) -
 
 
 def _hand_executor(work: Work, made: Work) -> None:
-    """Have work whose rows go on in other processes send them where that would."""
+    """Set the executor of ``made`` in ``work``, if both have one."""
     there, given = getattr(work, "executor", None), getattr(made, "executor", None)
     if there is not None and given is not None:
-        setattr(work, "executor", given)  # noqa: B010 - the module of that class is loaded for few batches
+        setattr(work, "executor", given)  # noqa: B010 - the class is imported only for batches with an executor
 
 
 def _current(found: Listed) -> tuple[int, bool]:
-    """The number of the batch's newest record, and whether that has not ended."""
+    """Return the number of the batch's newest record, and whether it is still open."""
     if not found.records:
         return 0, False
     number = max(found.records)
@@ -708,7 +708,7 @@ def _batch_id(given: Any) -> str:
 
 
 def _here(batch: str, store: Store) -> Batch | None:
-    """The batch with this id that is running in this process."""
+    """Return the batch with this id that is running in this process."""
     for one in list(_batches):
         is_running = one._is_running or not one._is_begun  # noqa: SLF001 - one class
         if is_running and one.id == batch and is_same_place(one.store, store):

@@ -1,4 +1,4 @@
-"""The work on a batch whose rows go on in other processes, by an executor: sent in chunks, and read from the store."""
+"""Work on a batch whose rows run in other processes. An executor receives rows in chunks; results come from the store."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ from .work import ENDED, Asked, Work
 from .workers import Came, Driver, Job, Kit, drivers, packed, probe, run_rows, this_driver
 
 MOST = 32
-"""Rows of one task, at most: where its worker ends, so many are looked for."""
+"""The maximum number of rows in one task. If a worker ends, all rows of its task are checked."""
 LOST = 5
-"""How often a row may be lost with its worker, before the batch ends with that."""
+"""The maximum number of times that a row may be lost with its worker. After that, the batch fails."""
 
 
 class SentWork(Work):
-    """Sends rows to an executor, one task from one question to the next.
+    """Work that sends rows to an executor. A task runs its rows until each has ended or waits for an answer.
 
-    The store is what counts, not what a task returns: rows end outside of tasks too, and tasks are lost.
+    The state of a row is read from the store, not from the result of its task. A row can end outside its task, and
+    a task can be lost.
     """
 
     def __init__(
@@ -49,33 +50,33 @@ class SentWork(Work):
     ) -> None:
         super().__init__(batch, agent, store, asked)
         self.executor = executor
-        """Where rows are sent from now on."""
+        """The executor that receives the next rows."""
         self._jobs: list[Job] = []
-        """That wait for room in a task, or for their share of a limit."""
+        """Rows that wait to be sent: for a task, or for a share of a limit."""
         self._kit = b""
         self._driver: Driver | None = None
         self._shares = Shares(())
         self._again_at: asyncio.TimerHandle | None = None
-        """When a share may be free."""
+        """The timer of the next attempt, when a share may be free."""
         self._lost: Counter[str] = Counter()
-        """How often the worker of a row has ended, by key."""
+        """The number of times that a row's task was lost, by key."""
         self._ended_with: set[str] = set()
-        """Rows whose workers are known to have ended."""
+        """Keys of rows whose workers have certainly ended."""
         self._sent: dict[str, Job] = {}
-        """What is under way in tasks, by key."""
+        """Rows that are running in tasks, by key."""
         self._apart: set[str] = set()
-        """Rows that are under way in processes that may live, and in none of our tasks."""
+        """Keys of rows that run in processes that may be alive, outside the tasks of this batch."""
         self._lives: dict[str, Life] = {}
-        """What is known of the processes of rows that are under way, by key."""
+        """The watches on running rows and their processes, by key."""
         self._looked_at = 0.0
         self._leases: set[Lease] = set()
-        """Of tasks that are under way, or may be."""
+        """The leases of tasks that are running, or may be running."""
 
     async def drive(self) -> dict[str, int]:
-        """As ``Work.drive``; workers that cannot do it are named before any row begins.
+        """Run the rows, as ``Work.drive`` does. Workers are checked before any row starts.
 
         Raises:
-            UsageError: something cannot go to other processes, or a worker cannot begin.
+            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
         """
         try:
             await self._make_ready()
@@ -86,22 +87,22 @@ class SentWork(Work):
         try:
             return await super().drive()
         finally:
-            for lease in [*self._leases]:  # of tasks that the batch does not wait for
+            for lease in [*self._leases]:  # their tasks are not awaited
                 lease.waits.clear()
                 self._end_lease(lease)
 
     async def anew(self, asked: Asked) -> None:
-        """As ``Work.anew``: rows are sent with what is asked for now, and to the executor of now.
+        """Continue with new options, as ``Work.restart`` does. Rows are sent with them, to the current executor.
 
         Raises:
-            UsageError: something cannot go to other processes, or a worker cannot begin.
+            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
         """
         self.asked = asked
         await self._make_ready()
         await super().anew(asked)
 
     def leave(self) -> None:
-        """As ``Work.leave``: rows that wait to be sent are not."""
+        """Start no more rows, as ``Work.leave`` does, and discard the rows that wait to be sent."""
         self._put_back()
         super().leave()
 
@@ -127,7 +128,7 @@ class SentWork(Work):
 
     def _begin(self) -> None:
         if any(row.status in ("running", "queued") for row in self.rows.values()):
-            self._shares.hold()  # a driver that is gone may have sent them just now
+            self._shares.hold()  # an earlier driver may have sent requests just now
         super()._begin()
 
     # --- sending
@@ -153,18 +154,18 @@ class SentWork(Work):
         return skipped
 
     def _come_back(self, seconds: float) -> None:
-        """Look again whether a limit has room."""
+        """Try again to send rows after ``seconds``. With 0, wait until a task has ended."""
         assert self._loop is not None  # it is at work
         if self._again_at is not None:
             self._again_at.cancel()
         self._again_at = self._loop.call_later(seconds, self.wake) if seconds else None
 
     def _put_back(self) -> None:
-        """Rows that were to be sent are not: the batch ends."""
+        """Discard the rows that wait to be sent, because the batch ends."""
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             self.active.pop(job.key, None)
-            if job.prompt is not None:  # it has not begun
+            if job.prompt is not None:  # it has not started
                 self.counts[self.rows.pop(job.key).status] -= 1
 
     def _name(self, chunk: list[Job]) -> str:
@@ -189,11 +190,11 @@ class SentWork(Work):
 
     def _resume(self, row: Row) -> None:
         if row.status == "cancelled":
-            self._read(row)  # begins it anew, by ``_start``
+            self._read(row)  # starts a new run, by ``_start_row``
         else:
             self._send(row, None)
 
-    # --- what came of it
+    # --- results
 
     def _is_done(
         self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[Came]
@@ -201,7 +202,7 @@ class SentWork(Work):
         self._on_loop(partial(self._came, chunk, lease, executor, done))
 
     def _came(self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[Came]) -> None:
-        """A task has ended, or was lost."""
+        """Handle a task that has ended or was lost."""
         assert self._loop is not None  # it is at work
         error = (
             done.exception() if not done.cancelled() else CancelledError("The task was cancelled")
@@ -216,8 +217,8 @@ class SentWork(Work):
     async def _look_at(
         self, chunk: list[Job], lease: Lease, executor: Executor, error: BaseException | None
     ) -> None:
-        """Look in the store what came of the rows of a task, whatever the task itself says."""
-        chunk = [job for job in chunk if self._sent.get(job.key) is job]  # others went on elsewhere
+        """Read the rows of a task from the store, whether the task succeeded or not."""
+        chunk = [job for job in chunk if self._sent.get(job.key) is job]  # the others are handled elsewhere
         is_lost = error is not None and executor.is_lost(error)
         has_word = is_lost and error is not None and executor.has_ended(error)
         try:
@@ -232,7 +233,7 @@ class SentWork(Work):
             self.fail(trouble)
             self.wake()
             return
-        chunk = [job for job in chunk if self._sent.get(job.key) is job]  # or meanwhile
+        chunk = [job for job in chunk if self._sent.get(job.key) is job]  # the store was read meanwhile
         for job in chunk:
             self._leave(job.key)
             came = found.get(job.run_id)
@@ -243,7 +244,7 @@ class SentWork(Work):
         self.wake()
 
     def _leave(self, key: str) -> None:
-        """A row is not under way any more, as far as is known here."""
+        """Record that a row no longer runs, as far as this process knows."""
         self.active.pop(key, None)
         self.stuck.pop(key, None)
         self._sent.pop(key, None)
@@ -254,7 +255,7 @@ class SentWork(Work):
             self._end_lease(lease)
 
     def _end_lease(self, lease: Lease) -> None:
-        """What a lost task may use counts until its rows are known not to use it any more."""
+        """Return the lease of a lost task, once none of its rows can use it."""
         if not lease.waits and lease in self._leases:
             self._leases.discard(lease)
             lease.lost()
@@ -265,7 +266,7 @@ class SentWork(Work):
             journal = Journal(run_id, self.store, keeps_events=False)
             try:
                 events = self.store.read(run_id)
-            except UsageError:  # it never began
+            except UsageError:  # it never started
                 continue
             journal.catch_up(events)
             found[run_id] = (journal, events)
@@ -280,7 +281,7 @@ class SentWork(Work):
         is_lost: bool = False,
         has_word: bool = False,
     ) -> None:
-        """Note where a row stands, and send it again where it was lost, was answered, or is to be tried again."""
+        """Update a row from its journal. Send it again if it was lost, was answered, or has a retry left."""
         if found is not None:
             journal, events = found
             self._counted(row, partial(take_in, row, journal.state))
@@ -298,7 +299,7 @@ class SentWork(Work):
             return
         if self.failure is None:
             self._send_again(row, job, found, is_lost=is_lost, has_word=has_word)
-        elif found is None:  # it has not begun
+        elif found is None:  # it has not started
             self.counts[self.rows.pop(row.key).status] -= 1
 
     def _send_again(
@@ -310,7 +311,7 @@ class SentWork(Work):
         is_lost: bool,
         has_word: bool,
     ) -> None:
-        """Send a row again whose task has ended before it has, unless a process that may live has it."""
+        """Send a row again whose task ended before the row did, unless a process that may be alive runs it."""
         self._lost[row.key] += is_lost
         if self._lost[row.key] > LOST:
             self.fail(
@@ -321,7 +322,7 @@ class SentWork(Work):
             )
             return
         if found is None:
-            assert job is not None  # it was sent, and has not begun
+            assert job is not None  # it was sent, and has not started
             self._send(row, job.prompt)
             return
         processes = drivers(found[0])
@@ -333,15 +334,15 @@ class SentWork(Work):
             self._ended_with.add(row.key)
         self._set_due(row)
 
-    # --- rows whose processes may live
+    # --- rows whose processes may be alive
 
     def _set_apart(self, row: Row) -> None:
-        """A process that may live has the row, and none of our tasks: it is not sent, and its journal is watched."""
+        """Watch a row's journal instead of sending it: a process that may be alive runs it, outside this batch's tasks."""
         self.active[row.key] = None
         self._apart.add(row.key)
 
     async def _look_more(self) -> None:
-        """Look what becomes of rows that others have, and whether the processes of all that are under way respond."""
+        """Check the rows that run outside tasks, and whether the processes of all running rows respond."""
         now = time.monotonic()
         is_due = now - self._looked_at >= heartbeat.BEAT
         self._looked_at = now if is_due else self._looked_at
@@ -356,12 +357,10 @@ class SentWork(Work):
                 self._note(self.rows[key], life, found)
 
     def _note(self, row: Row, life: Life, found: tuple[Journal, list[StoredEvent]] | None) -> None:
-        """What a look at a row's journal, and at its processes, came to."""
+        """Apply the result of a check of a row's journal and processes."""
         key, is_apart = row.key, row.key in self._apart or row.key in self.stuck
         has_come = found is not None and _has_come(found[0])
-        if found is not None and (
-            is_apart or has_come
-        ):  # its task waits for other rows, or is gone
+        if found is not None and (is_apart or has_come):  # its task runs other rows, or is gone
             self._leave(key)
             self._come_of(row, None, found)
             self.wake()
@@ -380,10 +379,10 @@ class SentWork(Work):
             self.wake()
             self.tell()
 
-    # --- from outside
+    # --- control
 
     async def stop(self, by: str) -> None:
-        """Stop the rows under way, for good: it is written, and the workers see it."""
+        """Cancel the running rows. The cancellation is written to the store, and workers read it there."""
         self.fail(RunError("The batch was stopped"))
         self._put_back()
         under_way = [self.rows[key].run_id for key in (*self.active, *self.stuck)]
@@ -394,7 +393,7 @@ class SentWork(Work):
             journal = Journal(run_id, self.store, keeps_events=False)
             try:
                 journal.catch_up()
-            except UsageError:  # it has not begun
+            except UsageError:  # it has not started
                 continue
             if journal.state.outcome is None:
                 ended = RunCancelled(at=self.spec.clock(), by=by, user=user_behind(by))
@@ -402,7 +401,7 @@ class SentWork(Work):
 
 
 def _named(error: BaseException, chunk: list[Job]) -> RunError:
-    """Why the batch ends: a worker failed at rows, and not a row."""
+    """The error of a batch whose worker failed, as opposed to a failed row."""
     keys = ", ".join(repr(job.key) for job in chunk[:3]) + (", …" if len(chunk) > 3 else "")
     failure = RunError(f"A worker failed at the rows {keys}: {type(error).__name__}: {error}")
     failure.__cause__ = error
@@ -410,11 +409,11 @@ def _named(error: BaseException, chunk: list[Job]) -> RunError:
 
 
 class Life:
-    """What is known of a row that is under way in another process: whether its journal grows, and that process responds.
+    """A watch on a row in another process: whether its journal grows, and whether that process responds.
 
     Args:
         row: the row.
-        store: where its run is.
+        store: the store of its run.
     """
 
     def __init__(self, row: Row, store: Store) -> None:
@@ -422,19 +421,19 @@ class Life:
         self._others = Others(store, row.run_id)
         self._journal: Journal | None = None
         self.has_ended = False
-        """Whether every process that had it has ended."""
+        """Whether every process that ran it has ended."""
         self.why = ""
-        """Why it is stuck: its process lives, and does not respond; empty where it is not."""
+        """The reason why it is stuck: its process is alive but does not respond. Empty if it is not stuck."""
 
     def look(self) -> tuple[Journal, list[StoredEvent]] | None:
-        """What its journal says, where that has grown; not for an event loop.
+        """Return the row's journal and events if the journal has grown, otherwise None. It blocks.
 
         Raises:
             StoreError: the store cannot be read.
         """
         try:
             more = self._store.read(self._run_id, self._length)
-        except UsageError:  # it has not begun
+        except UsageError:  # it has not started
             return None
         if more or (self._journal is None and self._others.silent >= heartbeat.BEAT / 2):
             events = self._store.read(self._run_id)
@@ -450,24 +449,24 @@ class Life:
         return None
 
     def _judge(self, journal: Journal) -> None:
-        """Look whether its processes live, and respond."""
+        """Check whether its processes are alive and respond."""
         state, processes = journal.state, drivers(journal)
         self.has_ended = bool(processes) and all(map(self._others.has_ended, processes))
         owners = owners_elsewhere(state)
         silent = [each for each in processes if self._others.drives_nothing(each)]
-        self.has_ended |= bool(silent) and not owners  # no body is under way: it is taken
+        self.has_ended |= bool(silent) and not owners  # no tool is running, so another process can take it over
         is_stuck = not self.has_ended and any(each in silent for each in owners)
         self.why = _why(silent[0], state) if is_stuck else ""
 
 
 def _has_come(journal: Journal) -> bool:
-    """Whether a run has ended, or waits for an answer and is held by nobody."""
+    """Whether a run has ended, or waits for an answer without a driver."""
     status = journal.state.status
     return status in ENDED or (status == "interrupted" and journal.is_vacant)
 
 
 def _why(process: str, state: RunState) -> str:
-    """Why a row is stuck, and what to do."""
+    """The reason why a row is stuck, and what to do."""
     names = ", ".join(dict.fromkeys(call.name for call in running_calls(state)))
     return (
         f"{names} is running in {describe_process(process)}, which does not respond. Wait for it, or open the row and "

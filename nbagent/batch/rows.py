@@ -1,4 +1,4 @@
-"""The rows of a batch as they are given: a table or anything that is iterated, read one after the other."""
+"""The input of a batch: a table or any iterable, read row by row."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from nbagent.core.tools.attachments import prompt_content
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
 LONGEST = 100
-"""Characters of a run's id."""
+"""The maximum number of characters of a run id."""
 MAX_KEY = 1000
-"""Characters of a key."""
+"""The maximum number of characters of a key."""
 VALUE = "value"
-"""What a row that is one plain value calls it."""
+"""The column name of a row that is a plain value."""
 
 
 class Given(NamedTuple):
-    """One row as it was given."""
+    """One row of the input."""
 
     number: int
-    """Its place, from 0."""
+    """The position of the row in the input, from 0."""
     key: str
     prompt: Any
-    """What it asks, as ``agent.run`` takes it."""
+    """The prompt, as ``agent.run`` accepts it."""
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows come from, and how each is asked."""
+    """The rows of a batch, and the functions for their prompts and keys."""
 
     items: Callable[[], Iterator[tuple[Any, Any]]]
-    """Begins to give them: a label, where the source has one, and the row."""
+    """Return a new iterator of labels and rows. A label is None if the source has none."""
     count: int | None
-    """How many there are, where that is known."""
+    """The number of rows; None if it is unknown."""
     is_table: bool
-    """Whether they can be gone through again and again."""
+    """Whether the rows can be read more than once."""
     frame: Any
-    """The DataFrame that they are the rows of; None of anything else."""
+    """The DataFrame of the rows; None for any other input."""
     prompt: Callable[[Any], Any]
     key: Callable[[Any], Any] | None
 
     def __iter__(self) -> Iterator[Given]:
-        """Each row, its key and what it asks, made when it is come to.
+        """Yield each row with its key and prompt, which are made one row at a time.
 
         Raises:
-            UsageError: a row has no key, lacks a column, or its prompt cannot be made; it names the row.
+            UsageError: a row has no key, lacks a column, or its prompt cannot be made. The message names the row.
         """
         for number, (label, row) in enumerate(self.items()):
             key = _key_text(self._key(row, label, number), number)
@@ -71,7 +71,7 @@ class Source:
             yield Given(number, key, prompt, digest(asked))
 
     def keys(self) -> Iterator[str]:
-        """The key of each row, in order, without what it asks."""
+        """Yield the key of each row, in order, without its prompt."""
         for number, (label, row) in enumerate(self.items()):
             yield _key_text(self._key(row, label, number), number)
 
@@ -85,13 +85,13 @@ class Source:
 
 
 def digest(asked: Content) -> str:
-    """What a row's prompt is compared by."""
+    """Return the hash by which the prompts of a row are compared."""
     text = asked if isinstance(asked, str) else dumps(list(asked))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
-    """The id of a row's run: the key where that fits, else its hash; a row that began anew has another."""
+    """Return the id of a row's run: with its key, or the key's hash if the key does not fit; later attempts add a number."""
     anew = "" if attempt == 1 else f"@{attempt}:"
     made = f"{batch}:{anew}{key}"
     if _ID.fullmatch(key) and len(made) <= LONGEST:
@@ -100,15 +100,15 @@ def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
 
 
 def source_of(rows: Any, prompt: Any, key: Any) -> Source:
-    """The rows of a table, or of an iterable.
+    """Return the source of a batch's rows.
 
     Args:
         rows: a DataFrame or Series of pandas or polars, or an iterable of dicts, pydantic models or plain values.
         prompt: a template with ``{column}``, or a function of the row.
-        key: the column that tells rows apart, or a function of the row; None for the index, or the place.
+        key: the column that identifies a row, or a function of the row; None for the index, or the position.
 
     Raises:
-        UsageError: it is none of these, or a column is missing.
+        UsageError: an argument has the wrong type, or a column is missing.
     """
     if not isinstance(prompt, str) and not callable(prompt):
         raise UsageError(
@@ -173,7 +173,7 @@ def _names(template: str) -> tuple[str, ...]:
 
 
 class _Template:
-    """A prompt with ``{column}`` in it; what a value says is text, and no template again."""
+    """A prompt with ``{column}``. Braces in a value are plain text, not a template."""
 
     def __init__(self, text: str, names: tuple[str, ...]) -> None:
         self._parts = list(Formatter().parse(text))
@@ -226,7 +226,7 @@ def _missing(name: str, columns: Sequence[str], what: str) -> UsageError:
 
 
 def _as_values(row: Any) -> Mapping[str, Any]:
-    """A row by the names of its columns."""
+    """Return a row as a mapping from column names to values."""
     if isinstance(row, Mapping):
         return row
     if isinstance(row, BaseModel):
@@ -258,7 +258,7 @@ def _of_polars(frame: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
 
 
 def _kind(rows: Any) -> str | None:
-    """Which table of a library it is, without importing that."""
+    """Return the library and class of a pandas or polars table, without importing them; None for other rows."""
     for library in ("pandas", "polars"):
         module = sys.modules.get(library)
         for name in ("DataFrame", "Series", "LazyFrame"):
@@ -269,7 +269,7 @@ def _kind(rows: Any) -> str | None:
 
 
 def _key_text(key: Any, number: int) -> str:
-    text = "" if key is None or key != key else str(key)  # noqa: PLR0124 - NaN alone is not itself
+    text = "" if key is None or key != key else str(key)  # noqa: PLR0124 - only NaN differs from itself
     if not text.strip():
         raise UsageError(f"Row {number} has no key: {key!r:.80}. Use a column without gaps as key=")
     if len(text) > MAX_KEY:

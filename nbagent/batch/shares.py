@@ -1,7 +1,7 @@
-"""The limits of models over a whole cluster: each task carries its share, and the rest waits here.
+"""The limits of models for a whole cluster: each task receives a share, and other tasks wait until one is free.
 
-The process that works on the batch counts what its tasks may use and what ended tasks used, so that requests in any
-minute stay within the limit however many workers there are, and however often they are started again.
+The driver of the batch counts the shares of running tasks and the requests of ended tasks. So the requests of any
+minute stay within the limits, for any number of workers and restarts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from weakref import WeakKeyDictionary
 from nbagent.models.limits import MINUTE, Line, RateLimit, Ticket, Window
 
 LENGTH = MINUTE
-"""Seconds that a limit counts over."""
+"""Seconds for which a request counts against a limit."""
 MARGIN = 1.0
-"""Seconds that a request counts longer, as it arrives at its server later than it was sent."""
+"""Additional seconds for which a request counts, because it reaches its server after it was sent."""
 GROWING = 4
-"""Among how many tasks a limit is shared while there is no worker yet."""
+"""The number of tasks that share a limit while there is no worker yet."""
 
 
 class Share(NamedTuple):
-    """How much of one limit a task may use; None where there is no limit of that kind."""
+    """A task's part of one limit; None for a kind of limit that is not set."""
 
     concurrency: int | None
     rpm: int | None
@@ -35,42 +35,42 @@ class Share(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a task may use of each limit of its kit, in the kit's order."""
+    """A task's share of each limit of its kit, in the order of the kit."""
 
     shares: tuple[Share, ...] = ()
     length: float = MINUTE
-    """Seconds that a share counts over."""
+    """Seconds for which a request counts against a share."""
 
 
 class Went(NamedTuple):
-    """A request of a task that has ended."""
+    """A request that an ended task sent."""
 
     ago: float
-    """Seconds before the end of the task."""
+    """Seconds from the request to the end of the task."""
     tokens: int
 
 
 Used = list[list[Went]]
-"""What a task used of each limit within its last minute."""
+"""The requests of a task's last minute, for each limit."""
 
 
 class _Pot:
-    """One limit: who may use how much of it, and what ended tasks used within the last minute."""
+    """One limit: the shares of running tasks, and the requests of ended tasks within the last minute."""
 
     def __init__(self, limit: RateLimit) -> None:
         self.total = Share(limit.concurrency, limit.rpm, limit.tpm)
         self._out: dict[int, Share] = {}
-        """The shares of tasks under way, by number of the task."""
+        """The shares of running tasks, by task number."""
         self._went: list[tuple[float, int, int]] = []
-        """Until when requests count, how many, and their tokens."""
+        """Counted requests: the time when they stop counting, their number, and their tokens."""
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was shared yet."""
+        """Whether no share is in use and no request is counted."""
         return not self._out and not self._went
 
     def offer(self, among: int, now: float) -> Share | float:
-        """A share; or seconds until there may be one, 0 where a task has to end first."""
+        """Return a share, or the seconds until one may be free; 0 if a task must end first."""
         self._went = [each for each in self._went if each[0] > now]
         among = max(among, len(self._out) + 1)
         concurrency, rpm, tpm = self.total
@@ -80,7 +80,7 @@ class _Pot:
             return 0.0
         requests = _part(rpm, among, sum(share.rpm or 0 for share in out) + self._sum(1))
         tokens = _part(tpm, among, sum(share.tpm or 0 for share in out) + self._sum(2))
-        # a request larger than its share goes alone: shares of tokens are not cut up
+        # a request larger than its share is sent alone, so shares of tokens are not split
         is_small = tokens is not None and tpm is not None and tokens * 2 < max(1, tpm // among)
         if requests == 0 or is_small:
             return max(0.0, min((each[0] for each in self._went), default=now) - now)
@@ -90,43 +90,43 @@ class _Pot:
         return sum(int(each[place]) for each in self._went)
 
     def give(self, task: int, share: Share) -> None:
-        """A task has this share from now on."""
+        """Record that a task has this share from now on."""
         self._out[task] = share
 
     def ended(self, task: int, used: Sequence[Went], now: float) -> None:
-        """A task has ended, and said what it used."""
+        """Replace the share of an ended task by the requests that it reported."""
         if self._out.pop(task, None) is not None:
             self._went += [(now - ago + LENGTH + MARGIN, 1, tokens) for ago, tokens in used]
 
     def lost(self, task: int, now: float) -> None:
-        """A task has ended without saying what it used: all of its share counts."""
+        """Count the whole share of a task that ended without a report."""
         share = self._out.pop(task, None)
         if share is not None:
             self._went.append((now + LENGTH + MARGIN, share.rpm or 0, share.tpm or 0))
 
     def hold(self, now: float) -> None:
-        """Somebody else may have used all of it just now."""
+        """Count the whole limit as used now, because another process may have used it."""
         self._went.append((now + LENGTH + MARGIN, self.total.rpm or 0, self.total.tpm or 0))
 
 
 def _part(total: int | None, among: int, taken: int) -> int | None:
-    """An equal part, or what is left."""
+    """Return an equal part of the total, or less if less is left."""
     return None if total is None else max(0, min(max(1, total // among), total - taken))
 
 
 _pots: WeakKeyDictionary[RateLimit, _Pot] = WeakKeyDictionary()
-"""Of this process: batches that use the same limit share it."""
+"""The limits of this process. Batches with the same limit share its counts."""
 
 
 class Shares:
     """The limits of one kit.
 
     Args:
-        limits: those that travel with it, in order.
+        limits: the limits in the kit, in order.
     """
 
     def __init__(self, limits: Sequence[RateLimit]) -> None:
-        self._limits = limits  # alive as long as their counts are used
+        self._limits = limits  # the counts are dropped with their limits
         self._pots = [_pots.setdefault(limit, _Pot(limit)) for limit in limits]
         self._next = 0
         self.most = min(
@@ -138,10 +138,10 @@ class Shares:
             ),
             default=None,
         )
-        """How many tasks can have a share at a time; None for any number."""
+        """The maximum number of tasks that can have a share at the same time; None means no maximum."""
 
     def give(self, among: int) -> Lease | float:
-        """A task's share; or seconds until there may be one, 0 where a task has to end first."""
+        """Return the lease of a new task, or the seconds until one may be free; 0 if a task must end first."""
         now, shares = time.monotonic(), []
         for pot in self._pots:
             offered = pot.offer(among, now)
@@ -151,7 +151,7 @@ class Shares:
         return Lease(self._pots, Grant(tuple(shares), LENGTH + MARGIN))
 
     def hold(self) -> None:
-        """Another process may have used the limits just now: nothing goes for a minute."""
+        """Count unused limits as used for a minute, because another process may have used them just now."""
         for pot in self._pots:
             if pot.is_new:
                 pot.hold(time.monotonic())
@@ -166,17 +166,17 @@ class Lease:
         Lease._number += 1
         self._task, self._pots, self.grant = Lease._number, pots, grant
         self.waits: set[str] = set()
-        """Keys of rows that may still use it, though the task was lost."""
+        """Keys of rows that may still use the shares of a lost task."""
         for pot, share in zip(pots, grant.shares, strict=True):
             pot.give(self._task, share)
 
     def ended(self, used: Used) -> None:
-        """The task has ended, and said what it used."""
+        """Return the shares of a task that ended and reported its requests."""
         for pot, went in zip(self._pots, used, strict=True):
             pot.ended(self._task, went, time.monotonic())
 
     def lost(self) -> None:
-        """The task has ended without saying."""
+        """Return the shares of a task that ended without a report."""
         for pot in self._pots:
             pot.lost(self._task, time.monotonic())
 
@@ -185,14 +185,14 @@ class Lease:
 
 
 class _Counting(Window):
-    """A window that can tell what went within its length."""
+    """A window that lists the requests within its length."""
 
     def __init__(self, requests: int | None, tokens: int | None, length: float) -> None:
         super().__init__(requests, tokens, length)
         self._stamps: deque[Any] = deque()
 
     def went(self, now: float, tokens: int) -> Any:
-        """As ``Window.went``, and noted."""
+        """Count a request, as ``Window.went`` does, and list it."""
         while self._stamps and self._stamps[0].at <= now - self.length:
             self._stamps.popleft()
         stamp = super().went(now, tokens)
@@ -201,31 +201,31 @@ class _Counting(Window):
         return stamp
 
     def take_back(self, stamp: Any) -> None:
-        """As ``Window.take_back``, and noted."""
+        """Remove a request, as ``Window.take_back`` does, also from the list."""
         super().take_back(stamp)
         if stamp in self._stamps:
             self._stamps.remove(stamp)
 
     def told(self) -> list[Went]:
-        """What went."""
+        """Return the requests within the window."""
         now = time.monotonic()
         return [Went(now - stamp.at, stamp.tokens) for stamp in self._stamps]
 
 
 @dataclass(slots=True)
 class Lines:
-    """Where the requests of one task wait, by limit of its kit."""
+    """The lines in which the requests of one task wait, one for each limit of its kit."""
 
     lines: list[Line] = field(default_factory=list)
     windows: list[_Counting] = field(default_factory=list)
 
     @classmethod
     def of(cls, grant: Grant, *, is_used: bool) -> Lines:
-        """Those of a task.
+        """Return the lines of a task.
 
         Args:
-            grant: what it may use.
-            is_used: whether an earlier try of the same task may have used all of it just now.
+            grant: the task's shares.
+            is_used: whether an earlier attempt of the same task may have used all shares just now.
         """
         made = cls()
         for share in grant.shares:
@@ -237,20 +237,20 @@ class Lines:
         return made
 
     def used(self) -> Used:
-        """What the task used within the last minute."""
+        """Return the task's requests of the last minute, for each limit."""
         return [window.told() for window in self.windows]
 
 
 current: ContextVar[Lines | None] = ContextVar("nbagent_lines", default=None)
-"""The lines of the task whose rows this code runs."""
+"""The lines of the current task."""
 
 
 class SharedLimit(RateLimit):
-    """A limit in a worker: a request takes its place in the line of its own task.
+    """A limit in a worker: each request waits in the line of its own task.
 
     Args:
-        number: its place among the limits of the kit.
-        limits: as of ``RateLimit``.
+        number: its position among the limits of the kit.
+        limits: as in ``RateLimit``.
     """
 
     def __init__(self, number: int, **limits: int | None) -> None:
@@ -258,7 +258,7 @@ class SharedLimit(RateLimit):
         self._number = number
 
     def ticket(self) -> Ticket:
-        """A place at the end of the task's line, for one request."""
+        """Return a place at the end of the task's line, for one request."""
         lines = current.get()
         return super().ticket() if lines is None else lines.lines[self._number].ticket()
 
@@ -268,11 +268,13 @@ def _shared(number: int, concurrency: int | None, rpm: int | None, tpm: int | No
 
 
 def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:
-    """It and the models in it as bytes, by cloudpickle, and the limits: of the agent, of inner ones, in a closure.
+    """Pickle an object and the models in it with cloudpickle. Return the bytes and all rate limits in the object.
+
+    Models and limits are found in the agent, in inner agents and in closures.
 
     Raises:
         ImportError: cloudpickle is not installed.
-        Exception: it cannot be pickled.
+        Exception: the object cannot be pickled.
     """
     found: list[RateLimit] = []
     models: list[Any] = []
@@ -288,5 +290,5 @@ def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:
             return make, (len(found) - 1, obj.concurrency, obj.rpm, obj.tpm)
 
     with io.BytesIO() as file:
-        Packer(file).dump((given, models))  # in this order: the models are found in the first
+        Packer(file).dump((given, models))  # in this order: pickling `given` finds the models
         return file.getvalue(), found

@@ -1,7 +1,7 @@
-"""The work on a batch: which row begins or goes on next, and what each came to.
+"""The work on a batch: it starts and continues rows, and records their results.
 
-It lives in the body of the batch's own record, a flow's run, which says which process does it. Each row is a
-run of its own, begun through the door that every run is begun through; a row that asks holds nothing here.
+It runs in the body of the batch's own run, a flow. The driver of that run is the process that does the work. Each
+row is a separate run, started like any other. A row that waits for an answer uses no resources here.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from .listing import NOTHING, Listed, Row, take_in
 from .rows import Given, Source, run_id_of
 
 LOOK = 0.5
-"""Seconds between looks whether rows that wait were answered; more where a look takes long."""
+"""Seconds between checks for answered rows; more if a check takes long."""
 SHARE = 20
-"""A look is waited for so many times as long as the last one took."""
+"""The minimum wait between checks, as a multiple of the duration of the last one."""
 AT_ONCE = 200
-"""Rows that are gone through before others have their turn on the loop."""
+"""The number of rows that are handled before other tasks run on the event loop."""
 NAMED = 5
-"""Keys that an error names."""
+"""The maximum number of keys in an error message."""
 ENDED = ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a batch was asked for; see ``nb.map``."""
+    """The options of a batch; see ``nb.map``."""
 
     source: Source | None = None
     concurrency: int = 8
@@ -63,68 +63,69 @@ class Asked:
 
     @property
     def may_answer(self) -> bool:
-        """Whether questions that wait already may be answered without anybody there."""
+        """Whether ``answers`` can answer open questions, because no person does."""
         return self.answers is not None and not self.attended
 
     def check(self, spec: RunSpec) -> None:
-        """Refuse what no row could be started with.
+        """Check the options with which rows are started.
 
         Raises:
-            UsageError: naming the option.
+            UsageError: an option is invalid. The message names it.
         """
         Options(answers=self.answers, attended=self.attended).check(spec)
 
 
 class Work:
-    """Where a batch stands, and what goes on with it here.
+    """The state of a batch, and the work on it in this process.
 
     Args:
         batch: its id.
-        agent: whose runs the rows are.
-        store: where they are kept.
+        agent: the agent that runs its rows.
+        store: the store of its rows.
+        options: the options of the batch.
     """
 
-    def __init__(  # noqa: PLR0915 - a line for each thing that it knows
+    def __init__(  # noqa: PLR0915 - one line for each attribute
         self, batch: str, agent: Agent, store: Store, asked: Asked
     ) -> None:
         self.batch, self.agent, self.store, self.asked = batch, agent, store, asked
         self.rows: dict[str, Row] = {}
-        """By key, those that have begun."""
+        """The rows that have started, by key."""
         self.ended: list[Row] = []
-        """Rows in the order that they ended in, since this process works on it."""
+        """Rows that ended since this process opened the batch, in that order."""
         self.counts: Counter[str] = Counter()
-        """Rows by the status of their runs."""
+        """The number of rows with each run status."""
         self.active: dict[str, Run | None] = {}
-        """The rows under way here, by key; None where the run is being read."""
+        """The runs of rows that are running, by key; None while a run is read, or if an executor has it."""
         self.stuck: dict[str, str] = {}
-        """Rows under way in other processes that live and do not respond, by key, and what to do."""
+        """Rows that are stuck, because their processes are alive but do not respond: the reason and what to do, by key."""
         self.is_paused = False
         self.version = 0
-        """Grows with every change."""
+        """A number that grows with every change."""
         self.unanswered: Exception | None = None
-        """What to raise where somebody waits for it, only people can help, and nobody is there."""
+        """The error to raise if code awaits the batch, a row needs an answer, and nobody can answer."""
         self.is_at_work = False
-        """Whether it is gone on with here."""
+        """Whether this process is driving the batch."""
         self.spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
         self._context = copy_context()
         self._due: deque[Row] = deque()
-        """Rows that have begun, and are to be gone on with as soon as there is room."""
+        """Started rows that continue as soon as ``concurrency`` allows."""
         self._due_keys: set[str] = set()
         self._again: set[str] = set()
+        """Keys of failed and stopped rows that a person retries."""
         self._looked: tuple[object, dict[str, int]] = (None, {})
-        """The store's token of the last look, with the lengths of all runs then."""
-        """Keys of rows that were stopped, and that somebody said to begin anew."""
+        """The store's token of the last check, and the lengths of all runs then."""
         self._reading: set[asyncio.Task[None]] = set()
         self._outside: dict[str, Run] = {}
-        """Rows that ask outside systems, which find them by what this process holds."""
+        """Runs with questions to external systems, by key. The reference lets an external answer find the run."""
         self._given: Iterator[Given] | None = None
-        """What is left of the source."""
+        """The rows of the source that are not read yet."""
         self._numbers: dict[str, int] = {}
-        """The places of the keys that were read."""
+        """The positions of the keys that were read."""
         self._is_known: set[str] = set()
-        """Keys of rows whose prompts were compared already."""
+        """Keys of rows whose prompts are known to be unchanged."""
         self._is_read = False
-        """Whether the source was gone through."""
+        """Whether all rows of the source were read."""
         self._input = self._output = self._unknown = 0
         self._cost = self._dearest_cost = 0.0
         self._dearest_tokens = 0
@@ -133,20 +134,20 @@ class Work:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failure: BaseException | None = None
-        """Why it ends before all rows have."""
+        """The error that ends the batch before all its rows have ended."""
         self._look_task: asyncio.Task[None] | None = None
         self._is_taken = False
-        """Whether the store was read."""
+        """Whether the state was read from the store."""
         self._is_left = False
-        """Whether another work goes on with the batch."""
+        """Whether another work will continue the batch."""
         self.has_ended = False
-        """Whether it has come to its end here."""
+        """Whether ``drive`` has ended, or could not start."""
 
-    # --- what can be read off it
+    # --- state
 
     @property
     def total(self) -> int | None:
-        """How many rows there are, where that is known."""
+        """The number of rows of the batch; None if it is unknown."""
         if self.asked.source is None:
             return len(self.rows)
         if self.asked.source.count is not None:
@@ -155,19 +156,19 @@ class Work:
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost of all rows that came to a stand; of the cost None where a part is not known."""
+        """Tokens and cost of all rows that have paused or ended. The cost is None if a part is unknown."""
         if self._unknown:
             return Usage(self._input, self._output, None, known_cost=self._cost)
         return Usage(self._input, self._output, self._cost)
 
     @property
     def left(self) -> int | None:
-        """How many rows have not begun, where that is known."""
+        """The number of rows that have not started; None if it is unknown."""
         total = self.total
         return None if total is None else max(0, total - len(self.rows))
 
     def is_waiting(self) -> bool:
-        """Whether nothing goes on here without an answer."""
+        """Whether no row can continue here until a person acts."""
         return (
             self.is_at_work
             and not self.is_paused
@@ -176,7 +177,7 @@ class Work:
         )
 
     def when(self, holds: Callable[[], bool]) -> Future[None]:
-        """Done once this holds, which is looked at now and whenever the batch has moved; for any thread."""
+        """Return a future that is done once ``holds()`` is true, now or after a change of the batch. Callable from any thread."""
         future: Future[None] = Future()
         with self._lock:
             if holds():
@@ -186,7 +187,7 @@ class Work:
         return future
 
     def tell(self) -> None:
-        """The batch has moved."""
+        """Record a change of the batch, and complete the futures whose condition is now true."""
         self.version += 1
         if not self._waiting:
             return
@@ -199,10 +200,10 @@ class Work:
             if future.set_running_or_notify_cancel():
                 future.set_result(None)
 
-    # --- beginning
+    # --- starting
 
     def take(self, found: Listed) -> None:
-        """What the store has of the batch, which is then gone on from, or is followed where another process does."""
+        """Load the batch from its stored state, to continue it here or to follow another process."""
         for row in found.rows.values():
             known = self.rows.get(row.key)
             if (
@@ -216,10 +217,10 @@ class Work:
         self.tell()
 
     async def check(self) -> bool:
-        """Compare the rows of a table with what the store has; gives whether there is anything to do.
+        """Compare the rows of a table with the stored ones. Return whether there is work to do.
 
         Raises:
-            UsageError: a key is there twice, or rows have begun whose prompt is another now; it names them.
+            UsageError: two rows have the same key, or the prompt of a started row has changed. The message names them.
         """
         source = self.asked.source
         if source is None or not source.is_table:
@@ -269,10 +270,13 @@ class Work:
     # --- the work
 
     async def drive(self) -> dict[str, int]:
-        """Go on until all rows have ended: the body of the batch's record.
+        """Run the rows until all have ended. This is the body of the batch's own run.
+
+        Returns:
+            The number of rows with each status.
 
         Raises:
-            RunError: a row failed, and that stops the batch; the budget is used up; or the store failed.
+            RunError: a row failed with ``on_error="stop"``, the budget is used up, or the store failed.
             UsageError: a row cannot be read.
         """
         self._loop, self.is_at_work, self.failure = asyncio.get_running_loop(), True, None
@@ -310,25 +314,25 @@ class Work:
             is_left = row.status in ("running", "queued") and not is_under_way
             may_answer = row.status == "interrupted" and self.asked.may_answer
             is_tried = row.status == "failed" and row.retried < self.asked.retry
-            is_anew = row.status == "cancelled" and source is not None  # as it is come to
+            is_anew = row.status == "cancelled" and source is not None  # when it is read from the source
             if (is_again and not is_anew) or is_left or may_answer or is_tried:
                 self._set_due(row)
                 self._again.discard(row.key)
 
     async def anew(self, asked: Asked) -> None:
-        """Go on with other rows, or with the same ones again, while the batch is at work here.
+        """Continue with new options, or retry rows, while this process drives the batch.
 
         Raises:
-            UsageError: what is asked for now cannot be done.
+            UsageError: an option is invalid.
         """
         self.asked, self.failure = asked, None
         self._is_known.clear()
-        self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - tools may be others by now
+        self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - the tools may have changed
         self._begin()
         self.wake()
 
     def leave(self) -> None:
-        """Let another work go on with the batch, once what is under way here has come to a stand."""
+        """Start no more rows. Another work continues the batch once all running rows have paused or ended."""
         self._is_left = True
         self._given = None
         self._due.clear()
@@ -336,13 +340,13 @@ class Work:
         self.wake()
 
     def hand_over(self, to: Work) -> None:
-        """The other work goes on: whoever waits for this one waits for that."""
+        """Move the waiting futures, the pause and the ended rows to the work that continues the batch."""
         to.is_paused, to.ended = self.is_paused, self.ended
         with self._lock:
             to._waiting, self._waiting = self._waiting, []
 
     def _is_at_a_stand(self) -> bool:
-        """Whether nothing is under way here."""
+        """Whether no row is running here."""
         return not self.active
 
     def _is_over(self) -> bool:
@@ -357,7 +361,7 @@ class Work:
         )
 
     def _fill(self) -> bool:
-        """Begin rows, or go on with them, as long as there is room; whether to come back at once."""
+        """Start or continue rows while there is room. Return whether to call it again at once."""
         self._check_budget()
         for _ in range(AT_ONCE):
             if not self._has_room():
@@ -381,7 +385,7 @@ class Work:
         )
 
     def _begin_next(self) -> bool:
-        """Begin the next row of the source that has not begun; False where there is none."""
+        """Read the next row of the source, and start it if it has not started. Return False if there is none."""
         if self._given is None:
             return False
         given = next(self._given, None)
@@ -411,7 +415,7 @@ class Work:
         of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
         try:
             run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
-        except Conflict:  # somebody began it since the store was listed
+        except Conflict:  # another process started it after the store was read
             self._add(row)
             self._read(row)
             return
@@ -435,7 +439,7 @@ class Work:
         return self._context.copy().run(partial(launch, options=options))
 
     def _follow(self, row: Row, run: Run) -> None:
-        """Hear when the row's run comes to a stand."""
+        """Call ``_settled`` when the row's run has paused or ended."""
         self.active[row.key] = run
         settled = session_of(run).when_settled()
         settled.add_done_callback(lambda _: self._on_loop(partial(self._settled, row, run)))
@@ -449,13 +453,13 @@ class Work:
             loop.call_soon_threadsafe(work)
 
     def _settled(self, row: Row, run: Run) -> None:
-        """The row's run has come to a stand, or has ended: try it again, let go of it, or keep what it came to."""
+        """Handle a run that has paused or ended: retry it, release it, or record its result."""
         session = session_of(run)
         state, error = session.state, session.error
         if self.active.get(row.key) is not run:
             return
         if error is not None and state.outcome is None:
-            if isinstance(error, Conflict) and not state.position:  # somebody began it meanwhile
+            if isinstance(error, Conflict) and not state.position:  # another process started it meanwhile
                 del self.active[row.key]
                 self._set_due(row)
             else:  # the store failed, or another process has taken the run
@@ -484,15 +488,12 @@ class Work:
     def _may_retry(self, run: Run) -> bool:
         try:
             run.retry()
-        except (
-            UsageError,
-            StoreError,
-        ):  # what came of a call is not known: a person goes on with it
+        except (UsageError, StoreError):  # a call may have taken effect: a person decides
             return False
         return True
 
     def _asks(self, row: Row, run: Run) -> None:
-        """A person is to answer it, from anywhere: it is released, unless an outside system finds it by what is held."""
+        """Release a run that waits for an answer, so that any process can answer. Runs of external systems are kept."""
         session = session_of(run)
         if not self.asked.attended and self.unanswered is None and session.is_over():
             told = session.missing_answer_hint
@@ -514,7 +515,7 @@ class Work:
             released.add_done_callback(lambda _: self._on_loop(partial(self._waits, row, run)))
 
     def _waits(self, row: Row, run: Run) -> None:
-        """The row waits, unless it was answered meanwhile."""
+        """Mark the row as waiting, unless it was answered meanwhile."""
         state = session_of(run).state
         if state.status != "interrupted" and self.failure is None:
             self._follow(row, run)
@@ -534,21 +535,21 @@ class Work:
             )
             try:
                 _ = None if run is None else run.result
-            except Exception as error:  # what it failed with
+            except Exception as error:  # the error of the row
                 failure.__cause__ = error
             self.fail(failure)
 
     def fail(self, error: BaseException) -> None:
-        """Begin no more rows: those under way come to their end, and then this is raised."""
+        """Start no more rows. The error is raised once the running rows have paused or ended."""
         self.failure = self.failure or error
         self._given = None
         self._due.clear()
         self._due_keys.clear()
 
-    # --- rows that have begun
+    # --- rows that have started
 
     def _set_due(self, row: Row) -> None:
-        if self._is_left:  # the work that comes next finds it
+        if self._is_left:  # the next work finds it in the store
             return
         is_under_way = row.key in self.active or row.key in self.stuck
         if row.key not in self._due_keys and not is_under_way:
@@ -556,11 +557,11 @@ class Work:
             self._due.append(row)
 
     def _resume(self, row: Row) -> None:
-        """Go on with a row whose run the store has."""
+        """Continue a row whose run is in the store."""
         session = None if row.status == "cancelled" else find_session(row.run_id, self.store)
         is_answered = row.status == "interrupted" and self.asked.may_answer
         if session is not None and (session.is_active or not is_answered):
-            session.follow()  # it may not know yet what was written
+            session.follow()  # it may not have read the newest events
             self._went_on(row, session.handle() or Run(session))
         else:
             self._read(row)
@@ -601,7 +602,7 @@ class Work:
         self._follow(row, run)
 
     async def _look_on(self) -> None:
-        """Look again and again whether rows that wait were answered, wherever that was."""
+        """Check repeatedly whether waiting rows were answered, in any process."""
         wait, stamp = LOOK, object()
         while True:
             await asyncio.sleep(wait)
@@ -622,13 +623,13 @@ class Work:
             wait = max(LOOK, SHARE * (time.monotonic() - begun))
 
     async def _look_more(self) -> None:
-        """Look at rows that other processes have."""
+        """Check rows that run in other processes. Only work with an executor has them."""
 
     def _stamp(self) -> object:
         return self.store.stamp() if isinstance(self.store, Archive) else None
 
     async def look(self) -> None:
-        """Find the rows that wait whose journals have grown.
+        """Continue the waiting rows whose journals have new events.
 
         Raises:
             StoreError: the store cannot be read.
@@ -670,7 +671,7 @@ class Work:
         known = self.rows.get(row.key)
         if known is not None:
             self.counts[known.status] -= 1
-            if known.run_id == row.run_id:  # listed again, and not begun anew
+            if known.run_id == row.run_id:  # the same run, not a new one
                 self._count_usage(known.usage, -1)
         self.rows[row.key] = row
         self.counts[row.status] += 1
@@ -695,7 +696,7 @@ class Work:
     # --- the budget
 
     def _spent(self) -> tuple[int, float]:
-        """Tokens and US dollars that are spent, and for each row under way as much as the dearest row came to."""
+        """Return the tokens and US dollars spent. Each running row counts at least as much as the most expensive ended row."""
         tokens, cost = self._input + self._output, self._cost
         for key, run in self.active.items():
             known = self.rows[key].usage
@@ -714,7 +715,7 @@ class Work:
         )
 
     def _check_budget(self) -> None:
-        """End where nothing is under way, something is due, and there is nothing left for it."""
+        """Fail if the budget is used up, no row is running, and rows still need to run."""
         is_due = bool(self._due) or self._given is not None
         if self.active or not is_due or self.is_paused or not self._is_used_up():
             return
@@ -732,10 +733,10 @@ class Work:
             )
         )
 
-    # --- from outside
+    # --- control
 
     def wake(self) -> None:
-        """Look again what is to be done; from any thread."""
+        """Make ``drive`` check for rows to run. Callable from any thread."""
         self.version += 1
         loop = self._loop
         if loop is None or loop.is_closed():
@@ -746,13 +747,13 @@ class Work:
             loop.call_soon_threadsafe(self._moved.set)
 
     def pause(self, *, paused: bool) -> None:
-        """Begin no more rows, or begin them again; those under way go on."""
+        """Pause or resume starting rows. Running rows continue."""
         self.is_paused = paused
         self.wake()
         self.tell()
 
     async def stop(self, by: str) -> None:
-        """Stop the rows under way, for good."""
+        """Cancel the running rows."""
         self.fail(RunError("The batch was stopped"))
         stopped = [
             asyncio.wrap_future(session_of(run).stop(by=by))
@@ -763,7 +764,7 @@ class Work:
             await asyncio.wait(stopped, timeout=GRACE)
 
     def again(self, keys: list[str] | None) -> int:
-        """Have rows tried again that failed or were stopped; gives how many."""
+        """Mark failed and stopped rows for a retry. Return their number."""
         chosen = [
             row
             for row in self.rows.values()
@@ -774,10 +775,10 @@ class Work:
 
 
 def _note_key(numbers: dict[str, int], given: Given) -> None:
-    """Know the place of a row's key.
+    """Record the position of a row's key.
 
     Raises:
-        UsageError: an earlier row has it.
+        UsageError: another row has the same key.
     """
     before = numbers.setdefault(given.key, given.number)
     if before != given.number:
@@ -788,10 +789,10 @@ def _note_key(numbers: dict[str, int], given: Given) -> None:
 
 
 def prompt_of(journal: Journal) -> str:
-    """What a row's run was asked.
+    """Return the prompt of a row's run.
 
     Raises:
-        UsageError: it had files, which are the input's.
+        UsageError: the prompt had files, which only the input has.
     """
     asked = next((m for m in reversed(journal.state.messages) if is_prompt(m)), None)
     content: Any = () if asked is None else asked["content"]

@@ -115,7 +115,9 @@ class Pool:
         probes = [
             self.submit(fn, *args, name="probe") for _ in range(1 if is_one else self.slots())
         ]
-        return list({str(told): told for told in (probe.result() for probe in probes)}.values())
+        return list(
+            {str(result): result for result in (probe.result() for probe in probes)}.values()
+        )
 
 
 class Dask:
@@ -136,12 +138,12 @@ class Dask:
         task = self._client.submit(fn, *args, key=key, pure=False)
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        task.add_done_callback(lambda done: _come_of(done, future))
+        task.add_done_callback(lambda done: _copy_result(done, future))
         return future
 
     def is_lost(self, error: BaseException) -> bool:
-        """Whether its workers were killed too often, the cluster restarted, it was cancelled, or a connection was lost."""
-        return _is_one_of(error, *_LOST)
+        """Whether workers were killed too often, the cluster restarted, the task was cancelled or a connection was lost."""
+        return _is_one_of(error, *_LOST_ERRORS)
 
     def has_ended(self, error: BaseException) -> bool:
         """Whether its workers were killed. After a cancelled task or a lost connection, the worker may be alive."""
@@ -152,17 +154,17 @@ class Dask:
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
         """Run ``fn(*args)`` in each current worker. A worker that ends meanwhile is left out."""
-        told = self._client.run(fn, *args, on_error="return")
-        failed = {who: one for who, one in told.items() if isinstance(one, BaseException)}
+        results = self._client.run(fn, *args, on_error="return")
+        failed = {who: one for who, one in results.items() if isinstance(one, BaseException)}
         wrong = [
             (who, f"{type(error).__name__}: {error}")
             for who, error in failed.items()
             if not self.is_lost(error) and not isinstance(error, OSError)
         ]
-        return [one for who, one in told.items() if who not in failed] + wrong
+        return [one for who, one in results.items() if who not in failed] + wrong
 
 
-_LOST = (
+_LOST_ERRORS = (
     "KilledWorker",
     "CancelledError",
     "FutureCancelledError",
@@ -176,7 +178,7 @@ def _is_one_of(error: BaseException, *names: str) -> bool:
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
-def _come_of(task: Any, future: Future[Any]) -> None:
+def _copy_result(task: Any, future: Future[Any]) -> None:
     """Copy the result or error of a Dask task to a future."""
     try:
         result = task.result()

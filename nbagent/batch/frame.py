@@ -18,11 +18,11 @@ from nbagent.core.journal.rows import End
 from .listing import Row
 from .rows import Source
 
-_TAKEN = "{name}_of_run"
+_RENAMED_COLUMN = "{name}_of_run"
 """The name of a column, if the input has a column with the plain name."""
 
 
-def framed(
+def batch_frame(
     rows: Mapping[str, Row], ends: Iterable[End], source: Source | None, agent: Agent
 ) -> Any:
     """Return the input with the result of each row; see ``Batch.to_frame``."""
@@ -55,7 +55,7 @@ def framed(
         return table
     taken = {str(name) for name in frame.columns}
     named = {
-        _TAKEN.format(name=name) if name in taken else name: values
+        _RENAMED_COLUMN.format(name=name) if name in taken else name: values
         for name, values in columns.items()
     }
     polars = sys.modules.get("polars")

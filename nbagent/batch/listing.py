@@ -16,7 +16,7 @@ from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
 from nbagent.core.state.state import RunState, Status
 
-NOTHING = Usage()
+NO_USAGE = Usage()
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Row:
     digest: str
     """The hash of its prompt."""
     status: Status = "running"
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     error: str = ""
     """The error message of a failed row."""
     asks: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Listed:
+class StoredBatch:
     """The state of a batch in its store."""
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def record_id(batch: str, number: int) -> str:
     return batch if number == 1 else f"{batch}:@{number}"
 
 
-def listed(store: Store, batch: str) -> Listed:
+def read_batch(store: Store, batch: str) -> StoredBatch:
     """Read the state of a batch from a store. It blocks, and can take long.
 
     For completed rows, only the last event of each is read, all of them together.
@@ -72,11 +72,11 @@ def listed(store: Store, batch: str) -> Listed:
     Raises:
         StoreError: the store cannot be read.
     """
-    found = Listed()
+    found = StoredBatch()
     own = re.compile(rf"{re.escape(batch)}:@(\d+)")
     to_read: list[Head] = []
     for end in ends_of(store, f"{batch}:"):
-        row = None if end.data is None else _ended_well(end)
+        row = None if end.data is None else _completed_row(end)
         if row is not None:
             _add(found, row)
         else:
@@ -98,29 +98,29 @@ def ends_of(store: Store, prefix: str) -> list[End]:
     return [End(each, -1, None) for each in store.run_ids() if each.startswith(prefix)]
 
 
-def take_in(row: Row, state: RunState) -> None:
+def update_row(row: Row, state: RunState) -> None:
     """Update a row from the state of its run."""
     row.status, row.usage, row.length = state.status, state.usage, state.position
-    asked = state.open
-    row.asks = tuple(event.tool_name for event in asked)
-    row.deadline = min((e.expires_at for e in asked if e.expires_at is not None), default=None)
+    questions = state.open
+    row.asks = tuple(event.tool_name for event in questions)
+    row.deadline = min((e.expires_at for e in questions if e.expires_at is not None), default=None)
     failed = state.outcome
     row.error = f"{failed.error}: {failed.message}" if isinstance(failed, RunFailed) else ""
 
 
 def _row(run_id: str, of: RowOf, state: RunState, events: list[StoredEvent]) -> Row:
     row = Row(of.key, run_id, of.number, of.prompt, attempt=_attempt(run_id, of.batch))
-    take_in(row, state)
+    update_row(row, state)
     row.retried = sum(isinstance(event, RunRetried) for event in events)
     return row
 
 
 def _attempt(run_id: str, batch: str) -> int:
-    anew = re.match(r"@(\d+):", run_id[len(batch) + 1 :])
-    return 1 if anew is None else int(anew[1])
+    later = re.match(r"@(\d+):", run_id[len(batch) + 1 :])
+    return 1 if later is None else int(later[1])
 
 
-def _ended_well(end: End) -> Row | None:
+def _completed_row(end: End) -> Row | None:
     """Return a row from the last event of its run, if that event completed it."""
     try:
         plain = json.loads(counted(end.data or "", MAX_EVENT_PARTS))
@@ -142,7 +142,7 @@ def _ended_well(end: End) -> Row | None:
         return None  # the full journal is read, and reports the error
 
 
-def _add(found: Listed, row: Row) -> None:
+def _add(found: StoredBatch, row: Row) -> None:
     """Add a row, unless a newer run of the same row is known."""
     known = found.rows.get(row.key)
     if known is None or known.attempt < row.attempt:
@@ -150,13 +150,13 @@ def _add(found: Listed, row: Row) -> None:
 
 
 def _journals(
-    store: Store, heads: list[Head], found: Listed
+    store: Store, heads: list[Head], found: StoredBatch
 ) -> Iterator[tuple[Journal, list[StoredEvent]]]:
     for group in in_batches(heads):
-        begun: Any = store.read_each(group) if isinstance(store, Batching) else {}
+        prefetched: Any = store.read_each(group) if isinstance(store, Batching) else {}
         for run_id in group:
             journal = Journal(run_id, store, keeps_events=False)
-            events = begun.get(run_id)
+            events = prefetched.get(run_id)
             try:
                 if isinstance(events, StoreError):
                     raise events

@@ -18,7 +18,7 @@ from nbagent.core.base.messages import dumps
 from nbagent.core.tools.attachments import prompt_content
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
-LONGEST = 100
+MAX_RUN_ID = 100
 """The maximum number of characters of a run id."""
 MAX_KEY = 1000
 """The maximum number of characters of a key."""
@@ -26,7 +26,7 @@ VALUE = "value"
 """The column name of a row that is a plain value."""
 
 
-class Given(NamedTuple):
+class InputRow(NamedTuple):
     """One row of the input."""
 
     number: int
@@ -52,7 +52,7 @@ class Source:
     prompt: Callable[[Any], Any]
     key: Callable[[Any], Any] | None
 
-    def __iter__(self) -> Iterator[Given]:
+    def __iter__(self) -> Iterator[InputRow]:
         """Yield each row with its key and prompt, which are made one row at a time.
 
         Raises:
@@ -62,13 +62,13 @@ class Source:
             key = _key_text(self._key(row, label, number), number)
             try:
                 prompt = self.prompt(row)
-                asked = prompt_content(prompt)
+                content = prompt_content(prompt)
             except UsageError as error:
                 raise UsageError(f"Row {number} ({key!r}): {error}") from error
             except Exception as error:
                 error.add_note(f"It was raised for the prompt of row {number} ({key!r}).")
                 raise
-            yield Given(number, key, prompt, digest(asked))
+            yield InputRow(number, key, prompt, digest(content))
 
     def keys(self) -> Iterator[str]:
         """Yield the key of each row, in order, without its prompt."""
@@ -84,19 +84,19 @@ class Source:
             raise UsageError(f"Row {number}: {error}") from error
 
 
-def digest(asked: Content) -> str:
+def digest(content: Content) -> str:
     """Return the hash by which the prompts of a row are compared."""
-    text = asked if isinstance(asked, str) else dumps(list(asked))
+    text = content if isinstance(content, str) else dumps(list(content))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
-    """Return the id of a row's run: with its key, or the key's hash if the key does not fit; later attempts add a number."""
-    anew = "" if attempt == 1 else f"@{attempt}:"
-    made = f"{batch}:{anew}{key}"
-    if _ID.fullmatch(key) and len(made) <= LONGEST:
-        return made
-    return f"{batch}:{anew}@{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+    """Return the id of a row's run. It has the key, or its hash if the key does not fit. Later attempts add a number."""
+    later = "" if attempt == 1 else f"@{attempt}:"
+    run_id = f"{batch}:{later}{key}"
+    if _ID.fullmatch(key) and len(run_id) <= MAX_RUN_ID:
+        return run_id
+    return f"{batch}:{later}@{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
 def source_of(rows: Any, prompt: Any, key: Any) -> Source:
@@ -118,16 +118,16 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         raise UsageError(f"key= must be a column name or a function of the row, got {key!r:.80}")
     names = _names(prompt) if isinstance(prompt, str) else ()
     by = key if callable(key) else None if key is None else _column_of(key)
-    ask = _Template(prompt, names) if isinstance(prompt, str) else prompt
+    make_prompt = _Template(prompt, names) if isinstance(prompt, str) else prompt
     whole = callable(prompt) or callable(key)
     wanted = [*names, *([key] if isinstance(key, str) else [])]
 
     def made(
         items: Callable[[], Iterator[tuple[Any, Any]]], count: int | None, frame: Any
     ) -> Source:
-        return Source(items, count, count is not None, frame, ask, by)
+        return Source(items, count, count is not None, frame, make_prompt, by)
 
-    kind = _kind(rows)
+    kind = _table_kind(rows)
     if kind in ("pandas.DataFrame", "polars.DataFrame"):
         columns = list(map(str, rows.columns))
         _check_columns(wanted, columns, "the table")
@@ -159,8 +159,8 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
         _check_columns(wanted, _columns_in(next(iter(rows))), "row 0")
-    give = _as_it_is if whole else _as_values
-    return made(lambda: ((None, give(row)) for row in rows), count, None)
+    convert = _unchanged if whole else _as_values
+    return made(lambda: ((None, convert(row)) for row in rows), count, None)
 
 
 def _names(template: str) -> tuple[str, ...]:
@@ -210,17 +210,17 @@ def _column_of(name: str) -> Callable[[Any], Any]:
 
 def _value_of(values: Mapping[str, Any], name: str) -> Any:
     if name not in values:
-        raise _missing(name, [*map(str, values)], "it")
+        raise _missing_column(name, [*map(str, values)], "it")
     return values[name]
 
 
 def _check_columns(wanted: Sequence[str], columns: Sequence[str], what: str) -> None:
     for name in wanted:
         if name not in columns:
-            raise _missing(name, columns, what)
+            raise _missing_column(name, columns, what)
 
 
-def _missing(name: str, columns: Sequence[str], what: str) -> UsageError:
+def _missing_column(name: str, columns: Sequence[str], what: str) -> UsageError:
     known = ", ".join(repr(each) for each in columns if each)
     return UsageError(f"{what} has no column {name!r}; it has {known:.300}{suggest(name, columns)}")
 
@@ -234,7 +234,7 @@ def _as_values(row: Any) -> Mapping[str, Any]:
     return {"": row, VALUE: row}
 
 
-def _as_it_is(row: Any) -> Any:
+def _unchanged(row: Any) -> Any:
     return row
 
 
@@ -257,7 +257,7 @@ def _of_polars(frame: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
         yield None, row
 
 
-def _kind(rows: Any) -> str | None:
+def _table_kind(rows: Any) -> str | None:
     """Return the library and class of a pandas or polars table, without importing them; None for other rows."""
     for library in ("pandas", "polars"):
         module = sys.modules.get(library)

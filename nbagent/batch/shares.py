@@ -22,7 +22,7 @@ LENGTH = MINUTE
 """Seconds for which a request counts against a limit."""
 MARGIN = 1.0
 """Additional seconds for which a request counts, because it reaches its server after it was sent."""
-GROWING = 4
+TASKS_WITHOUT_WORKERS = 4
 """The number of tasks that share a limit while there is no worker yet."""
 
 
@@ -42,7 +42,7 @@ class Grant(NamedTuple):
     """Seconds for which a request counts against a share."""
 
 
-class Went(NamedTuple):
+class SentRequest(NamedTuple):
     """A request that an ended task sent."""
 
     ago: float
@@ -50,63 +50,63 @@ class Went(NamedTuple):
     tokens: int
 
 
-Used = list[list[Went]]
+Used = list[list[SentRequest]]
 """The requests of a task's last minute, for each limit."""
 
 
-class _Pot:
+class _LimitShares:
     """One limit: the shares of running tasks, and the requests of ended tasks within the last minute."""
 
     def __init__(self, limit: RateLimit) -> None:
         self.total = Share(limit.concurrency, limit.rpm, limit.tpm)
-        self._out: dict[int, Share] = {}
+        self._leased: dict[int, Share] = {}
         """The shares of running tasks, by task number."""
-        self._went: list[tuple[float, int, int]] = []
+        self._sent: list[tuple[float, int, int]] = []
         """Counted requests: the time when they stop counting, their number, and their tokens."""
 
     @property
-    def is_new(self) -> bool:
+    def is_unused(self) -> bool:
         """Whether no share is in use and no request is counted."""
-        return not self._out and not self._went
+        return not self._leased and not self._sent
 
     def offer(self, among: int, now: float) -> Share | float:
         """Return a share, or the seconds until one may be free; 0 if a task must end first."""
-        self._went = [each for each in self._went if each[0] > now]
-        among = max(among, len(self._out) + 1)
+        self._sent = [each for each in self._sent if each[0] > now]
+        among = max(among, len(self._leased) + 1)
         concurrency, rpm, tpm = self.total
-        out = self._out.values()
+        out = self._leased.values()
         tasks = _part(concurrency, among, sum(share.concurrency or 0 for share in out))
         if tasks == 0:
             return 0.0
         requests = _part(rpm, among, sum(share.rpm or 0 for share in out) + self._sum(1))
         tokens = _part(tpm, among, sum(share.tpm or 0 for share in out) + self._sum(2))
-        # a request larger than its share is sent alone, so shares of tokens are not split
+        # a request larger than its share is sent alone, so no small rest of the tokens is leased
         is_small = tokens is not None and tpm is not None and tokens * 2 < max(1, tpm // among)
         if requests == 0 or is_small:
-            return max(0.0, min((each[0] for each in self._went), default=now) - now)
+            return max(0.0, min((each[0] for each in self._sent), default=now) - now)
         return Share(tasks, requests, tokens)
 
     def _sum(self, place: int) -> int:
-        return sum(int(each[place]) for each in self._went)
+        return sum(int(each[place]) for each in self._sent)
 
-    def give(self, task: int, share: Share) -> None:
+    def lease(self, task: int, share: Share) -> None:
         """Record that a task has this share from now on."""
-        self._out[task] = share
+        self._leased[task] = share
 
-    def ended(self, task: int, used: Sequence[Went], now: float) -> None:
+    def record_used(self, task: int, used: Sequence[SentRequest], now: float) -> None:
         """Replace the share of an ended task by the requests that it reported."""
-        if self._out.pop(task, None) is not None:
-            self._went += [(now - ago + LENGTH + MARGIN, 1, tokens) for ago, tokens in used]
+        if self._leased.pop(task, None) is not None:
+            self._sent += [(now - ago + LENGTH + MARGIN, 1, tokens) for ago, tokens in used]
 
-    def lost(self, task: int, now: float) -> None:
+    def record_lost(self, task: int, now: float) -> None:
         """Count the whole share of a task that ended without a report."""
-        share = self._out.pop(task, None)
+        share = self._leased.pop(task, None)
         if share is not None:
-            self._went.append((now + LENGTH + MARGIN, share.rpm or 0, share.tpm or 0))
+            self._sent.append((now + LENGTH + MARGIN, share.rpm or 0, share.tpm or 0))
 
     def hold(self, now: float) -> None:
         """Count the whole limit as used now, because another process may have used it."""
-        self._went.append((now + LENGTH + MARGIN, self.total.rpm or 0, self.total.tpm or 0))
+        self._sent.append((now + LENGTH + MARGIN, self.total.rpm or 0, self.total.tpm or 0))
 
 
 def _part(total: int | None, among: int, taken: int) -> int | None:
@@ -114,7 +114,7 @@ def _part(total: int | None, among: int, taken: int) -> int | None:
     return None if total is None else max(0, min(max(1, total // among), total - taken))
 
 
-_pots: WeakKeyDictionary[RateLimit, _Pot] = WeakKeyDictionary()
+_known_limits: WeakKeyDictionary[RateLimit, _LimitShares] = WeakKeyDictionary()
 """The limits of this process. Batches with the same limit share its counts."""
 
 
@@ -126,35 +126,37 @@ class Shares:
     """
 
     def __init__(self, limits: Sequence[RateLimit]) -> None:
-        self._limits = limits  # the counts are dropped with their limits
-        self._pots = [_pots.setdefault(limit, _Pot(limit)) for limit in limits]
+        self._limits = limits  # this reference keeps their counts alive
+        self._limit_shares = [
+            _known_limits.setdefault(limit, _LimitShares(limit)) for limit in limits
+        ]
         self._next = 0
-        self.most = min(
+        self.max_tasks = min(
             (
                 n
-                for pot in self._pots
-                for n in (pot.total.concurrency, pot.total.rpm)
+                for each in self._limit_shares
+                for n in (each.total.concurrency, each.total.rpm)
                 if n is not None
             ),
             default=None,
         )
         """The maximum number of tasks that can have a share at the same time; None means no maximum."""
 
-    def give(self, among: int) -> Lease | float:
+    def lease(self, among: int) -> Lease | float:
         """Return the lease of a new task, or the seconds until one may be free; 0 if a task must end first."""
         now, shares = time.monotonic(), []
-        for pot in self._pots:
-            offered = pot.offer(among, now)
+        for each in self._limit_shares:
+            offered = each.offer(among, now)
             if isinstance(offered, float):
                 return offered
             shares.append(offered)
-        return Lease(self._pots, Grant(tuple(shares), LENGTH + MARGIN))
+        return Lease(self._limit_shares, Grant(tuple(shares), LENGTH + MARGIN))
 
     def hold(self) -> None:
         """Count unused limits as used for a minute, because another process may have used them just now."""
-        for pot in self._pots:
-            if pot.is_new:
-                pot.hold(time.monotonic())
+        for each in self._limit_shares:
+            if each.is_unused:
+                each.hold(time.monotonic())
 
 
 class Lease:
@@ -162,29 +164,29 @@ class Lease:
 
     _number = 0
 
-    def __init__(self, pots: Sequence[_Pot], grant: Grant) -> None:
+    def __init__(self, limit_shares: Sequence[_LimitShares], grant: Grant) -> None:
         Lease._number += 1
-        self._task, self._pots, self.grant = Lease._number, pots, grant
-        self.waits: set[str] = set()
+        self._task, self._limit_shares, self.grant = Lease._number, limit_shares, grant
+        self.users: set[str] = set()
         """Keys of rows that may still use the shares of a lost task."""
-        for pot, share in zip(pots, grant.shares, strict=True):
-            pot.give(self._task, share)
+        for each, share in zip(limit_shares, grant.shares, strict=True):
+            each.lease(self._task, share)
 
-    def ended(self, used: Used) -> None:
+    def record_used(self, used: Used) -> None:
         """Return the shares of a task that ended and reported its requests."""
-        for pot, went in zip(self._pots, used, strict=True):
-            pot.ended(self._task, went, time.monotonic())
+        for each, requests in zip(self._limit_shares, used, strict=True):
+            each.record_used(self._task, requests, time.monotonic())
 
-    def lost(self) -> None:
+    def record_lost(self) -> None:
         """Return the shares of a task that ended without a report."""
-        for pot in self._pots:
-            pot.lost(self._task, time.monotonic())
+        for each in self._limit_shares:
+            each.record_lost(self._task, time.monotonic())
 
 
 # --- in a worker
 
 
-class _Counting(Window):
+class _RequestWindow(Window):
     """A window that lists the requests within its length."""
 
     def __init__(self, requests: int | None, tokens: int | None, length: float) -> None:
@@ -206,10 +208,10 @@ class _Counting(Window):
         if stamp in self._stamps:
             self._stamps.remove(stamp)
 
-    def told(self) -> list[Went]:
+    def sent_requests(self) -> list[SentRequest]:
         """Return the requests within the window."""
         now = time.monotonic()
-        return [Went(now - stamp.at, stamp.tokens) for stamp in self._stamps]
+        return [SentRequest(now - stamp.at, stamp.tokens) for stamp in self._stamps]
 
 
 @dataclass(slots=True)
@@ -217,7 +219,7 @@ class Lines:
     """The lines in which the requests of one task wait, one for each limit of its kit."""
 
     lines: list[Line] = field(default_factory=list)
-    windows: list[_Counting] = field(default_factory=list)
+    windows: list[_RequestWindow] = field(default_factory=list)
 
     @classmethod
     def of(cls, grant: Grant, *, is_used: bool) -> Lines:
@@ -229,7 +231,7 @@ class Lines:
         """
         made = cls()
         for share in grant.shares:
-            window = _Counting(share.rpm, share.tpm, grant.length)
+            window = _RequestWindow(share.rpm, share.tpm, grant.length)
             for n in range((share.rpm or 1) if is_used else 0):
                 window.went(time.monotonic(), 0 if n else share.tpm or 0)
             made.windows.append(window)
@@ -238,7 +240,7 @@ class Lines:
 
     def used(self) -> Used:
         """Return the task's requests of the last minute, for each limit."""
-        return [window.told() for window in self.windows]
+        return [window.sent_requests() for window in self.windows]
 
 
 current: ContextVar[Lines | None] = ContextVar("nbagent_lines", default=None)

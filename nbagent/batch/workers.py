@@ -36,7 +36,7 @@ from .shares import Grant, Lines, Used, current, dumped
 
 logger = logging.getLogger("nbagent")
 
-ELSEWHERE = 1.0
+CHECK_SECONDS = 1.0
 """Seconds between checks whether another process has the run."""
 
 
@@ -67,7 +67,7 @@ class Job(NamedTuple):
     """The number of events in its run when it was sent."""
 
 
-class Came(NamedTuple):
+class TaskResult(NamedTuple):
     """The result of a task."""
 
     statuses: list[tuple[str, str]]
@@ -118,7 +118,7 @@ def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
         ) from error
 
 
-def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> Came:
+def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> TaskResult:
     """Run these rows until each has ended or waits for an answer.
 
     Args:
@@ -130,12 +130,14 @@ def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> C
     Raises:
         UsageError: this process cannot run rows. That is checked before its first task, so no row was started.
     """
-    if driver.nonce not in _checked:  # not probed yet: it joined later
+    if driver.nonce not in _checked_nonces:  # not probed yet: it joined later
         who, why = probe(driver, kit)
         if why:
             raise UsageError(f"{who}: {why}")
-    asked, _ = _unpacked(kit)
-    return asyncio.run_coroutine_threadsafe(_all(asked, jobs, grant), private_loop()).result()
+    unpacked, _ = _unpacked_kit(kit)
+    return asyncio.run_coroutine_threadsafe(
+        _run_all(unpacked, jobs, grant), private_loop()
+    ).result()
 
 
 def probe(driver: Driver, kit: bytes) -> tuple[str, str]:
@@ -147,15 +149,15 @@ def probe(driver: Driver, kit: bytes) -> tuple[str, str]:
     """
     who = f"{describe_process(this_process())}, pid {os.getpid()}"
     try:
-        why = _differs(driver) or _lacks(driver, kit)
+        why = _version_difference(driver) or _missing_requirement(driver, kit)
     except Exception as error:
         why = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
     if not why:
-        _checked.add(driver.nonce)
+        _checked_nonces.add(driver.nonce)
     return who, why
 
 
-def _differs(driver: Driver) -> str:
+def _version_difference(driver: Driver) -> str:
     """Return the version difference from the driver that prevents unpickling its data; empty if there is none."""
     python = sys.version_info[:2]
     if python != tuple(driver.python):
@@ -171,7 +173,7 @@ def _version() -> str:
     return str(sys.modules["nbagent"].__version__)
 
 
-def _lacks(driver: Driver, kit: bytes) -> str:
+def _missing_requirement(driver: Driver, kit: bytes) -> str:
     """Return the requirement that this process lacks; empty if it has all.
 
     Raises:
@@ -179,12 +181,12 @@ def _lacks(driver: Driver, kit: bytes) -> str:
     """
     if driver.process != this_process():
         _use_few_connections(driver.store)
-    asked, models = _unpacked(kit)
+    unpacked, models = _unpacked_kit(kit)
     for model in models:
         asyncio.run_coroutine_threadsafe(model.check_ready(), private_loop()).result()
-    if isinstance(asked.store, Beating) and not asked.store.beats(driver.nonce):
+    if isinstance(unpacked.store, Beating) and not unpacked.store.beats(driver.nonce):
         return (
-            f"its store {asked.store!r} does not have what was just written to the batch's. Use a database or a disk "
+            f"its store {unpacked.store!r} does not have what was just written to the batch's. Use a database or a disk "
             "that both see, not a copy"
         )
     return ""
@@ -198,12 +200,12 @@ def _use_few_connections(module: str) -> None:
 
 
 _kits: dict[str, tuple[Kit, list[Any]]] = {}
-_checked: set[str] = set()
+_checked_nonces: set[str] = set()
 """Nonces of drivers that this process has passed a comparison with."""
 _lock = threading.Lock()
 
 
-def _unpacked(kit: bytes) -> tuple[Kit, list[Any]]:
+def _unpacked_kit(kit: bytes) -> tuple[Kit, list[Any]]:
     """Return the kit in these bytes and the models in it. A process unpickles a kit once."""
     name = hashlib.sha256(kit).hexdigest()
     with _lock:
@@ -216,16 +218,16 @@ def _unpacked(kit: bytes) -> tuple[Kit, list[Any]]:
         return known
 
 
-async def _all(kit: Kit, jobs: Sequence[Job], grant: Grant) -> Came:
-    is_used = bool(grant.shares) and await run_in_thread(partial(_had_begun, kit.store, jobs))
+async def _run_all(kit: Kit, jobs: Sequence[Job], grant: Grant) -> TaskResult:
+    is_used = bool(grant.shares) and await run_in_thread(partial(_has_progress, kit.store, jobs))
     lines = Lines.of(grant, is_used=is_used)
     current.set(lines)
-    statuses = await asyncio.gather(*(_one(kit, job) for job in jobs))
-    return Came(list(statuses), lines.used())
+    statuses = await asyncio.gather(*(_run_row(kit, job) for job in jobs))
+    return TaskResult(list(statuses), lines.used())
 
 
-def _had_begun(store: Store, jobs: Sequence[Job]) -> bool:
-    """Whether an earlier attempt of this task may have called a model. Executors run a task again if its worker ended."""
+def _has_progress(store: Store, jobs: Sequence[Job]) -> bool:
+    """Whether an earlier attempt of this task may have called a model. An executor can run a lost task again."""
     for job in jobs:
         try:
             events = store.read(job.run_id, job.length)
@@ -240,7 +242,7 @@ def _had_begun(store: Store, jobs: Sequence[Job]) -> bool:
     return False
 
 
-async def _one(kit: Kit, job: Job) -> tuple[str, str]:
+async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
     """Run one row. Its error is in its journal; an error of the store fails the task."""
     spec = kit.agent._spec(kit.agent.tools)  # noqa: SLF001 - as the agent itself starts runs
     options = Options(
@@ -256,12 +258,14 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
     )
     run = None
     if job.prompt is not None:
-        run = await _settled(partial(launch_apart, spec, job.prompt, options, blocking=False))
+        run = await _run_until_settled(
+            partial(launch_apart, spec, job.prompt, options, blocking=False)
+        )
     if run is None:  # it had started, here or in a worker that has ended
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-        run = await _settled(
+        run = await _run_until_settled(
             partial(follow_stored, spec, journal, replace(options, is_new=False)), job
         )
     if run is None:
@@ -276,7 +280,7 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
         try:
             await run.release()
         except UsageError:  # it was answered just now, and continues
-            return await _one(kit, job._replace(prompt=None, retry=False))
+            return await _run_row(kit, job._replace(prompt=None, retry=False))
     return job.key, status
 
 
@@ -296,7 +300,7 @@ def _is_elsewhere(run: Run) -> bool:
     return any(each != here and not has_ended(each) for each in drivers(session.journal))
 
 
-async def _settled(launch: Callable[[], Run], job: Job | None = None) -> Run | None:
+async def _run_until_settled(launch: Callable[[], Run], job: Job | None = None) -> Run | None:
     """Return the run once it has paused or ended, or runs in another process; None if another process started it."""
     try:
         run = launch()
@@ -313,7 +317,7 @@ async def _settled(launch: Callable[[], Run], job: Job | None = None) -> Run | N
                 settled = asyncio.ensure_future(asyncio.wrap_future(session_of(run).when_settled()))
             if job is not None and _is_elsewhere(run):
                 break
-            await asyncio.wait([settled], timeout=ELSEWHERE)
+            await asyncio.wait([settled], timeout=CHECK_SECONDS)
     except Conflict:
         return None
     return None if isinstance(session_of(run).error, Conflict) else run

@@ -35,18 +35,18 @@ from nbagent.core.stored.opening import open_run
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.spec import Budget, check_cost
 
-from .frame import framed
-from .listing import Listed, Row, ends_of, listed, record_id
+from .frame import batch_frame
+from .listing import Row, StoredBatch, ends_of, read_batch, record_id
 from .rows import source_of
-from .work import ENDED, Asked, Work
+from .work import ENDED, BatchOptions, Work
 
 logger = logging.getLogger("nbagent")
 
 _ID = re.compile(r"[\w.+-]{1,60}")
-EVERY = 1.0
+CHECK_SECONDS = 1.0
 """Seconds between checks of a batch that another process runs."""
 COUNTED = ("completed", "interrupted", "running", "stuck", "failed", "cancelled")
-_SAID = {
+_STATUS_TEXT = {
     "completed": "done",
     "interrupted": "waiting",
     "running": "running",
@@ -134,10 +134,12 @@ class BatchRow:
     def __repr__(self) -> str:
         row = self._now
         more = f": {row.error:.120}" if row.error else f" {', '.join(row.asks)}" if row.asks else ""
-        said = (
-            f"stuck: {self.stuck}" if self.stuck else f"{_SAID.get(row.status, row.status)}{more}"
+        text = (
+            f"stuck: {self.stuck}"
+            if self.stuck
+            else f"{_STATUS_TEXT.get(row.status, row.status)}{more}"
         )
-        return escaped(f"<row {row.key!r} of {self._batch.id}: {said}>")
+        return escaped(f"<row {row.key!r} of {self._batch.id}: {text}>")
 
 
 class Batch:
@@ -150,14 +152,16 @@ class Batch:
         self._work = work
         self._host = current_host()
         on_loop = (
-            None if work.asked.background else self._host.loop(attended=attended) or running_loop()
+            None
+            if work.options.background
+            else self._host.loop(attended=attended) or running_loop()
         )
         self._loop = on_loop or private_loop()
         self._next: Work | None = None
         """The work that continues the batch when the current work has stopped."""
         self._run: Run | None = None
         self._error: BaseException | None = None
-        self._is_begun = False
+        self._is_started = False
         self._checks = 0
         """Calls of ``nb.map`` for this batch that are being checked."""
         self._was_awaited = False
@@ -168,7 +172,7 @@ class Batch:
         self._flow = _flow_of(self)
         _batches.add(self)
 
-    # --- what can be read off it
+    # --- state
 
     @property
     def id(self) -> str:
@@ -191,7 +195,7 @@ class Batch:
         """``starting``, ``running``, ``waiting`` (for a person), ``paused``, or the status of an ended run."""
         if self._error is not None:
             return "failed"
-        if not self._is_begun:
+        if not self._is_started:
             return "starting"
         if self._run is None:
             return "completed"
@@ -216,10 +220,10 @@ class Batch:
 
     def _run_error(self) -> RunError:
         """The error of its record, if the record failed in another process."""
-        assert self._run is not None  # it is asked of one that failed
+        assert self._run is not None  # the caller checks that it failed
         failed = session_of(self._run).state.outcome
-        told = getattr(failed, "message", "")
-        return RunError(told.partition(" failed: ")[2] or told)
+        message = getattr(failed, "message", "")
+        return RunError(message.partition(" failed: ")[2] or message)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -249,7 +253,7 @@ class Batch:
         return len(self._work.rows) if total is None else total
 
     def __bool__(self) -> bool:
-        return True  # one of no rows is still one
+        return True  # a batch without rows is true too
 
     def __contains__(self, key: object) -> bool:
         return str(key) in self._work.rows
@@ -290,7 +294,9 @@ class Batch:
             StoreError: the store cannot be read.
         """
         work = self._work
-        return framed(work.rows, ends_of(self.store, f"{self.id}:"), work.asked.source, work.agent)
+        return batch_frame(
+            work.rows, ends_of(self.store, f"{self.id}:"), work.options.source, work.agent
+        )
 
     def __repr__(self) -> str:
         return escaped(f"<Batch {self.id}: {self.says()}>")
@@ -302,7 +308,7 @@ class Batch:
         counts = self.counts
         total, cost = self._work.total, self.usage.known_cost
         of = f"{counts['completed']:,}" + ("" if total is None else f" of {total:,}") + " done"
-        more = [f"{counts[name]:,} {_SAID[name]}" for name in COUNTED[1:] if counts[name]]
+        more = [f"{counts[name]:,} {_STATUS_TEXT[name]}" for name in COUNTED[1:] if counts[name]]
         error = self.error
         return ", ".join(
             [of, *more, *([f"${cost:,.4f}"] if cost else [])]
@@ -316,7 +322,7 @@ class Batch:
         return self._wait().__await__()
 
     async def _wait(self) -> Batch:
-        await self._until_begun()
+        await self._until_started()
         while True:
             over = self._work.when(self.is_over)
             if self._run is not None:
@@ -327,9 +333,9 @@ class Batch:
             if self.is_over():
                 return self._outcome()
 
-    async def _until_begun(self) -> None:
+    async def _until_started(self) -> None:
         self._was_awaited = True
-        await asyncio.wrap_future(self._work.when(lambda: self._is_begun))
+        await asyncio.wrap_future(self._work.when(lambda: self._is_started))
 
     def wait(self) -> Batch:
         """Wait in synchronous code, outside the event loop that its rows use.
@@ -344,7 +350,7 @@ class Batch:
                 "`batch.wait()` would block the event loop that the batch needs. Use `await batch`"
             )
         self._was_awaited = True
-        self._work.when(lambda: self._is_begun).result()
+        self._work.when(lambda: self._is_started).result()
         while True:
             over = self._work.when(self.is_over)
             if self._run is not None:
@@ -358,7 +364,7 @@ class Batch:
         """Whether ``await batch`` returns: all rows have ended, the batch failed, or it waits for a person."""
         if self._error is not None:
             return True
-        if not self._is_begun or self._checks:
+        if not self._is_started or self._checks:
             return False
         if self._run is None or (self._work.failure is None and self._work.is_waiting()):
             return True
@@ -371,11 +377,11 @@ class Batch:
             return self
         if session_of(self._run).is_over():
             try:
-                self._run.result  # noqa: B018 - raises where it ended before all rows have
+                self._run.result  # noqa: B018 - raises if the batch ended before all its rows
             except ToolFailed:
                 raise self._work.failure or self._run_error() from None
             return self
-        if self._work.asked.attended:
+        if self._work.options.attended:
             return self
         raise self._unanswered()
 
@@ -390,27 +396,27 @@ class Batch:
         first, n = self._work.unanswered, self._work.counts["interrupted"]
         if first is not None and not isinstance(first, HumanInputRequired):
             return first
-        told = "" if first is None else f" The first: {first}"
+        message = "" if first is None else f" The first: {first}"
         waiting = [row.key for row in _in_order(self._work) if row.status == "interrupted"]
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
             f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need{'s' * (n == 1)} an answer, and nobody can answer "
             f"({keys}). All other rows have ended. Pass `answers=`. Or answer with batch.questions, then await the "
-            f"batch again. The same call with the same id continues the batch.{told}",
+            f"batch again. The same call with the same id continues the batch.{message}",
             interrupts=getattr(first, "interrupts", ()),
             run_id=getattr(first, "run_id", ""),
         )
 
     async def __aiter__(self) -> AsyncIterator[BatchRow]:
         """Yield rows as they end, earlier ones first, until all rows have ended or wait for a person."""
-        await self._until_begun()
+        await self._until_started()
         work, ended = self._work, self._work.ended
         seen = 0
         before = [row for row in _in_order(work) if row.status in ENDED]
         here = {row.key for row in work.ended}
         for row in before:
             if row.key not in here and not (
-                row.status == "failed" and work.is_at_work and row.retried < work.asked.retry
+                row.status == "failed" and work.is_driving and row.retried < work.options.retry
             ):
                 yield BatchRow(self, row)
         while True:
@@ -425,7 +431,7 @@ class Batch:
                 self._work.when(lambda at=at: len(ended) > at or self.is_over())  # type: ignore[misc]
             )
 
-    # --- what a person does
+    # --- control
 
     def pause(self) -> None:
         """Start no more rows. Running rows continue to their end."""
@@ -441,8 +447,8 @@ class Batch:
         The same call with the same id starts the rows that have not started yet. ``retry()`` starts the cancelled
         rows again.
         """
-        begun = self._work.when(lambda: self._is_begun)
-        begun.add_done_callback(
+        started = self._work.when(lambda: self._is_started)
+        started.add_done_callback(
             lambda _: None if self._run is None else session_of(self._run).stop(by=by)
         )
 
@@ -458,14 +464,14 @@ class Batch:
         Raises:
             UsageError: another process works on the batch.
         """
-        if self._is_running and not self._work.is_at_work:
+        if self._is_running and not self._work.is_driving:
             raise UsageError(
                 f"Another process is working on the batch {self.id!r}. Retry its rows there"
             )
         chosen = None if keys is None else [str(key) for key in keys]
-        n = self._work.again(chosen)
+        n = self._work.mark_for_retry(chosen)
         if n:
-            self._again()
+            self._restart()
         return n
 
     def view(self) -> None:
@@ -475,12 +481,12 @@ class Batch:
     def _ipython_display_(self) -> None:
         self._host.display_batch(self)
 
-    # --- beginning
+    # --- starting
 
-    def _begin(self) -> None:
-        """Begin on its loop; what goes wrong is the batch's error."""
-        self._is_begun, self._error = False, None
-        self._on_loop(self._started())
+    def _start(self) -> None:
+        """Start on the batch's loop. An error becomes the error of the batch."""
+        self._is_started, self._error = False, None
+        self._on_loop(self._run_start())
 
     def _on_loop(self, work: Coroutine[Any, Any, None]) -> None:
         def start() -> None:
@@ -491,34 +497,34 @@ class Batch:
         else:
             self._loop.call_soon_threadsafe(start)
 
-    async def _started(self) -> None:
+    async def _run_start(self) -> None:
         work = self._work
         try:
-            found = await run_in_thread(partial(listed, self.store, self.id))
-            work.take(found)
+            found = await run_in_thread(partial(read_batch, self.store, self.id))
+            work.load(found)
             _check_agent(found.agent, work.agent, self.id)
             is_due = await work.check()
-            number, is_open = _current(found)
+            number, is_open = _newest_record(found)
             if is_due and not is_open:
                 number += 1
             if number:
                 self._run = self._record(number)
                 over = session_of(self._run).when_over()
-                over.add_done_callback(lambda _: self._work.tell())
+                over.add_done_callback(lambda _: self._work.notify())
             self._follows = bool(self._run is not None and (is_due or is_open))
             if self._follows:
                 self._watching = self._loop.create_task(self._watch())
         except (UsageError, RunError) as error:
             self._error = error
         finally:
-            self._is_begun = True
-            work.tell()
+            self._is_started = True
+            work.notify()
 
     def _record(self, number: int) -> Run:
-        """The batch's own run of this number, begun or opened: its body is the work."""
-        attended = self._work.asked.attended
+        """Start or open the batch's own run with this number. Its body does the work."""
+        attended = self._work.options.attended
         options: Any = {"store": self.store, "show": False, "attended": attended, "nested": False}
-        options["background"] = self._work.asked.background
+        options["background"] = self._work.options.background
         made = self._flow.with_options(id=record_id(self.id, number), **options)
         run: Run = made.run(agent=self._work.agent.name)
         return run
@@ -531,35 +537,35 @@ class Batch:
                     return counts
                 before, self._work, self._next = self._work, self._next, None
                 before.hand_over(self._work)
-                self._work.take(await run_in_thread(partial(listed, self.store, self.id)))
+                self._work.load(await run_in_thread(partial(read_batch, self.store, self.id)))
                 await self._work.check()
         except asyncio.CancelledError:
             if self._run is not None and session_of(self._run).is_stopping:
                 await self._work.stop(by="the batch, which was stopped")
             raise
 
-    def _continue_with(self, asked: Asked, agent: Agent, executor: Any) -> None:
-        """Go on with what is asked now: in the work that is under way here, or in a new one."""
-        made = _work(self.id, agent, self.store, asked, executor)
+    def _continue_with(self, options: BatchOptions, agent: Agent, executor: Any) -> None:
+        """Continue the batch with these options: in the current work, or in a new one."""
+        made = _new_work(self.id, agent, self.store, options, executor)
         if self._is_running:
             self._checks += 1
-            self._on_loop(self._checked(made))
+            self._on_loop(self._check_and_adopt(made))
             return
         if type(made) is type(self._work):
             self._adopt(made)
         else:
             self._work.hand_over(made)
             self._work = made
-        self._begin()
+        self._start()
 
     def _adopt(self, made: Work) -> None:
-        """Have the work do what the other one would."""
+        """Copy the options, agent and executor of ``made`` to the current work."""
         work = self._work
-        work.asked, work.agent = made.asked, made.agent
-        _hand_executor(work, made)
+        work.options, work.agent = made.options, made.agent
+        _copy_executor(work, made)
 
-    async def _checked(self, made: Work) -> None:
-        """Have the work that is under way go on as another one would; or that one, where its rows go on elsewhere."""
+    async def _check_and_adopt(self, made: Work) -> None:
+        """Continue the running work like ``made``. If ``made`` has another type, it replaces the running work."""
         work = self._work
         try:
             if type(made) is not type(work):
@@ -568,79 +574,79 @@ class Batch:
                 return
             self._adopt(made)
             await work.check()
-            await work.anew(made.asked)
+            await work.restart(made.options)
         except (UsageError, RunError) as error:
             work.fail(error)
             work.wake()
         finally:
             self._checks -= 1
-            self._work.tell()
+            self._work.notify()
 
-    def _again(self) -> None:
-        """Go on with the same that was asked for."""
+    def _restart(self) -> None:
+        """Continue the batch with the same options."""
         if self._is_running:
-            self._on_loop(self._anew())
+            self._on_loop(self._restart_running())
         else:
-            self._begin()
+            self._start()
 
-    async def _anew(self) -> None:
+    async def _restart_running(self) -> None:
         try:
-            await self._work.anew(self._work.asked)
+            await self._work.restart(self._work.options)
         except (UsageError, RunError) as error:
             self._work.fail(error)
             self._work.wake()
 
     @property
     def _is_running(self) -> bool:
-        """Whether its record has begun, and has not ended."""
+        """Whether the batch's own run has started and has not ended."""
         return self._run is not None and session_of(self._run).state.outcome is None
 
     async def _watch(self) -> None:
         """Follow a batch that another process runs, until it ends."""
-        assert self._run is not None  # it has begun
+        assert self._run is not None  # it has started
         work, stamp = self._work, None
         over = asyncio.wrap_future(session_of(self._run).when_over())
         while True:
             is_over = over.done()
-            if not (work.is_at_work or work.has_ended):
+            if not (work.is_driving or work.has_ended):
                 store = self.store
                 now = await run_in_thread(store.stamp) if isinstance(store, Archive) else None
                 if now is None or now != stamp:
                     stamp = now
-                    found = await run_in_thread(partial(listed, store, self.id))
-                    if not work.is_at_work:
-                        work.take(found)
+                    found = await run_in_thread(partial(read_batch, store, self.id))
+                    if not work.is_driving:
+                        work.load(found)
             if is_over:
                 self._follows = False
-                self._work.tell()  # another one by now, if its executor was changed
+                self._work.notify()  # a new work if the executor was changed
                 return
-            await asyncio.wait([over], timeout=EVERY)
+            await asyncio.wait([over], timeout=CHECK_SECONDS)
 
     async def answered(self) -> None:
         """Continue rows whose questions were answered, as soon as ``concurrency`` allows."""
-        if not self._work.is_at_work:
+        if not self._work.is_driving:
             return
         if running_loop() is self._loop:
-            await self._work.look()
+            await self._work.continue_answered()
         else:
-            looked = asyncio.run_coroutine_threadsafe(self._work.look(), self._loop)
-            await asyncio.wrap_future(looked)
+            continued = asyncio.run_coroutine_threadsafe(self._work.continue_answered(), self._loop)
+            await asyncio.wrap_future(continued)
 
 
 def work_of(batch: Batch) -> Work:
     """The internal state of a batch, for its card and its rows."""
-    return batch._work  # noqa: SLF001 - the one door to it, so that `dir(batch)` is for people
+    return batch._work  # noqa: SLF001 - the only access to it: it is not public
 
 
 _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
-"""The batches that this process has."""
+"""The batches of this process."""
 
 
 @atexit.register
 def _report_unfinished() -> None:
     """Warn if the program ends before batches that it started and never awaited."""
     for one in list(_batches):
-        is_running = one._is_running or not one._is_begun  # noqa: SLF001 - one class
+        is_running = one._is_running or not one._is_started  # noqa: SLF001 - one class
         if is_running and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
             logger.warning(
                 "nbagent: the program ended before its batch %r, because nothing waited for it. Use nb.map(…).wait(), or "
@@ -653,7 +659,7 @@ def _flow_of(batch: Batch) -> Any:
     """The batch's own run, as a flow: one process at a time runs it, and another continues it if that process ends."""
 
     @flow(name="batch", idempotent=True)
-    async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - kept with the run
+    async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - stored with the run
         if ctx.run_id != batch.id and not ctx.run_id.startswith(f"{batch.id}:@"):
             raise UsageError(
                 f"{ctx.run_id!r} is a batch. Open it with nb.open_batch({ctx.run_id!r})"
@@ -663,25 +669,25 @@ def _flow_of(batch: Batch) -> Any:
     return body
 
 
-def _work(batch: str, agent: Agent, store: Store, asked: Asked, executor: Any) -> Work:
-    """The work here, or in other processes."""
+def _new_work(batch: str, agent: Agent, store: Store, options: BatchOptions, executor: Any) -> Work:
+    """Return work whose rows run in this process, or in the processes of an executor."""
     if executor is None:
-        return Work(batch, agent, store, asked)
+        return Work(batch, agent, store, options)
     from .elsewhere import SentWork  # noqa: PLC0415 - few batches have it
     from .executors import executor_of  # noqa: PLC0415
 
-    return SentWork(batch, agent, store, asked, executor_of(executor))
+    return SentWork(batch, agent, store, options, executor_of(executor))
 
 
-def _hand_executor(work: Work, made: Work) -> None:
-    """Have work whose rows go on in other processes send them where that would."""
+def _copy_executor(work: Work, made: Work) -> None:
+    """Set the executor of ``made`` in ``work``, if both have one."""
     there, given = getattr(work, "executor", None), getattr(made, "executor", None)
     if there is not None and given is not None:
-        setattr(work, "executor", given)  # noqa: B010 - the module of that class is loaded for few batches
+        setattr(work, "executor", given)  # noqa: B010 - the class is imported only for batches with an executor
 
 
-def _current(found: Listed) -> tuple[int, bool]:
-    """The number of the batch's newest record, and whether that has not ended."""
+def _newest_record(found: StoredBatch) -> tuple[int, bool]:
+    """Return the number of the batch's newest record, and whether it is still open."""
     if not found.records:
         return 0, False
     number = max(found.records)
@@ -707,10 +713,10 @@ def _batch_id(given: Any) -> str:
     )
 
 
-def _here(batch: str, store: Store) -> Batch | None:
-    """The batch with this id that is running in this process."""
+def _running_here(batch: str, store: Store) -> Batch | None:
+    """Return the batch with this id that is running in this process."""
     for one in list(_batches):
-        is_running = one._is_running or not one._is_begun  # noqa: SLF001 - one class
+        is_running = one._is_running or not one._is_started  # noqa: SLF001 - one class
         if is_running and one.id == batch and is_same_place(one.store, store):
             return one
     return None
@@ -793,7 +799,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     kept = checked_store(store) or agent.store
     host = current_host()
     is_attended = host.attended() if attended is None else attended
-    asked = Asked(
+    options = BatchOptions(
         source_of(rows, prompt, key),
         checked_turns(concurrency, "concurrency"),
         checked_turns(retry, "retry", least=0),
@@ -805,17 +811,17 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         is_attended,
         background,
     )
-    asked.check(spec)
-    there = _here(batch_id, kept)
-    if there is not None:
-        _check_agent(there.agent, agent, batch_id)
-        there._continue_with(asked, agent, executor)  # noqa: SLF001 - one class
+    options.check(spec)
+    batch = _running_here(batch_id, kept)
+    if batch is not None:
+        _check_agent(batch.agent, agent, batch_id)
+        batch._continue_with(options, agent, executor)  # noqa: SLF001 - one class
     else:
-        there = Batch(_work(batch_id, agent, kept, asked, executor), attended=is_attended)
-        there._begin()  # noqa: SLF001 - as above
+        batch = Batch(_new_work(batch_id, agent, kept, options, executor), attended=is_attended)
+        batch._start()  # noqa: SLF001 - as above
     if show and is_attended:
-        there.view()
-    return there
+        batch.view()
+    return batch
 
 
 @awaited("nb.open_batch")
@@ -858,9 +864,9 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
     kept: Any = checked_store(store)
     if kept is None:
         kept = agent.store if agent is not None else current_store()
-    there = _here(batch_id, kept)
-    if there is None:
-        found = await run_in_thread(partial(listed, kept, batch_id))
+    batch = _running_here(batch_id, kept)
+    if batch is None:
+        found = await run_in_thread(partial(read_batch, kept, batch_id))
         if not found.records and not found.rows:
             raise UsageError(f"{kept!r} has no batch {batch_id!r}")
         owner = agent or known_named(Agent, found.agent)
@@ -870,7 +876,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
                 "first, or pass agent="
             )
         is_attended = current_host().attended() if attended is None else attended
-        asked = Asked(
+        options = BatchOptions(
             None,
             checked_turns(concurrency, "concurrency"),
             checked_turns(retry, "retry", least=0),
@@ -878,12 +884,12 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
             context=context,
             attended=is_attended,
         )
-        asked.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
-        there = Batch(_work(batch_id, owner, kept, asked, executor), attended=is_attended)
-        there._begin()  # noqa: SLF001 - one class
-        await there._until_begun()  # noqa: SLF001 - as above
-        if there._error is not None:  # noqa: SLF001 - as above
-            raise there._error  # noqa: SLF001 - as above
-    if show and work_of(there).asked.attended:
-        there.view()
-    return there
+        options.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
+        batch = Batch(_new_work(batch_id, owner, kept, options, executor), attended=is_attended)
+        batch._start()  # noqa: SLF001 - one class
+        await batch._until_started()  # noqa: SLF001 - as above
+        if batch._error is not None:  # noqa: SLF001 - as above
+            raise batch._error  # noqa: SLF001 - as above
+    if show and work_of(batch).options.attended:
+        batch.view()
+    return batch

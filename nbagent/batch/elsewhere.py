@@ -1,4 +1,4 @@
-"""The work on a batch whose rows go on in other processes, by an executor: sent in chunks, and read from the store."""
+"""Work on a batch whose rows run in other processes. An executor receives them in chunks; the store has the results."""
 
 from __future__ import annotations
 
@@ -26,86 +26,87 @@ from nbagent.core.run.lost_calls import owners_elsewhere
 from nbagent.core.state.state import RunState, running_calls
 
 from .executors import Executor
-from .listing import Row, take_in
-from .rows import Given, run_id_of
-from .shares import GROWING, Lease, Shares
-from .work import ENDED, Asked, Work
-from .workers import Came, Driver, Job, Kit, drivers, packed, probe, run_rows, this_driver
+from .listing import Row, update_row
+from .rows import InputRow, run_id_of
+from .shares import TASKS_WITHOUT_WORKERS, Lease, Shares
+from .work import ENDED, BatchOptions, Work
+from .workers import Driver, Job, Kit, TaskResult, drivers, packed, probe, run_rows, this_driver
 
-MOST = 32
-"""Rows of one task, at most: where its worker ends, so many are looked for."""
-LOST = 5
-"""How often a row may be lost with its worker, before the batch ends with that."""
+MAX_TASK_ROWS = 32
+"""The maximum number of rows in one task. If a worker ends, all rows of its task are checked."""
+MAX_LOSSES = 5
+"""The maximum number of times that a row may be lost with its worker. After that, the batch fails."""
 
 
 class SentWork(Work):
-    """Sends rows to an executor, one task from one question to the next.
+    """Work that sends rows to an executor. A task runs its rows until each has ended or waits for an answer.
 
-    The store is what counts, not what a task returns: rows end outside of tasks too, and tasks are lost.
+    The state of a row is read from the store, not from the result of its task. A row can end outside its task, and
+    a task can be lost.
     """
 
     def __init__(
-        self, batch: str, agent: Agent, store: Store, asked: Asked, executor: Executor
+        self, batch: str, agent: Agent, store: Store, options: BatchOptions, executor: Executor
     ) -> None:
-        super().__init__(batch, agent, store, asked)
+        super().__init__(batch, agent, store, options)
         self.executor = executor
-        """Where rows are sent from now on."""
+        """The executor that receives the next rows."""
         self._jobs: list[Job] = []
-        """That wait for room in a task, or for their share of a limit."""
+        """Rows that wait to be sent: for a task, or for a share of a limit."""
         self._kit = b""
         self._driver: Driver | None = None
         self._shares = Shares(())
-        self._again_at: asyncio.TimerHandle | None = None
-        """When a share may be free."""
-        self._lost: Counter[str] = Counter()
-        """How often the worker of a row has ended, by key."""
-        self._ended_with: set[str] = set()
-        """Rows whose workers are known to have ended."""
+        self._fill_timer: asyncio.TimerHandle | None = None
+        """The timer of the next attempt, when a share may be free."""
+        self._losses: Counter[str] = Counter()
+        """The number of times that a row's task was lost, by key."""
+        self._ended_workers: set[str] = set()
+        """Keys of rows whose workers have certainly ended."""
         self._sent: dict[str, Job] = {}
-        """What is under way in tasks, by key."""
-        self._apart: set[str] = set()
-        """Rows that are under way in processes that may live, and in none of our tasks."""
-        self._lives: dict[str, Life] = {}
-        """What is known of the processes of rows that are under way, by key."""
-        self._looked_at = 0.0
+        """Rows that are running in tasks, by key."""
+        self._elsewhere: set[str] = set()
+        """Keys of rows that run in processes that may be alive, outside the tasks of this batch."""
+        self._watches: dict[str, RowWatch] = {}
+        """The watches on running rows and their processes, by key."""
+        self._checked_at = 0.0
         self._leases: set[Lease] = set()
-        """Of tasks that are under way, or may be."""
+        """The leases of tasks that are running, or may be running."""
 
     async def drive(self) -> dict[str, int]:
-        """As ``Work.drive``; workers that cannot do it are named before any row begins.
+        """Run the rows, as ``Work.drive`` does. Workers are checked before any row starts.
 
         Raises:
-            UsageError: something cannot go to other processes, or a worker cannot begin.
+            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
         """
         try:
             await self._make_ready()
         except (UsageError, RunError) as error:  # StoreError is one
             self.failure, self.has_ended = error, True
-            self.tell()
+            self.notify()
             raise
         try:
             return await super().drive()
         finally:
-            for lease in [*self._leases]:  # of tasks that the batch does not wait for
-                lease.waits.clear()
+            for lease in [*self._leases]:  # their tasks are not awaited
+                lease.users.clear()
                 self._end_lease(lease)
 
-    async def anew(self, asked: Asked) -> None:
-        """As ``Work.anew``: rows are sent with what is asked for now, and to the executor of now.
+    async def restart(self, options: BatchOptions) -> None:
+        """Continue with new options, as ``Work.restart`` does. Rows are sent with them, to the current executor.
 
         Raises:
-            UsageError: something cannot go to other processes, or a worker cannot begin.
+            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
         """
-        self.asked = asked
+        self.options = options
         await self._make_ready()
-        await super().anew(asked)
+        await super().restart(options)
 
     def leave(self) -> None:
-        """As ``Work.leave``: rows that wait to be sent are not."""
-        self._put_back()
+        """Start no more rows, as ``Work.leave`` does, and discard the rows that wait to be sent."""
+        self._discard_jobs()
         super().leave()
 
-    def _is_at_a_stand(self) -> bool:
+    def _is_idle(self) -> bool:
         return not self._sent
 
     async def _make_ready(self) -> None:
@@ -114,57 +115,57 @@ class SentWork(Work):
                 "The workers of executor= cannot see this process's memory. Use store=nb.SQLStore(url), or "
                 "nb.SQLiteStore(path) for processes of this machine"
             )
-        asked = self.asked
-        kit = Kit(self.agent, self.store, asked.answers, asked.context, asked.attended)
+        options = self.options
+        kit = Kit(self.agent, self.store, options.answers, options.context, options.attended)
         self._kit, limits = packed(kit)
         self._shares = Shares(limits)
         self._driver = driver = await run_in_thread(partial(this_driver, self.store))
-        told = await run_in_thread(partial(self.executor.probe, probe, driver, self._kit))
-        wrong = [f"{who}: {why}" for who, why in told if why]
+        reports = await run_in_thread(partial(self.executor.probe, probe, driver, self._kit))
+        wrong = [f"{who}: {why}" for who, why in reports if why]
         if wrong:
             more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             raise UsageError(f"A worker cannot start: {wrong[0]}{more}. No row was started")
 
-    def _begin(self) -> None:
+    def _queue_rows(self) -> None:
         if any(row.status in ("running", "queued") for row in self.rows.values()):
-            self._shares.hold()  # a driver that is gone may have sent them just now
-        super()._begin()
+            self._shares.hold()  # an earlier driver may have sent requests just now
+        super()._queue_rows()
 
     # --- sending
 
     def _fill(self) -> bool:
         skipped = super()._fill()
-        if self.failure is not None or self._is_left:
-            self._put_back()
+        if self.failure is not None or self._is_leaving:
+            self._discard_jobs()
         slots = self.executor.slots()
-        among = min(slots or GROWING, self._shares.most or math.inf)
-        size = min(MOST, max(1, math.ceil(self.asked.concurrency / among)))
+        among = min(slots or TASKS_WITHOUT_WORKERS, self._shares.max_tasks or math.inf)
+        size = min(MAX_TASK_ROWS, max(1, math.ceil(self.options.concurrency / among)))
         while self._jobs and not self.is_paused:
-            lease = self._shares.give(slots or GROWING)
+            lease = self._shares.lease(slots or TASKS_WITHOUT_WORKERS)
             if isinstance(lease, float):
-                self._come_back(lease)
+                self._fill_later(lease)
                 break
             chunk, self._jobs = self._jobs[:size], self._jobs[size:]
             self._leases.add(lease)
             self._sent.update((job.key, job) for job in chunk)
             given = (self._driver, self._kit, chunk, lease.grant)
             future = self.executor.submit(run_rows, *given, name=self._name(chunk))
-            future.add_done_callback(partial(self._is_done, chunk, lease, self.executor))
+            future.add_done_callback(partial(self._task_done, chunk, lease, self.executor))
         return skipped
 
-    def _come_back(self, seconds: float) -> None:
-        """Look again whether a limit has room."""
-        assert self._loop is not None  # it is at work
-        if self._again_at is not None:
-            self._again_at.cancel()
-        self._again_at = self._loop.call_later(seconds, self.wake) if seconds else None
+    def _fill_later(self, seconds: float) -> None:
+        """Try again to send rows after ``seconds``. With 0, wait until a task has ended."""
+        assert self._loop is not None  # this process is driving
+        if self._fill_timer is not None:
+            self._fill_timer.cancel()
+        self._fill_timer = self._loop.call_later(seconds, self.wake) if seconds else None
 
-    def _put_back(self) -> None:
-        """Rows that were to be sent are not: the batch ends."""
+    def _discard_jobs(self) -> None:
+        """Discard the rows that wait to be sent, because the batch ends."""
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             self.active.pop(job.key, None)
-            if job.prompt is not None:  # it has not begun
+            if job.prompt is not None:  # it has not started
                 self.counts[self.rows.pop(job.key).status] -= 1
 
     def _name(self, chunk: list[Job]) -> str:
@@ -174,14 +175,14 @@ class SentWork(Work):
         self.active[row.key] = None
         of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
         is_retry = prompt is None and row.status == "failed"
-        gone = row.key in self._ended_with
-        self._ended_with.discard(row.key)
-        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, gone, row.length))
-        self._moved.set()
+        worker_ended = row.key in self._ended_workers
+        self._ended_workers.discard(row.key)
+        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, worker_ended, row.length))
+        self._wakeup.set()
         if row.status != "running":
-            self._counted(row, partial(setattr, row, "status", "running"))
+            self._change_row(row, partial(setattr, row, "status", "running"))
 
-    def _start(self, given: Given, attempt: int) -> None:
+    def _start_row(self, given: InputRow, attempt: int) -> None:
         number, key, prompt, digest = given
         row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
         self._add(row)
@@ -189,116 +190,122 @@ class SentWork(Work):
 
     def _resume(self, row: Row) -> None:
         if row.status == "cancelled":
-            self._read(row)  # begins it anew, by ``_start``
+            self._open_later(row)  # starts a new run, by ``_start_row``
         else:
             self._send(row, None)
 
-    # --- what came of it
+    # --- results
 
-    def _is_done(
-        self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[Came]
+    def _task_done(
+        self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
     ) -> None:
-        self._on_loop(partial(self._came, chunk, lease, executor, done))
+        self._on_loop(partial(self._handle_task, chunk, lease, executor, done))
 
-    def _came(self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[Came]) -> None:
-        """A task has ended, or was lost."""
-        assert self._loop is not None  # it is at work
+    def _handle_task(
+        self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
+    ) -> None:
+        """Handle a task that has ended or was lost."""
+        assert self._loop is not None  # this process is driving
         error = (
             done.exception() if not done.cancelled() else CancelledError("The task was cancelled")
         )
         if error is None:
-            lease.ended(done.result().used)
+            lease.record_used(done.result().used)
             self._leases.discard(lease)
-        task = self._loop.create_task(self._look_at(chunk, lease, executor, error))
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        task = self._loop.create_task(self._read_results(chunk, lease, executor, error))
+        self._open_tasks.add(task)
+        task.add_done_callback(self._open_tasks.discard)
 
-    async def _look_at(
+    async def _read_results(
         self, chunk: list[Job], lease: Lease, executor: Executor, error: BaseException | None
     ) -> None:
-        """Look in the store what came of the rows of a task, whatever the task itself says."""
-        chunk = [job for job in chunk if self._sent.get(job.key) is job]  # others went on elsewhere
+        """Read the rows of a task from the store, whether the task succeeded or not."""
+        # rows that were handled elsewhere are left out
+        chunk = [job for job in chunk if self._sent.get(job.key) is job]
         is_lost = error is not None and executor.is_lost(error)
-        has_word = is_lost and error is not None and executor.has_ended(error)
+        worker_ended = is_lost and error is not None and executor.has_ended(error)
         try:
             if is_lost:
                 executor.renew()
             elif error is not None:
-                self.fail(_named(error, chunk))
-            found = await run_in_thread(partial(self._found, [job.run_id for job in chunk]))
+                self.fail(_worker_failure(error, chunk))
+            found = await run_in_thread(partial(self._read_journals, [job.run_id for job in chunk]))
         except (UsageError, RunError, StoreError) as trouble:
             for job in chunk:
-                self._leave(job.key)
+                self._remove_running(job.key)
             self.fail(trouble)
             self.wake()
             return
-        chunk = [job for job in chunk if self._sent.get(job.key) is job]  # or meanwhile
+        # again, because rows can be handled elsewhere during that read
+        chunk = [job for job in chunk if self._sent.get(job.key) is job]
         for job in chunk:
-            self._leave(job.key)
-            came = found.get(job.run_id)
-            self._come_of(self.rows[job.key], job, came, is_lost=is_lost, has_word=has_word)
+            self._remove_running(job.key)
+            read = found.get(job.run_id)
+            self._update_row(
+                self.rows[job.key], job, read, is_lost=is_lost, worker_ended=worker_ended
+            )
         if error is not None:
-            lease.waits = {job.key for job in chunk if job.key in self._apart}
+            lease.users = {job.key for job in chunk if job.key in self._elsewhere}
             self._end_lease(lease)
         self.wake()
 
-    def _leave(self, key: str) -> None:
-        """A row is not under way any more, as far as is known here."""
+    def _remove_running(self, key: str) -> None:
+        """Record that a row no longer runs, as far as this process knows."""
         self.active.pop(key, None)
         self.stuck.pop(key, None)
         self._sent.pop(key, None)
-        self._apart.discard(key)
-        self._lives.pop(key, None)
-        for lease in [one for one in self._leases if key in one.waits]:
-            lease.waits.discard(key)
+        self._elsewhere.discard(key)
+        self._watches.pop(key, None)
+        for lease in [one for one in self._leases if key in one.users]:
+            lease.users.discard(key)
             self._end_lease(lease)
 
     def _end_lease(self, lease: Lease) -> None:
-        """What a lost task may use counts until its rows are known not to use it any more."""
-        if not lease.waits and lease in self._leases:
+        """Return the lease of a lost task, once none of its rows can use it."""
+        if not lease.users and lease in self._leases:
             self._leases.discard(lease)
-            lease.lost()
+            lease.record_lost()
 
-    def _found(self, run_ids: list[str]) -> dict[str, tuple[Journal, list[StoredEvent]]]:
+    def _read_journals(self, run_ids: list[str]) -> dict[str, tuple[Journal, list[StoredEvent]]]:
         found = {}
         for run_id in run_ids:
             journal = Journal(run_id, self.store, keeps_events=False)
             try:
                 events = self.store.read(run_id)
-            except UsageError:  # it never began
+            except UsageError:  # it never started
                 continue
             journal.catch_up(events)
             found[run_id] = (journal, events)
         return found
 
-    def _come_of(
+    def _update_row(
         self,
         row: Row,
         job: Job | None,
         found: tuple[Journal, list[StoredEvent]] | None,
         *,
         is_lost: bool = False,
-        has_word: bool = False,
+        worker_ended: bool = False,
     ) -> None:
-        """Note where a row stands, and send it again where it was lost, was answered, or is to be tried again."""
+        """Update a row from its journal. Send it again if it was lost, was answered, or has a retry left."""
         if found is not None:
             journal, events = found
-            self._counted(row, partial(take_in, row, journal.state))
+            self._change_row(row, partial(update_row, row, journal.state))
             row.retried = sum(isinstance(event, RunRetried) for event in events)
         if row.status == "interrupted" and found is not None:
-            if not self.asked.attended and self.unanswered is None:
-                asked = interrupts_of(found[0].state, self.spec.tools, self.spec.agent)
-                self.unanswered = unanswered(asked, {}, found[0], "")
+            if not self.options.attended and self.unanswered is None:
+                questions = interrupts_of(found[0].state, self.spec.tools, self.spec.agent)
+                self.unanswered = unanswered(questions, {}, found[0], "")
             return
         if row.status in ENDED and found is not None:
-            if row.status == "failed" and row.retried < self.asked.retry:
+            if row.status == "failed" and row.retried < self.options.retry:
                 self._set_due(row)
             else:
-                self._has_ended(row)
+                self._row_ended(row)
             return
         if self.failure is None:
-            self._send_again(row, job, found, is_lost=is_lost, has_word=has_word)
-        elif found is None:  # it has not begun
+            self._send_again(row, job, found, is_lost=is_lost, worker_ended=worker_ended)
+        elif found is None:  # it has not started
             self.counts[self.rows.pop(row.key).status] -= 1
 
     def _send_again(
@@ -308,84 +315,87 @@ class SentWork(Work):
         found: tuple[Journal, list[StoredEvent]] | None,
         *,
         is_lost: bool,
-        has_word: bool,
+        worker_ended: bool,
     ) -> None:
-        """Send a row again whose task has ended before it has, unless a process that may live has it."""
-        self._lost[row.key] += is_lost
-        if self._lost[row.key] > LOST:
+        """Send a row again whose task ended before the row did, unless a process that may be alive runs it."""
+        self._losses[row.key] += is_lost
+        if self._losses[row.key] > MAX_LOSSES:
             self.fail(
                 RunError(
-                    f"Row {row.key!r}: its worker ended {self._lost[row.key]} times. The same call with the same "
+                    f"Row {row.key!r}: its worker ended {self._losses[row.key]} times. The same call with the same "
                     "id continues the batch"
                 )
             )
             return
         if found is None:
-            assert job is not None  # it was sent, and has not begun
+            assert job is not None  # it was sent, and has not started
             self._send(row, job.prompt)
             return
         processes = drivers(found[0])
         ended = [has_ended(each) for each in processes]
-        if False in ended or (None in ended and not has_word):
-            self._set_apart(row)
+        if False in ended or (None in ended and not worker_ended):
+            self._set_elsewhere(row)
             return
-        if has_word and processes:
-            self._ended_with.add(row.key)
+        if worker_ended and processes:
+            self._ended_workers.add(row.key)
         self._set_due(row)
 
-    # --- rows whose processes may live
+    # --- rows whose processes may be alive
 
-    def _set_apart(self, row: Row) -> None:
-        """A process that may live has the row, and none of our tasks: it is not sent, and its journal is watched."""
+    def _set_elsewhere(self, row: Row) -> None:
+        """Watch a row's journal instead of sending it, because a process that may be alive runs it outside our tasks."""
         self.active[row.key] = None
-        self._apart.add(row.key)
+        self._elsewhere.add(row.key)
 
-    async def _look_more(self) -> None:
-        """Look what becomes of rows that others have, and whether the processes of all that are under way respond."""
+    async def _check_other_processes(self) -> None:
+        """Check the rows that run outside tasks, and whether the processes of all running rows respond."""
         now = time.monotonic()
-        is_due = now - self._looked_at >= heartbeat.BEAT
-        self._looked_at = now if is_due else self._looked_at
-        keys = [*self._apart, *(self._sent if is_due else ())]
+        is_due = now - self._checked_at >= heartbeat.BEAT
+        self._checked_at = now if is_due else self._checked_at
+        keys = [*self._elsewhere, *(self._sent if is_due else ())]
         for key in keys:
-            self._lives.setdefault(key, Life(self.rows[key], self.store))
-        lives = [(key, self._lives[key]) for key in keys]
-        if not lives:
+            self._watches.setdefault(key, RowWatch(self.rows[key], self.store))
+        watches = [(key, self._watches[key]) for key in keys]
+        if not watches:
             return
-        for key, life, found in await run_in_thread(lambda: [(k, e, e.look()) for k, e in lives]):
-            if self._lives.get(key) is life:
-                self._note(self.rows[key], life, found)
+        for key, watch, found in await run_in_thread(
+            lambda: [(k, e, e.growth()) for k, e in watches]
+        ):
+            if self._watches.get(key) is watch:
+                self._apply_check(self.rows[key], watch, found)
 
-    def _note(self, row: Row, life: Life, found: tuple[Journal, list[StoredEvent]] | None) -> None:
-        """What a look at a row's journal, and at its processes, came to."""
-        key, is_apart = row.key, row.key in self._apart or row.key in self.stuck
-        has_come = found is not None and _has_come(found[0])
-        if found is not None and (
-            is_apart or has_come
-        ):  # its task waits for other rows, or is gone
-            self._leave(key)
-            self._come_of(row, None, found)
+    def _apply_check(
+        self, row: Row, watch: RowWatch, found: tuple[Journal, list[StoredEvent]] | None
+    ) -> None:
+        """Apply the result of a check of a row's journal and processes."""
+        key, is_elsewhere = row.key, row.key in self._elsewhere or row.key in self.stuck
+        is_settled = found is not None and _is_settled(found[0])
+        # a settled row's task still runs other rows, or was lost
+        if found is not None and (is_elsewhere or is_settled):
+            self._remove_running(key)
+            self._update_row(row, None, found)
             self.wake()
-        elif life.has_ended and is_apart:
-            self._leave(key)
-            self._ended_with.add(key)
+        elif watch.has_ended and is_elsewhere:
+            self._remove_running(key)
+            self._ended_workers.add(key)
             self._set_due(row)
             self.wake()
-        elif bool(life.why) != (key in self.stuck):
-            if life.why:
-                self.stuck[key] = life.why
+        elif bool(watch.why) != (key in self.stuck):
+            if watch.why:
+                self.stuck[key] = watch.why
                 self.active.pop(key, None)
             else:
                 del self.stuck[key]
                 self.active[key] = None
             self.wake()
-            self.tell()
+            self.notify()
 
-    # --- from outside
+    # --- control
 
     async def stop(self, by: str) -> None:
-        """Stop the rows under way, for good: it is written, and the workers see it."""
+        """Cancel the running rows. The cancellation is written to the store, and workers read it there."""
         self.fail(RunError("The batch was stopped"))
-        self._put_back()
+        self._discard_jobs()
         under_way = [self.rows[key].run_id for key in (*self.active, *self.stuck)]
         await run_in_thread(partial(self._stop_each, under_way, by))
 
@@ -394,27 +404,27 @@ class SentWork(Work):
             journal = Journal(run_id, self.store, keeps_events=False)
             try:
                 journal.catch_up()
-            except UsageError:  # it has not begun
+            except UsageError:  # it has not started
                 continue
             if journal.state.outcome is None:
                 ended = RunCancelled(at=self.spec.clock(), by=by, user=user_behind(by))
                 journal.end(ended)
 
 
-def _named(error: BaseException, chunk: list[Job]) -> RunError:
-    """Why the batch ends: a worker failed at rows, and not a row."""
+def _worker_failure(error: BaseException, chunk: list[Job]) -> RunError:
+    """The error of a batch whose worker failed, as opposed to a failed row."""
     keys = ", ".join(repr(job.key) for job in chunk[:3]) + (", …" if len(chunk) > 3 else "")
     failure = RunError(f"A worker failed at the rows {keys}: {type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure
 
 
-class Life:
-    """What is known of a row that is under way in another process: whether its journal grows, and that process responds.
+class RowWatch:
+    """A watch on a row in another process: whether its journal grows, and whether that process responds.
 
     Args:
         row: the row.
-        store: where its run is.
+        store: the store of its run.
     """
 
     def __init__(self, row: Row, store: Store) -> None:
@@ -422,19 +432,19 @@ class Life:
         self._others = Others(store, row.run_id)
         self._journal: Journal | None = None
         self.has_ended = False
-        """Whether every process that had it has ended."""
+        """Whether every process that ran it has ended."""
         self.why = ""
-        """Why it is stuck: its process lives, and does not respond; empty where it is not."""
+        """The reason why it is stuck: its process is alive but does not respond. Empty if it is not stuck."""
 
-    def look(self) -> tuple[Journal, list[StoredEvent]] | None:
-        """What its journal says, where that has grown; not for an event loop.
+    def growth(self) -> tuple[Journal, list[StoredEvent]] | None:
+        """Return the row's journal and events if the journal has grown, otherwise None. It blocks.
 
         Raises:
             StoreError: the store cannot be read.
         """
         try:
             more = self._store.read(self._run_id, self._length)
-        except UsageError:  # it has not begun
+        except UsageError:  # it has not started
             return None
         if more or (self._journal is None and self._others.silent >= heartbeat.BEAT / 2):
             events = self._store.read(self._run_id)
@@ -446,28 +456,29 @@ class Life:
                 self.why, self.has_ended = "", False
                 return self._journal, events
         if self._journal is not None:
-            self._judge(self._journal)
+            self._check_processes(self._journal)
         return None
 
-    def _judge(self, journal: Journal) -> None:
-        """Look whether its processes live, and respond."""
+    def _check_processes(self, journal: Journal) -> None:
+        """Check whether its processes are alive and respond."""
         state, processes = journal.state, drivers(journal)
         self.has_ended = bool(processes) and all(map(self._others.has_ended, processes))
         owners = owners_elsewhere(state)
         silent = [each for each in processes if self._others.drives_nothing(each)]
-        self.has_ended |= bool(silent) and not owners  # no body is under way: it is taken
+        # without a running tool, another process can take the run over
+        self.has_ended |= bool(silent) and not owners
         is_stuck = not self.has_ended and any(each in silent for each in owners)
-        self.why = _why(silent[0], state) if is_stuck else ""
+        self.why = _stuck_reason(silent[0], state) if is_stuck else ""
 
 
-def _has_come(journal: Journal) -> bool:
-    """Whether a run has ended, or waits for an answer and is held by nobody."""
+def _is_settled(journal: Journal) -> bool:
+    """Whether a run has ended, or waits for an answer without a driver."""
     status = journal.state.status
     return status in ENDED or (status == "interrupted" and journal.is_vacant)
 
 
-def _why(process: str, state: RunState) -> str:
-    """Why a row is stuck, and what to do."""
+def _stuck_reason(process: str, state: RunState) -> str:
+    """The reason why a row is stuck, and what to do."""
     names = ", ".join(dict.fromkeys(call.name for call in running_calls(state)))
     return (
         f"{names} is running in {describe_process(process)}, which does not respond. Wait for it, or open the row and "

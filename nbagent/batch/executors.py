@@ -1,4 +1,4 @@
-"""Where the rows of a batch may go on beside this process: a pool of processes or threads, a Dask cluster, or one of your own."""
+"""Executors that run the rows of a batch: a pool of processes or threads, a Dask cluster, or your own class."""
 
 from __future__ import annotations
 
@@ -13,39 +13,42 @@ from nbagent.core.base.errors import UsageError
 
 @runtime_checkable
 class Executor(Protocol):
-    """Runs functions in other processes. A task may be lost, or run twice: the batch looks in the store."""
+    """An executor, which runs functions in other processes.
+
+    A task may be lost or run twice, because the batch reads its results from the store.
+    """
 
     def slots(self) -> int:
-        """How many tasks may run at a time, now; 0 where there is no worker yet."""
+        """The number of tasks that can run at the same time, now; 0 if there is no worker yet."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
         """Run ``fn(*args)`` in a worker.
 
         Args:
             fn: a function of this package.
-            args: what it takes; they can be pickled.
-            name: what people see it as.
+            args: its arguments, which can be pickled.
+            name: a name that people see.
         """
 
     def is_lost(self, error: BaseException) -> bool:
-        """Whether this says that a task was lost, with its worker or without: it is submitted again."""
+        """Whether the error means that a task was lost, with or without its worker. Its rows are submitted again."""
 
     def has_ended(self, error: BaseException) -> bool:
-        """Whether this says that the process of a task has ended, and not only that nothing is heard of it."""
+        """Whether the error means that the task's process has ended. A lost connection is not enough."""
 
     def renew(self) -> None:
-        """Make anew what has broken, after a task was lost.
+        """Replace what is broken, after a task was lost.
 
         Raises:
-            UsageError: it cannot be.
+            UsageError: it cannot be replaced.
         """
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """What ``fn(*args)`` gives in each worker that there is now; not for an event loop."""
+        """Return the result of ``fn(*args)`` from each current worker. It blocks."""
 
 
 class Pool:
-    """A ``concurrent.futures`` pool, or a function that makes one, which can be made anew once it breaks."""
+    """A ``concurrent.futures`` pool, or a function that makes one. With a function, a broken pool is replaced."""
 
     def __init__(self, given: Any) -> None:
         self._make: Callable[[], Any] | None = (
@@ -54,7 +57,7 @@ class Pool:
         self._pool = given if self._make is None else self._made()
 
     def _made(self) -> Any:
-        assert self._make is not None  # whoever calls has one
+        assert self._make is not None  # callers check it
         pool = self._make()
         if not isinstance(pool, concurrent.futures.Executor):
             raise UsageError(
@@ -63,14 +66,14 @@ class Pool:
         return pool
 
     def slots(self) -> int:
-        """As many as the pool has workers."""
+        """The number of workers of the pool."""
         return int(getattr(self._pool, "_max_workers", 1))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:  # noqa: ARG002 - Executor
-        """Run it in the pool.
+        """Run ``fn(*args)`` in the pool.
 
         Raises:
-            UsageError: the pool was shut down, and cannot be made anew.
+            UsageError: the pool was shut down, and cannot be replaced.
         """
         try:
             future: Future[Any] = self._pool.submit(fn, *args)
@@ -80,19 +83,19 @@ class Pool:
         return future
 
     def is_lost(self, error: BaseException) -> bool:
-        """A worker has ended, and with it the pool; or the pool was shut down."""
+        """Whether a worker has ended and broke the pool, or the pool was shut down."""
         lost = (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError)
         return isinstance(error, lost)
 
     def has_ended(self, error: BaseException) -> bool:
-        """A process ended, and the pool ended the others."""
+        """Whether a process ended, which makes the pool end all others."""
         return isinstance(error, concurrent.futures.BrokenExecutor)
 
     def renew(self) -> None:
-        """Make another pool, where this one takes no more.
+        """Make another pool, if this one accepts no more tasks.
 
         Raises:
-            UsageError: it was given as such.
+            UsageError: ``executor=`` was a pool, not a function that makes one.
         """
         if not getattr(self._pool, "_broken", False) and not getattr(
             self._pool, "_shutdown", False
@@ -107,12 +110,14 @@ class Pool:
         self._pool = self._made()
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """As often as there are workers: a process that was not reached is looked at before its first task."""
+        """Run ``fn(*args)`` once per worker. A process that this misses is checked before its first task."""
         is_one = isinstance(self._pool, concurrent.futures.ThreadPoolExecutor)
         probes = [
             self.submit(fn, *args, name="probe") for _ in range(1 if is_one else self.slots())
         ]
-        return list({str(told): told for told in (probe.result() for probe in probes)}.values())
+        return list(
+            {str(result): result for result in (probe.result() for probe in probes)}.values()
+        )
 
 
 class Dask:
@@ -124,60 +129,60 @@ class Dask:
         self._client = client
 
     def slots(self) -> int:
-        """The threads of all workers."""
+        """The number of threads of all workers."""
         return sum(self._client.nthreads().values())
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
-        """Run it on the cluster, under a name that its dashboard shows."""
-        key = f"{name}-{uuid.uuid4().hex[:8]}"  # a task of an earlier driver may still be there
+        """Run ``fn(*args)`` on the cluster, with a name for its dashboard."""
+        key = f"{name}-{uuid.uuid4().hex[:8]}"  # the cluster may still have a task of an earlier driver
         task = self._client.submit(fn, *args, key=key, pure=False)
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        task.add_done_callback(lambda done: _come_of(done, future))
+        task.add_done_callback(lambda done: _copy_result(done, future))
         return future
 
     def is_lost(self, error: BaseException) -> bool:
-        """Its worker was killed too often, the cluster was restarted, somebody cancelled it, or a connection was lost."""
-        return _is_one_of(error, *_LOST)
+        """Whether workers were killed too often, the cluster restarted, the task was cancelled or a connection was lost."""
+        return _is_one_of(error, *_LOST_ERRORS)
 
     def has_ended(self, error: BaseException) -> bool:
-        """Its workers were killed. One whose task was cancelled, or whose connection was lost, may live."""
+        """Whether its workers were killed. After a cancelled task or a lost connection, the worker may be alive."""
         return _is_one_of(error, "KilledWorker")
 
     def renew(self) -> None:
-        """Nothing to do: the cluster starts workers by itself."""
+        """Do nothing: the cluster itself starts new workers."""
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """In each worker that there is now, and does not end meanwhile."""
-        told = self._client.run(fn, *args, on_error="return")
-        failed = {who: one for who, one in told.items() if isinstance(one, BaseException)}
+        """Run ``fn(*args)`` in each current worker. A worker that ends meanwhile is left out."""
+        results = self._client.run(fn, *args, on_error="return")
+        failed = {who: one for who, one in results.items() if isinstance(one, BaseException)}
         wrong = [
             (who, f"{type(error).__name__}: {error}")
             for who, error in failed.items()
             if not self.is_lost(error) and not isinstance(error, OSError)
         ]
-        return [one for who, one in told.items() if who not in failed] + wrong
+        return [one for who, one in results.items() if who not in failed] + wrong
 
 
-_LOST = (
+_LOST_ERRORS = (
     "KilledWorker",
     "CancelledError",
     "FutureCancelledError",
     "FutureLostError",
     "CommClosedError",
 )
-"""Errors of Dask's, by name: it is imported where a client was given."""
+"""Names of Dask's errors: Dask is imported only by callers that pass a client."""
 
 
 def _is_one_of(error: BaseException, *names: str) -> bool:
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
-def _come_of(task: Any, future: Future[Any]) -> None:
-    """Give what a task of Dask's came to."""
+def _copy_result(task: Any, future: Future[Any]) -> None:
+    """Copy the result or error of a Dask task to a future."""
     try:
         result = task.result()
-    except BaseException as error:  # CancelledError is none of Exception
+    except BaseException as error:  # CancelledError is not an Exception
         future.set_exception(error)
     else:
         future.set_result(result)
@@ -185,10 +190,10 @@ def _come_of(task: Any, future: Future[Any]) -> None:
 
 
 def executor_of(given: Any) -> Executor:
-    """What runs rows in other processes.
+    """Return the executor for the argument ``executor=``.
 
     Raises:
-        UsageError: it is nothing that can.
+        UsageError: it is not an executor.
     """
     root = type(given).__module__.partition(".")[0]
     if root == "distributed":

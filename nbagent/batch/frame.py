@@ -1,4 +1,4 @@
-"""What came of a batch as a table, joined to the one that it was given."""
+"""The results of a batch as a table, joined to its input."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nbagent.core.journal.rows import End
 from .listing import Row
 from .rows import Source
 
-_TAKEN = "{name}_of_run"
-"""What a column is called where the input has one of its name."""
+_RENAMED_COLUMN = "{name}_of_run"
+"""The name of a column, if the input has a column with the plain name."""
 
 
-def framed(
+def batch_frame(
     rows: Mapping[str, Row], ends: Iterable[End], source: Source | None, agent: Agent
 ) -> Any:
-    """The input with what came of each row; see ``Batch.to_frame``."""
+    """Return the input with the result of each row; see ``Batch.to_frame``."""
     outputs = {end.run_id: _output(end, typed=agent.output_type is not None) for end in ends}
     fields = fields_of(agent.output_type)
     frame = None if source is None else source.frame
@@ -55,7 +55,7 @@ def framed(
         return table
     taken = {str(name) for name in frame.columns}
     named = {
-        _TAKEN.format(name=name) if name in taken else name: values
+        _RENAMED_COLUMN.format(name=name) if name in taken else name: values
         for name, values in columns.items()
     }
     polars = sys.modules.get("polars")
@@ -67,7 +67,7 @@ def framed(
 
 
 def fields_of(output_type: Any) -> list[str]:
-    """The columns that an answer of this type has; none where it is one value."""
+    """Return the columns of an output of this type; an empty list if it is a single value."""
     if isinstance(output_type, type) and issubclass(output_type, BaseModel):
         return list(output_type.model_fields)
     if dataclasses.is_dataclass(output_type):

@@ -1,4 +1,4 @@
-"""What a store has of a batch: its rows as they stand, read in one go, and its own records."""
+"""The state of a batch in a store: its rows, read together, and the batch's own runs."""
 
 from __future__ import annotations
 
@@ -16,67 +16,67 @@ from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
 from nbagent.core.state.state import RunState, Status
 
-NOTHING = Usage()
+NO_USAGE = Usage()
 
 
 @dataclass(slots=True)
 class Row:
-    """Where one row of a batch stands."""
+    """The state of one row of a batch."""
 
     key: str
     run_id: str
     number: int
-    """Its place among the rows, from 0."""
+    """The position of the row in the input, from 0."""
     digest: str
-    """Of what it asked."""
+    """The hash of its prompt."""
     status: Status = "running"
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     error: str = ""
-    """Why it failed."""
+    """The error message of a failed row."""
     asks: tuple[str, ...] = ()
-    """The tools that wait for an answer, in call order; empty for a limit."""
+    """The tools that wait for an answer, in call order; for a reached limit, empty."""
     deadline: float | None = None
-    """When the first of its questions expires, in Unix seconds."""
+    """The Unix time when its first question expires."""
     length: int = 0
-    """How many events its run had when it was looked at last."""
+    """The number of events in its run at the last read."""
     retried: int = 0
-    """How often it was tried again."""
+    """The number of its retries."""
     attempt: int = 1
-    """Which run of this row it is, where it was begun anew."""
+    """The number of this run among the row's runs, from 1. A row has several if it was started again."""
 
 
 @dataclass(slots=True)
-class Listed:
-    """A batch as it stands in its store."""
+class StoredBatch:
+    """The state of a batch in its store."""
 
     rows: dict[str, Row] = field(default_factory=dict)
-    """By key."""
+    """The rows, by key."""
     records: dict[int, tuple[str, Status]] = field(default_factory=dict)
-    """The runs that are the batch's own record, by number: id and status."""
+    """The id and status of each of the batch's own runs, by number."""
     agent: str = ""
-    """The name of the agent that its rows are runs of."""
+    """The name of the agent that runs its rows."""
     unreadable: dict[str, str] = field(default_factory=dict)
-    """Why runs cannot be read, by their ids."""
+    """The errors of runs that cannot be read, by run id."""
 
 
 def record_id(batch: str, number: int) -> str:
-    """The id of the batch's own run: of the first the batch's id, of later ones a number more."""
+    """Return the id of one of the batch's own runs. The first has the batch's id; later ones add their number."""
     return batch if number == 1 else f"{batch}:@{number}"
 
 
-def listed(store: Store, batch: str) -> Listed:
-    """All that a store has of a batch; not for an event loop, as it may read for long.
+def read_batch(store: Store, batch: str) -> StoredBatch:
+    """Read the state of a batch from a store. It blocks, and can take long.
 
-    Of rows that have ended well nothing is read but their last events, all in one go.
+    For completed rows, only the last event of each is read, all of them together.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    found = Listed()
+    found = StoredBatch()
     own = re.compile(rf"{re.escape(batch)}:@(\d+)")
     to_read: list[Head] = []
     for end in ends_of(store, f"{batch}:"):
-        row = None if end.data is None else _ended_well(end)
+        row = None if end.data is None else _completed_row(end)
         if row is not None:
             _add(found, row)
         else:
@@ -92,36 +92,36 @@ def listed(store: Store, batch: str) -> Listed:
 
 
 def ends_of(store: Store, prefix: str) -> list[End]:
-    """The last event of each run whose id begins so, oldest first, of any store."""
+    """Return the last event of each run whose id has this prefix, oldest first. It works with any store."""
     if isinstance(store, Ending):
         return store.ends(prefix)
     return [End(each, -1, None) for each in store.run_ids() if each.startswith(prefix)]
 
 
-def take_in(row: Row, state: RunState) -> None:
-    """Note of a row where its run stands now."""
+def update_row(row: Row, state: RunState) -> None:
+    """Update a row from the state of its run."""
     row.status, row.usage, row.length = state.status, state.usage, state.position
-    asked = state.open
-    row.asks = tuple(event.tool_name for event in asked)
-    row.deadline = min((e.expires_at for e in asked if e.expires_at is not None), default=None)
+    questions = state.open
+    row.asks = tuple(event.tool_name for event in questions)
+    row.deadline = min((e.expires_at for e in questions if e.expires_at is not None), default=None)
     failed = state.outcome
     row.error = f"{failed.error}: {failed.message}" if isinstance(failed, RunFailed) else ""
 
 
 def _row(run_id: str, of: RowOf, state: RunState, events: list[StoredEvent]) -> Row:
     row = Row(of.key, run_id, of.number, of.prompt, attempt=_attempt(run_id, of.batch))
-    take_in(row, state)
+    update_row(row, state)
     row.retried = sum(isinstance(event, RunRetried) for event in events)
     return row
 
 
 def _attempt(run_id: str, batch: str) -> int:
-    anew = re.match(r"@(\d+):", run_id[len(batch) + 1 :])
-    return 1 if anew is None else int(anew[1])
+    later = re.match(r"@(\d+):", run_id[len(batch) + 1 :])
+    return 1 if later is None else int(later[1])
 
 
-def _ended_well(end: End) -> Row | None:
-    """A row from the last event of its run, where that ended it well."""
+def _completed_row(end: End) -> Row | None:
+    """Return a row from the last event of its run, if that event completed it."""
     try:
         plain = json.loads(counted(end.data or "", MAX_EVENT_PARTS))
         of = plain.get("row")
@@ -139,30 +139,30 @@ def _ended_well(end: End) -> Row | None:
             attempt=_attempt(end.run_id, str(of["batch"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # its journal is read, which says what is wrong
+        return None  # the full journal is read, and reports the error
 
 
-def _add(found: Listed, row: Row) -> None:
-    """The newest run of a row counts."""
+def _add(found: StoredBatch, row: Row) -> None:
+    """Add a row, unless a newer run of the same row is known."""
     known = found.rows.get(row.key)
     if known is None or known.attempt < row.attempt:
         found.rows[row.key] = row
 
 
 def _journals(
-    store: Store, heads: list[Head], found: Listed
+    store: Store, heads: list[Head], found: StoredBatch
 ) -> Iterator[tuple[Journal, list[StoredEvent]]]:
     for group in in_batches(heads):
-        begun: Any = store.read_each(group) if isinstance(store, Batching) else {}
+        prefetched: Any = store.read_each(group) if isinstance(store, Batching) else {}
         for run_id in group:
             journal = Journal(run_id, store, keeps_events=False)
-            events = begun.get(run_id)
+            events = prefetched.get(run_id)
             try:
                 if isinstance(events, StoreError):
                     raise events
                 events = store.read(run_id) if events is None else events
                 journal.catch_up(events)
-            except UsageError:  # there is no such run, any more
+            except UsageError:  # the run does not exist any more
                 continue
             except StoreError as error:
                 found.unreadable[run_id] = str(error)
@@ -171,7 +171,7 @@ def _journals(
 
 
 def _agent_of(state: RunState) -> str:
-    """What a record says of the rows' agent."""
+    """Return the name of the rows' agent from one of the batch's own runs."""
     if not state.flow:
         return ""
     for message in state.messages:

@@ -1,4 +1,4 @@
-"""The rows of a batch as they are given: a table or anything that is iterated, read one after the other."""
+"""The input of a batch: a table or any iterable, read row by row."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ from nbagent.core.base.messages import dumps
 from nbagent.core.tools.attachments import prompt_content
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
-LONGEST = 100
-"""Characters of a run's id."""
+MAX_RUN_ID = 100
+"""The maximum number of characters of a run id."""
 MAX_KEY = 1000
-"""Characters of a key."""
+"""The maximum number of characters of a key."""
 VALUE = "value"
-"""What a row that is one plain value calls it."""
+"""The column name of a row that is a plain value."""
 
 
-class Given(NamedTuple):
-    """One row as it was given."""
+class InputRow(NamedTuple):
+    """One row of the input."""
 
     number: int
-    """Its place, from 0."""
+    """The position of the row in the input, from 0."""
     key: str
     prompt: Any
-    """What it asks, as ``agent.run`` takes it."""
+    """The prompt, as ``agent.run`` accepts it."""
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows come from, and how each is asked."""
+    """The rows of a batch, and the functions for their prompts and keys."""
 
     items: Callable[[], Iterator[tuple[Any, Any]]]
-    """Begins to give them: a label, where the source has one, and the row."""
+    """Return a new iterator of labels and rows. A label is None if the source has none."""
     count: int | None
-    """How many there are, where that is known."""
+    """The number of rows; None if it is unknown."""
     is_table: bool
-    """Whether they can be gone through again and again."""
+    """Whether the rows can be read more than once."""
     frame: Any
-    """The DataFrame that they are the rows of; None of anything else."""
+    """The DataFrame of the rows; None for any other input."""
     prompt: Callable[[Any], Any]
     key: Callable[[Any], Any] | None
 
-    def __iter__(self) -> Iterator[Given]:
-        """Each row, its key and what it asks, made when it is come to.
+    def __iter__(self) -> Iterator[InputRow]:
+        """Yield each row with its key and prompt, which are made one row at a time.
 
         Raises:
-            UsageError: a row has no key, lacks a column, or its prompt cannot be made; it names the row.
+            UsageError: a row has no key, lacks a column, or its prompt cannot be made. The message names the row.
         """
         for number, (label, row) in enumerate(self.items()):
             key = _key_text(self._key(row, label, number), number)
             try:
                 prompt = self.prompt(row)
-                asked = prompt_content(prompt)
+                content = prompt_content(prompt)
             except UsageError as error:
                 raise UsageError(f"Row {number} ({key!r}): {error}") from error
             except Exception as error:
                 error.add_note(f"It was raised for the prompt of row {number} ({key!r}).")
                 raise
-            yield Given(number, key, prompt, digest(asked))
+            yield InputRow(number, key, prompt, digest(content))
 
     def keys(self) -> Iterator[str]:
-        """The key of each row, in order, without what it asks."""
+        """Yield the key of each row, in order, without its prompt."""
         for number, (label, row) in enumerate(self.items()):
             yield _key_text(self._key(row, label, number), number)
 
@@ -84,31 +84,31 @@ class Source:
             raise UsageError(f"Row {number}: {error}") from error
 
 
-def digest(asked: Content) -> str:
-    """What a row's prompt is compared by."""
-    text = asked if isinstance(asked, str) else dumps(list(asked))
+def digest(content: Content) -> str:
+    """Return the hash by which the prompts of a row are compared."""
+    text = content if isinstance(content, str) else dumps(list(content))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
-    """The id of a row's run: the key where that fits, else its hash; a row that began anew has another."""
-    anew = "" if attempt == 1 else f"@{attempt}:"
-    made = f"{batch}:{anew}{key}"
-    if _ID.fullmatch(key) and len(made) <= LONGEST:
-        return made
-    return f"{batch}:{anew}@{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+    """Return the id of a row's run. It has the key, or its hash if the key does not fit. Later attempts add a number."""
+    later = "" if attempt == 1 else f"@{attempt}:"
+    run_id = f"{batch}:{later}{key}"
+    if _ID.fullmatch(key) and len(run_id) <= MAX_RUN_ID:
+        return run_id
+    return f"{batch}:{later}@{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
 def source_of(rows: Any, prompt: Any, key: Any) -> Source:
-    """The rows of a table, or of an iterable.
+    """Return the source of a batch's rows.
 
     Args:
         rows: a DataFrame or Series of pandas or polars, or an iterable of dicts, pydantic models or plain values.
         prompt: a template with ``{column}``, or a function of the row.
-        key: the column that tells rows apart, or a function of the row; None for the index, or the place.
+        key: the column that identifies a row, or a function of the row; None for the index, or the position.
 
     Raises:
-        UsageError: it is none of these, or a column is missing.
+        UsageError: an argument has the wrong type, or a column is missing.
     """
     if not isinstance(prompt, str) and not callable(prompt):
         raise UsageError(
@@ -118,16 +118,16 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         raise UsageError(f"key= must be a column name or a function of the row, got {key!r:.80}")
     names = _names(prompt) if isinstance(prompt, str) else ()
     by = key if callable(key) else None if key is None else _column_of(key)
-    ask = _Template(prompt, names) if isinstance(prompt, str) else prompt
+    make_prompt = _Template(prompt, names) if isinstance(prompt, str) else prompt
     whole = callable(prompt) or callable(key)
     wanted = [*names, *([key] if isinstance(key, str) else [])]
 
     def made(
         items: Callable[[], Iterator[tuple[Any, Any]]], count: int | None, frame: Any
     ) -> Source:
-        return Source(items, count, count is not None, frame, ask, by)
+        return Source(items, count, count is not None, frame, make_prompt, by)
 
-    kind = _kind(rows)
+    kind = _table_kind(rows)
     if kind in ("pandas.DataFrame", "polars.DataFrame"):
         columns = list(map(str, rows.columns))
         _check_columns(wanted, columns, "the table")
@@ -159,8 +159,8 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
         _check_columns(wanted, _columns_in(next(iter(rows))), "row 0")
-    give = _as_it_is if whole else _as_values
-    return made(lambda: ((None, give(row)) for row in rows), count, None)
+    convert = _unchanged if whole else _as_values
+    return made(lambda: ((None, convert(row)) for row in rows), count, None)
 
 
 def _names(template: str) -> tuple[str, ...]:
@@ -173,7 +173,7 @@ def _names(template: str) -> tuple[str, ...]:
 
 
 class _Template:
-    """A prompt with ``{column}`` in it; what a value says is text, and no template again."""
+    """A prompt with ``{column}``. Braces in a value are plain text, not a template."""
 
     def __init__(self, text: str, names: tuple[str, ...]) -> None:
         self._parts = list(Formatter().parse(text))
@@ -210,23 +210,23 @@ def _column_of(name: str) -> Callable[[Any], Any]:
 
 def _value_of(values: Mapping[str, Any], name: str) -> Any:
     if name not in values:
-        raise _missing(name, [*map(str, values)], "it")
+        raise _missing_column(name, [*map(str, values)], "it")
     return values[name]
 
 
 def _check_columns(wanted: Sequence[str], columns: Sequence[str], what: str) -> None:
     for name in wanted:
         if name not in columns:
-            raise _missing(name, columns, what)
+            raise _missing_column(name, columns, what)
 
 
-def _missing(name: str, columns: Sequence[str], what: str) -> UsageError:
+def _missing_column(name: str, columns: Sequence[str], what: str) -> UsageError:
     known = ", ".join(repr(each) for each in columns if each)
     return UsageError(f"{what} has no column {name!r}; it has {known:.300}{suggest(name, columns)}")
 
 
 def _as_values(row: Any) -> Mapping[str, Any]:
-    """A row by the names of its columns."""
+    """Return a row as a mapping from column names to values."""
     if isinstance(row, Mapping):
         return row
     if isinstance(row, BaseModel):
@@ -234,7 +234,7 @@ def _as_values(row: Any) -> Mapping[str, Any]:
     return {"": row, VALUE: row}
 
 
-def _as_it_is(row: Any) -> Any:
+def _unchanged(row: Any) -> Any:
     return row
 
 
@@ -257,8 +257,8 @@ def _of_polars(frame: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
         yield None, row
 
 
-def _kind(rows: Any) -> str | None:
-    """Which table of a library it is, without importing that."""
+def _table_kind(rows: Any) -> str | None:
+    """Return the library and class of a pandas or polars table, without importing them; None for other rows."""
     for library in ("pandas", "polars"):
         module = sys.modules.get(library)
         for name in ("DataFrame", "Series", "LazyFrame"):
@@ -269,7 +269,7 @@ def _kind(rows: Any) -> str | None:
 
 
 def _key_text(key: Any, number: int) -> str:
-    text = "" if key is None or key != key else str(key)  # noqa: PLR0124 - NaN alone is not itself
+    text = "" if key is None or key != key else str(key)  # noqa: PLR0124 - only NaN differs from itself
     if not text.strip():
         raise UsageError(f"Row {number} has no key: {key!r:.80}. Use a column without gaps as key=")
     if len(text) > MAX_KEY:

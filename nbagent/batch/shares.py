@@ -1,7 +1,7 @@
-"""The limits of models over a whole cluster: each task carries its share, and the rest waits here.
+"""The limits of models for a whole cluster: each task receives a share, and other tasks wait until one is free.
 
-The process that works on the batch counts what its tasks may use and what ended tasks used, so that requests in any
-minute stay within the limit however many workers there are, and however often they are started again.
+The driver of the batch counts the shares of running tasks and the requests of ended tasks. So the requests of any
+minute stay within the limits, for any number of workers and restarts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from weakref import WeakKeyDictionary
 from nbagent.models.limits import MINUTE, Line, RateLimit, Ticket, Window
 
 LENGTH = MINUTE
-"""Seconds that a limit counts over."""
+"""Seconds for which a request counts against a limit."""
 MARGIN = 1.0
-"""Seconds that a request counts longer, as it arrives at its server later than it was sent."""
-GROWING = 4
-"""Among how many tasks a limit is shared while there is no worker yet."""
+"""Additional seconds for which a request counts, because it reaches its server after it was sent."""
+TASKS_WITHOUT_WORKERS = 4
+"""The number of tasks that share a limit while there is no worker yet."""
 
 
 class Share(NamedTuple):
-    """How much of one limit a task may use; None where there is no limit of that kind."""
+    """A task's part of one limit; None for a kind of limit that is not set."""
 
     concurrency: int | None
     rpm: int | None
@@ -35,126 +35,128 @@ class Share(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a task may use of each limit of its kit, in the kit's order."""
+    """A task's share of each limit of its kit, in the order of the kit."""
 
     shares: tuple[Share, ...] = ()
     length: float = MINUTE
-    """Seconds that a share counts over."""
+    """Seconds for which a request counts against a share."""
 
 
-class Went(NamedTuple):
-    """A request of a task that has ended."""
+class SentRequest(NamedTuple):
+    """A request that an ended task sent."""
 
     ago: float
-    """Seconds before the end of the task."""
+    """Seconds from the request to the end of the task."""
     tokens: int
 
 
-Used = list[list[Went]]
-"""What a task used of each limit within its last minute."""
+Used = list[list[SentRequest]]
+"""The requests of a task's last minute, for each limit."""
 
 
-class _Pot:
-    """One limit: who may use how much of it, and what ended tasks used within the last minute."""
+class _LimitShares:
+    """One limit: the shares of running tasks, and the requests of ended tasks within the last minute."""
 
     def __init__(self, limit: RateLimit) -> None:
         self.total = Share(limit.concurrency, limit.rpm, limit.tpm)
-        self._out: dict[int, Share] = {}
-        """The shares of tasks under way, by number of the task."""
-        self._went: list[tuple[float, int, int]] = []
-        """Until when requests count, how many, and their tokens."""
+        self._leased: dict[int, Share] = {}
+        """The shares of running tasks, by task number."""
+        self._sent: list[tuple[float, int, int]] = []
+        """Counted requests: the time when they stop counting, their number, and their tokens."""
 
     @property
-    def is_new(self) -> bool:
-        """Whether nothing was shared yet."""
-        return not self._out and not self._went
+    def is_unused(self) -> bool:
+        """Whether no share is in use and no request is counted."""
+        return not self._leased and not self._sent
 
     def offer(self, among: int, now: float) -> Share | float:
-        """A share; or seconds until there may be one, 0 where a task has to end first."""
-        self._went = [each for each in self._went if each[0] > now]
-        among = max(among, len(self._out) + 1)
+        """Return a share, or the seconds until one may be free; 0 if a task must end first."""
+        self._sent = [each for each in self._sent if each[0] > now]
+        among = max(among, len(self._leased) + 1)
         concurrency, rpm, tpm = self.total
-        out = self._out.values()
+        out = self._leased.values()
         tasks = _part(concurrency, among, sum(share.concurrency or 0 for share in out))
         if tasks == 0:
             return 0.0
         requests = _part(rpm, among, sum(share.rpm or 0 for share in out) + self._sum(1))
         tokens = _part(tpm, among, sum(share.tpm or 0 for share in out) + self._sum(2))
-        # a request larger than its share goes alone: shares of tokens are not cut up
+        # a request larger than its share is sent alone, so no small rest of the tokens is leased
         is_small = tokens is not None and tpm is not None and tokens * 2 < max(1, tpm // among)
         if requests == 0 or is_small:
-            return max(0.0, min((each[0] for each in self._went), default=now) - now)
+            return max(0.0, min((each[0] for each in self._sent), default=now) - now)
         return Share(tasks, requests, tokens)
 
     def _sum(self, place: int) -> int:
-        return sum(int(each[place]) for each in self._went)
+        return sum(int(each[place]) for each in self._sent)
 
-    def give(self, task: int, share: Share) -> None:
-        """A task has this share from now on."""
-        self._out[task] = share
+    def lease(self, task: int, share: Share) -> None:
+        """Record that a task has this share from now on."""
+        self._leased[task] = share
 
-    def ended(self, task: int, used: Sequence[Went], now: float) -> None:
-        """A task has ended, and said what it used."""
-        if self._out.pop(task, None) is not None:
-            self._went += [(now - ago + LENGTH + MARGIN, 1, tokens) for ago, tokens in used]
+    def record_used(self, task: int, used: Sequence[SentRequest], now: float) -> None:
+        """Replace the share of an ended task by the requests that it reported."""
+        if self._leased.pop(task, None) is not None:
+            self._sent += [(now - ago + LENGTH + MARGIN, 1, tokens) for ago, tokens in used]
 
-    def lost(self, task: int, now: float) -> None:
-        """A task has ended without saying what it used: all of its share counts."""
-        share = self._out.pop(task, None)
+    def record_lost(self, task: int, now: float) -> None:
+        """Count the whole share of a task that ended without a report."""
+        share = self._leased.pop(task, None)
         if share is not None:
-            self._went.append((now + LENGTH + MARGIN, share.rpm or 0, share.tpm or 0))
+            self._sent.append((now + LENGTH + MARGIN, share.rpm or 0, share.tpm or 0))
 
     def hold(self, now: float) -> None:
-        """Somebody else may have used all of it just now."""
-        self._went.append((now + LENGTH + MARGIN, self.total.rpm or 0, self.total.tpm or 0))
+        """Count the whole limit as used now, because another process may have used it."""
+        self._sent.append((now + LENGTH + MARGIN, self.total.rpm or 0, self.total.tpm or 0))
 
 
 def _part(total: int | None, among: int, taken: int) -> int | None:
-    """An equal part, or what is left."""
+    """Return an equal part of the total, or less if less is left."""
     return None if total is None else max(0, min(max(1, total // among), total - taken))
 
 
-_pots: WeakKeyDictionary[RateLimit, _Pot] = WeakKeyDictionary()
-"""Of this process: batches that use the same limit share it."""
+_known_limits: WeakKeyDictionary[RateLimit, _LimitShares] = WeakKeyDictionary()
+"""The limits of this process. Batches with the same limit share its counts."""
 
 
 class Shares:
     """The limits of one kit.
 
     Args:
-        limits: those that travel with it, in order.
+        limits: the limits in the kit, in order.
     """
 
     def __init__(self, limits: Sequence[RateLimit]) -> None:
-        self._limits = limits  # alive as long as their counts are used
-        self._pots = [_pots.setdefault(limit, _Pot(limit)) for limit in limits]
+        self._limits = limits  # this reference keeps their counts alive
+        self._limit_shares = [
+            _known_limits.setdefault(limit, _LimitShares(limit)) for limit in limits
+        ]
         self._next = 0
-        self.most = min(
+        self.max_tasks = min(
             (
                 n
-                for pot in self._pots
-                for n in (pot.total.concurrency, pot.total.rpm)
+                for each in self._limit_shares
+                for n in (each.total.concurrency, each.total.rpm)
                 if n is not None
             ),
             default=None,
         )
-        """How many tasks can have a share at a time; None for any number."""
+        """The maximum number of tasks that can have a share at the same time; None means no maximum."""
 
-    def give(self, among: int) -> Lease | float:
-        """A task's share; or seconds until there may be one, 0 where a task has to end first."""
+    def lease(self, among: int) -> Lease | float:
+        """Return the lease of a new task, or the seconds until one may be free; 0 if a task must end first."""
         now, shares = time.monotonic(), []
-        for pot in self._pots:
-            offered = pot.offer(among, now)
+        for each in self._limit_shares:
+            offered = each.offer(among, now)
             if isinstance(offered, float):
                 return offered
             shares.append(offered)
-        return Lease(self._pots, Grant(tuple(shares), LENGTH + MARGIN))
+        return Lease(self._limit_shares, Grant(tuple(shares), LENGTH + MARGIN))
 
     def hold(self) -> None:
-        """Another process may have used the limits just now: nothing goes for a minute."""
-        for pot in self._pots:
-            if pot.is_new:
-                pot.hold(time.monotonic())
+        """Count unused limits as used for a minute, because another process may have used them just now."""
+        for each in self._limit_shares:
+            if each.is_unused:
+                each.hold(time.monotonic())
 
 
 class Lease:
@@ -162,37 +164,37 @@ class Lease:
 
     _number = 0
 
-    def __init__(self, pots: Sequence[_Pot], grant: Grant) -> None:
+    def __init__(self, limit_shares: Sequence[_LimitShares], grant: Grant) -> None:
         Lease._number += 1
-        self._task, self._pots, self.grant = Lease._number, pots, grant
-        self.waits: set[str] = set()
-        """Keys of rows that may still use it, though the task was lost."""
-        for pot, share in zip(pots, grant.shares, strict=True):
-            pot.give(self._task, share)
+        self._task, self._limit_shares, self.grant = Lease._number, limit_shares, grant
+        self.users: set[str] = set()
+        """Keys of rows that may still use the shares of a lost task."""
+        for each, share in zip(limit_shares, grant.shares, strict=True):
+            each.lease(self._task, share)
 
-    def ended(self, used: Used) -> None:
-        """The task has ended, and said what it used."""
-        for pot, went in zip(self._pots, used, strict=True):
-            pot.ended(self._task, went, time.monotonic())
+    def record_used(self, used: Used) -> None:
+        """Return the shares of a task that ended and reported its requests."""
+        for each, requests in zip(self._limit_shares, used, strict=True):
+            each.record_used(self._task, requests, time.monotonic())
 
-    def lost(self) -> None:
-        """The task has ended without saying."""
-        for pot in self._pots:
-            pot.lost(self._task, time.monotonic())
+    def record_lost(self) -> None:
+        """Return the shares of a task that ended without a report."""
+        for each in self._limit_shares:
+            each.record_lost(self._task, time.monotonic())
 
 
 # --- in a worker
 
 
-class _Counting(Window):
-    """A window that can tell what went within its length."""
+class _RequestWindow(Window):
+    """A window that lists the requests within its length."""
 
     def __init__(self, requests: int | None, tokens: int | None, length: float) -> None:
         super().__init__(requests, tokens, length)
         self._stamps: deque[Any] = deque()
 
     def went(self, now: float, tokens: int) -> Any:
-        """As ``Window.went``, and noted."""
+        """Count a request, as ``Window.went`` does, and list it."""
         while self._stamps and self._stamps[0].at <= now - self.length:
             self._stamps.popleft()
         stamp = super().went(now, tokens)
@@ -201,35 +203,35 @@ class _Counting(Window):
         return stamp
 
     def take_back(self, stamp: Any) -> None:
-        """As ``Window.take_back``, and noted."""
+        """Remove a request, as ``Window.take_back`` does, also from the list."""
         super().take_back(stamp)
         if stamp in self._stamps:
             self._stamps.remove(stamp)
 
-    def told(self) -> list[Went]:
-        """What went."""
+    def sent_requests(self) -> list[SentRequest]:
+        """Return the requests within the window."""
         now = time.monotonic()
-        return [Went(now - stamp.at, stamp.tokens) for stamp in self._stamps]
+        return [SentRequest(now - stamp.at, stamp.tokens) for stamp in self._stamps]
 
 
 @dataclass(slots=True)
 class Lines:
-    """Where the requests of one task wait, by limit of its kit."""
+    """The lines in which the requests of one task wait, one for each limit of its kit."""
 
     lines: list[Line] = field(default_factory=list)
-    windows: list[_Counting] = field(default_factory=list)
+    windows: list[_RequestWindow] = field(default_factory=list)
 
     @classmethod
     def of(cls, grant: Grant, *, is_used: bool) -> Lines:
-        """Those of a task.
+        """Return the lines of a task.
 
         Args:
-            grant: what it may use.
-            is_used: whether an earlier try of the same task may have used all of it just now.
+            grant: the task's shares.
+            is_used: whether an earlier attempt of the same task may have used all shares just now.
         """
         made = cls()
         for share in grant.shares:
-            window = _Counting(share.rpm, share.tpm, grant.length)
+            window = _RequestWindow(share.rpm, share.tpm, grant.length)
             for n in range((share.rpm or 1) if is_used else 0):
                 window.went(time.monotonic(), 0 if n else share.tpm or 0)
             made.windows.append(window)
@@ -237,20 +239,20 @@ class Lines:
         return made
 
     def used(self) -> Used:
-        """What the task used within the last minute."""
-        return [window.told() for window in self.windows]
+        """Return the task's requests of the last minute, for each limit."""
+        return [window.sent_requests() for window in self.windows]
 
 
 current: ContextVar[Lines | None] = ContextVar("nbagent_lines", default=None)
-"""The lines of the task whose rows this code runs."""
+"""The lines of the current task."""
 
 
 class SharedLimit(RateLimit):
-    """A limit in a worker: a request takes its place in the line of its own task.
+    """A limit in a worker: each request waits in the line of its own task.
 
     Args:
-        number: its place among the limits of the kit.
-        limits: as of ``RateLimit``.
+        number: its position among the limits of the kit.
+        limits: as in ``RateLimit``.
     """
 
     def __init__(self, number: int, **limits: int | None) -> None:
@@ -258,7 +260,7 @@ class SharedLimit(RateLimit):
         self._number = number
 
     def ticket(self) -> Ticket:
-        """A place at the end of the task's line, for one request."""
+        """Return a place at the end of the task's line, for one request."""
         lines = current.get()
         return super().ticket() if lines is None else lines.lines[self._number].ticket()
 
@@ -268,11 +270,13 @@ def _shared(number: int, concurrency: int | None, rpm: int | None, tpm: int | No
 
 
 def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:
-    """It and the models in it as bytes, by cloudpickle, and the limits: of the agent, of inner ones, in a closure.
+    """Pickle an object and the models in it with cloudpickle. Return the bytes and all rate limits in the object.
+
+    Models and limits are found in the agent, in inner agents and in closures.
 
     Raises:
         ImportError: cloudpickle is not installed.
-        Exception: it cannot be pickled.
+        Exception: the object cannot be pickled.
     """
     found: list[RateLimit] = []
     models: list[Any] = []
@@ -288,5 +292,5 @@ def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:
             return make, (len(found) - 1, obj.concurrency, obj.rpm, obj.tpm)
 
     with io.BytesIO() as file:
-        Packer(file).dump((given, models))  # in this order: the models are found in the first
+        Packer(file).dump((given, models))  # in this order: pickling `given` finds the models
         return file.getvalue(), found

@@ -1,7 +1,7 @@
-"""The work on a batch: which row begins or goes on next, and what each came to.
+"""The work on a batch: it starts and continues rows, and records their results.
 
-It lives in the body of the batch's own record, a flow's run, which says which process does it. Each row is a
-run of its own, begun through the door that every run is begun through; a row that asks holds nothing here.
+It runs in the body of the batch's own run, a flow. The driver of that run is the process that does the work. Each
+row is a separate run, started like any other. A row that waits for an answer uses no resources here.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from nbagent.core.run.session import GRACE, find_session
 from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.core.tools.spec import Budget, RunSpec
 
-from .listing import NOTHING, Listed, Row, take_in
-from .rows import Given, Source, run_id_of
+from .listing import NO_USAGE, Row, StoredBatch, update_row
+from .rows import InputRow, Source, run_id_of
 
-LOOK = 0.5
-"""Seconds between looks whether rows that wait were answered; more where a look takes long."""
-SHARE = 20
-"""A look is waited for so many times as long as the last one took."""
-AT_ONCE = 200
-"""Rows that are gone through before others have their turn on the loop."""
-NAMED = 5
-"""Keys that an error names."""
+POLL = 0.5
+"""Seconds between checks for answered rows; more if a check takes long."""
+POLL_FACTOR = 20
+"""The minimum wait between checks, as a multiple of the duration of the last one."""
+MAX_STEP_ROWS = 200
+"""The number of rows that are handled before other tasks run on the event loop."""
+MAX_NAMED = 5
+"""The maximum number of keys in an error message."""
 ENDED = ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a batch was asked for; see ``nb.map``."""
+class BatchOptions:
+    """The options of a batch; see ``nb.map``."""
 
     source: Source | None = None
     concurrency: int = 8
@@ -62,166 +62,167 @@ class Asked:
     background: bool = False
 
     @property
-    def may_answer(self) -> bool:
-        """Whether questions that wait already may be answered without anybody there."""
+    def can_answer(self) -> bool:
+        """Whether ``answers`` can answer open questions, because no person does."""
         return self.answers is not None and not self.attended
 
     def check(self, spec: RunSpec) -> None:
-        """Refuse what no row could be started with.
+        """Check the options with which rows are started.
 
         Raises:
-            UsageError: naming the option.
+            UsageError: an option is invalid. The message names it.
         """
         Options(answers=self.answers, attended=self.attended).check(spec)
 
 
 class Work:
-    """Where a batch stands, and what goes on with it here.
+    """The state of a batch, and the work on it in this process.
 
     Args:
         batch: its id.
-        agent: whose runs the rows are.
-        store: where they are kept.
+        agent: the agent that runs its rows.
+        store: the store of its rows.
+        options: the options of the batch.
     """
 
-    def __init__(  # noqa: PLR0915 - a line for each thing that it knows
-        self, batch: str, agent: Agent, store: Store, asked: Asked
+    def __init__(  # noqa: PLR0915 - one line for each attribute
+        self, batch: str, agent: Agent, store: Store, options: BatchOptions
     ) -> None:
-        self.batch, self.agent, self.store, self.asked = batch, agent, store, asked
+        self.batch, self.agent, self.store, self.options = batch, agent, store, options
         self.rows: dict[str, Row] = {}
-        """By key, those that have begun."""
+        """The rows that have started, by key."""
         self.ended: list[Row] = []
-        """Rows in the order that they ended in, since this process works on it."""
+        """Rows that ended since this process opened the batch, in that order."""
         self.counts: Counter[str] = Counter()
-        """Rows by the status of their runs."""
+        """The number of rows with each run status."""
         self.active: dict[str, Run | None] = {}
-        """The rows under way here, by key; None where the run is being read."""
+        """The runs of rows that are running, by key; None while a run is read, or if an executor has it."""
         self.stuck: dict[str, str] = {}
-        """Rows under way in other processes that live and do not respond, by key, and what to do."""
+        """For each stuck row, by key, the reason and what to do. Its process is alive but does not respond."""
         self.is_paused = False
         self.version = 0
-        """Grows with every change."""
+        """A number that grows with every change."""
         self.unanswered: Exception | None = None
-        """What to raise where somebody waits for it, only people can help, and nobody is there."""
-        self.is_at_work = False
-        """Whether it is gone on with here."""
+        """The error to raise if code awaits the batch, a row needs an answer, and nobody can answer."""
+        self.is_driving = False
+        """Whether this process is driving the batch."""
         self.spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
         self._context = copy_context()
         self._due: deque[Row] = deque()
-        """Rows that have begun, and are to be gone on with as soon as there is room."""
+        """Started rows that continue as soon as ``concurrency`` allows."""
         self._due_keys: set[str] = set()
-        self._again: set[str] = set()
-        self._looked: tuple[object, dict[str, int]] = (None, {})
-        """The store's token of the last look, with the lengths of all runs then."""
-        """Keys of rows that were stopped, and that somebody said to begin anew."""
-        self._reading: set[asyncio.Task[None]] = set()
+        self._retry_keys: set[str] = set()
+        """Keys of failed and stopped rows that a person retries."""
+        self._last_check: tuple[object, dict[str, int]] = (None, {})
+        """The store's token of the last check, and the lengths of all runs then."""
+        self._open_tasks: set[asyncio.Task[None]] = set()
         self._outside: dict[str, Run] = {}
-        """Rows that ask outside systems, which find them by what this process holds."""
-        self._given: Iterator[Given] | None = None
-        """What is left of the source."""
+        """Runs with questions to external systems, by key. They stay open, so that the answer finds them here."""
+        self._source_rows: Iterator[InputRow] | None = None
+        """The rows of the source that are not read yet."""
         self._numbers: dict[str, int] = {}
-        """The places of the keys that were read."""
-        self._is_known: set[str] = set()
-        """Keys of rows whose prompts were compared already."""
-        self._is_read = False
-        """Whether the source was gone through."""
+        """The positions of the keys that were read."""
+        self._unchanged_keys: set[str] = set()
+        """Keys of rows whose prompts are known to be unchanged."""
+        self._is_source_read = False
+        """Whether all rows of the source were read."""
         self._input = self._output = self._unknown = 0
-        self._cost = self._dearest_cost = 0.0
-        self._dearest_tokens = 0
-        self._moved = asyncio.Event()
-        self._waiting: list[tuple[Callable[[], bool], Future[None]]] = []
+        self._cost = self._max_row_cost = 0.0
+        self._max_row_tokens = 0
+        self._wakeup = asyncio.Event()
+        self._waiters: list[tuple[Callable[[], bool], Future[None]]] = []
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failure: BaseException | None = None
-        """Why it ends before all rows have."""
-        self._look_task: asyncio.Task[None] | None = None
-        self._is_taken = False
-        """Whether the store was read."""
-        self._is_left = False
-        """Whether another work goes on with the batch."""
+        """The error that ends the batch before all its rows have ended."""
+        self._poll_task: asyncio.Task[None] | None = None
+        self._is_loaded = False
+        """Whether the state was read from the store."""
+        self._is_leaving = False
+        """Whether another work will continue the batch."""
         self.has_ended = False
-        """Whether it has come to its end here."""
+        """Whether ``drive`` has ended, or could not start."""
 
-    # --- what can be read off it
+    # --- state
 
     @property
     def total(self) -> int | None:
-        """How many rows there are, where that is known."""
-        if self.asked.source is None:
+        """The number of rows of the batch; None if it is unknown."""
+        if self.options.source is None:
             return len(self.rows)
-        if self.asked.source.count is not None:
-            return self.asked.source.count
-        return len(self.rows) if self._is_read else None
+        if self.options.source.count is not None:
+            return self.options.source.count
+        return len(self.rows) if self._is_source_read else None
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost of all rows that came to a stand; of the cost None where a part is not known."""
+        """Tokens and cost of all rows that have paused or ended. The cost is None if a part is unknown."""
         if self._unknown:
             return Usage(self._input, self._output, None, known_cost=self._cost)
         return Usage(self._input, self._output, self._cost)
 
     @property
     def left(self) -> int | None:
-        """How many rows have not begun, where that is known."""
+        """The number of rows that have not started; None if it is unknown."""
         total = self.total
         return None if total is None else max(0, total - len(self.rows))
 
     def is_waiting(self) -> bool:
-        """Whether nothing goes on here without an answer."""
+        """Whether no row can continue here until a person acts."""
         return (
-            self.is_at_work
+            self.is_driving
             and not self.is_paused
-            and not (self.active or self._due or self._given is not None)
+            and not (self.active or self._due or self._source_rows is not None)
             and (self.counts["interrupted"] > 0 or bool(self.stuck))
         )
 
     def when(self, holds: Callable[[], bool]) -> Future[None]:
-        """Done once this holds, which is looked at now and whenever the batch has moved; for any thread."""
+        """Return a future that is done once ``holds()`` is true, which every change checks. Callable from any thread."""
         future: Future[None] = Future()
         with self._lock:
             if holds():
                 future.set_result(None)
             else:
-                self._waiting.append((holds, future))
+                self._waiters.append((holds, future))
         return future
 
-    def tell(self) -> None:
-        """The batch has moved."""
+    def notify(self) -> None:
+        """Record a change of the batch, and complete the futures whose condition is now true."""
         self.version += 1
-        if not self._waiting:
+        if not self._waiters:
             return
         with self._lock:
-            ready = [one for one in self._waiting if one[0]()]
-            self._waiting = [
-                one for one in self._waiting if one not in ready and not one[1].cancelled()
+            ready = [one for one in self._waiters if one[0]()]
+            self._waiters = [
+                one for one in self._waiters if one not in ready and not one[1].cancelled()
             ]
         for _, future in ready:
             if future.set_running_or_notify_cancel():
                 future.set_result(None)
 
-    # --- beginning
+    # --- starting
 
-    def take(self, found: Listed) -> None:
-        """What the store has of the batch, which is then gone on from, or is followed where another process does."""
+    def load(self, found: StoredBatch) -> None:
+        """Load the batch from its stored state, to continue it here or to follow another process."""
         for row in found.rows.values():
             known = self.rows.get(row.key)
             if (
                 row.status in ENDED
-                and self._is_taken
+                and self._is_loaded
                 and (known is None or known.status not in ENDED)
             ):
                 self.ended.append(row)
             self._add(row)
-        self._is_taken = True
-        self.tell()
+        self._is_loaded = True
+        self.notify()
 
     async def check(self) -> bool:
-        """Compare the rows of a table with what the store has; gives whether there is anything to do.
+        """Compare the rows of a table with the stored ones. Return whether there is work to do.
 
         Raises:
-            UsageError: a key is there twice, or rows have begun whose prompt is another now; it names them.
+            UsageError: two rows have the same key, or the prompt of a started row has changed.
         """
-        source = self.asked.source
+        source = self.options.source
         if source is None or not source.is_table:
             return source is not None or self._has_open()
         if not self.rows:
@@ -237,29 +238,29 @@ class Work:
             elif self._has_changed(row, given):
                 changed.append(given.key)
             else:
-                self._is_known.add(given.key)
-            if given.number % AT_ONCE == AT_ONCE - 1:
+                self._unchanged_keys.add(given.key)
+            if given.number % MAX_STEP_ROWS == MAX_STEP_ROWS - 1:
                 await asyncio.sleep(0)
-        if changed and self.asked.changed is None:
-            raise self._changed(changed)
-        return is_new or self._has_open() or (bool(changed) and self.asked.changed == "again")
+        if changed and self.options.changed is None:
+            raise self._prompt_changed_error(changed)
+        return is_new or self._has_open() or (bool(changed) and self.options.changed == "again")
 
     def _has_open(self) -> bool:
         tries = (
-            row.retried < self.asked.retry for row in self.rows.values() if row.status == "failed"
+            row.retried < self.options.retry for row in self.rows.values() if row.status == "failed"
         )
         return (
-            bool(self._again)
+            bool(self._retry_keys)
             or any(self.counts[s] for s in ("running", "interrupted", "queued"))
             or any(tries)
         )
 
-    def _has_changed(self, row: Row, given: Given) -> bool:
+    def _has_changed(self, row: Row, given: InputRow) -> bool:
         row.number = given.number
         return row.digest != given.digest
 
-    def _changed(self, keys: list[str]) -> UsageError:
-        named = ", ".join(map(repr, keys[:NAMED])) + (", …" if len(keys) > NAMED else "")
+    def _prompt_changed_error(self, keys: list[str]) -> UsageError:
+        named = ", ".join(map(repr, keys[:MAX_NAMED])) + (", …" if len(keys) > MAX_NAMED else "")
         return UsageError(
             f"The prompt of {len(keys):,} row{'s' * (len(keys) > 1)} of the batch {self.batch!r} has changed since "
             f"{'they' if len(keys) > 1 else 'it'} ran: {named}. Use another id=, or changed='keep' to keep the "
@@ -269,97 +270,101 @@ class Work:
     # --- the work
 
     async def drive(self) -> dict[str, int]:
-        """Go on until all rows have ended: the body of the batch's record.
+        """Run the rows until all have ended. This is the body of the batch's own run.
+
+        Returns:
+            The number of rows with each status.
 
         Raises:
-            RunError: a row failed, and that stops the batch; the budget is used up; or the store failed.
+            RunError: a row failed with ``on_error="stop"``, the budget is used up, or the store failed.
             UsageError: a row cannot be read.
         """
-        self._loop, self.is_at_work, self.failure = asyncio.get_running_loop(), True, None
-        self._moved, self.has_ended = asyncio.Event(), False
-        self._begin()
-        self._look_task = self._loop.create_task(self._look_on())
+        self._loop, self.is_driving, self.failure = asyncio.get_running_loop(), True, None
+        self._wakeup, self.has_ended = asyncio.Event(), False
+        self._queue_rows()
+        self._poll_task = self._loop.create_task(self._poll())
         try:
             while True:
-                self._moved.clear()
+                self._wakeup.clear()
                 skipped = self._fill()
-                self.tell()
+                self.notify()
                 if self._is_over():
                     break
                 if skipped:
                     await asyncio.sleep(0)
                 else:
-                    await self._moved.wait()
+                    await self._wakeup.wait()
         finally:
-            self._look_task.cancel()
-            self.is_at_work, self.has_ended = False, True
-            self.tell()
+            self._poll_task.cancel()
+            self.is_driving, self.has_ended = False, True
+            self.notify()
         if self.failure is not None:
             raise self.failure
         return {name: n for name, n in sorted(self.counts.items()) if n}
 
-    def _begin(self) -> None:
-        source = self.asked.source
-        self._given, self._is_read = None if source is None else iter(source), False
+    def _queue_rows(self) -> None:
+        source = self.options.source
+        self._source_rows, self._is_source_read = None if source is None else iter(source), False
         self._numbers.clear()
         for row in self.rows.values():
-            is_again = row.key in self._again and row.status in ("failed", "cancelled")
+            is_again = row.key in self._retry_keys and row.status in ("failed", "cancelled")
             if is_again:
-                row.retried = min(row.retried, self.asked.retry - 1)
+                row.retried = min(row.retried, self.options.retry - 1)
             is_under_way = row.key in self.active or row.key in self.stuck
             is_left = row.status in ("running", "queued") and not is_under_way
-            may_answer = row.status == "interrupted" and self.asked.may_answer
-            is_tried = row.status == "failed" and row.retried < self.asked.retry
-            is_anew = row.status == "cancelled" and source is not None  # as it is come to
-            if (is_again and not is_anew) or is_left or may_answer or is_tried:
+            can_answer = row.status == "interrupted" and self.options.can_answer
+            is_tried = row.status == "failed" and row.retried < self.options.retry
+            # a cancelled row gets a new run when it is read from the source
+            is_new_run = row.status == "cancelled" and source is not None
+            if (is_again and not is_new_run) or is_left or can_answer or is_tried:
                 self._set_due(row)
-                self._again.discard(row.key)
+                self._retry_keys.discard(row.key)
 
-    async def anew(self, asked: Asked) -> None:
-        """Go on with other rows, or with the same ones again, while the batch is at work here.
+    async def restart(self, options: BatchOptions) -> None:
+        """Continue with new options, or retry rows, while this process drives the batch.
 
         Raises:
-            UsageError: what is asked for now cannot be done.
+            UsageError: an option is invalid.
         """
-        self.asked, self.failure = asked, None
-        self._is_known.clear()
-        self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - tools may be others by now
-        self._begin()
+        self.options, self.failure = options, None
+        self._unchanged_keys.clear()
+        self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - the tools may have changed
+        self._queue_rows()
         self.wake()
 
     def leave(self) -> None:
-        """Let another work go on with the batch, once what is under way here has come to a stand."""
-        self._is_left = True
-        self._given = None
+        """Start no more rows. Another work continues the batch once all running rows have paused or ended."""
+        self._is_leaving = True
+        self._source_rows = None
         self._due.clear()
         self._due_keys.clear()
         self.wake()
 
     def hand_over(self, to: Work) -> None:
-        """The other work goes on: whoever waits for this one waits for that."""
+        """Move the waiting futures, the pause and the ended rows to the work that continues the batch."""
         to.is_paused, to.ended = self.is_paused, self.ended
         with self._lock:
-            to._waiting, self._waiting = self._waiting, []
+            to._waiters, self._waiters = self._waiters, []
 
-    def _is_at_a_stand(self) -> bool:
-        """Whether nothing is under way here."""
+    def _is_idle(self) -> bool:
+        """Whether no row is running here."""
         return not self.active
 
     def _is_over(self) -> bool:
-        if self._is_left:
-            return self._is_at_a_stand()
+        if self._is_leaving:
+            return self._is_idle()
         if self.active:
             return False
         if self.failure is not None:
             return True
         return not self.is_paused and not (
-            self._due or self._given is not None or self.counts["interrupted"] or self.stuck
+            self._due or self._source_rows is not None or self.counts["interrupted"] or self.stuck
         )
 
     def _fill(self) -> bool:
-        """Begin rows, or go on with them, as long as there is room; whether to come back at once."""
+        """Start or continue rows while there is room. Return whether to call it again at once."""
         self._check_budget()
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_STEP_ROWS):
             if not self._has_room():
                 return False
             try:
@@ -367,7 +372,7 @@ class Work:
                     row = self._due.popleft()
                     self._due_keys.discard(row.key)
                     self._resume(row)
-                elif not self._begin_next():
+                elif not self._start_next():
                     return False
             except Exception as error:
                 self.fail(error)
@@ -375,58 +380,60 @@ class Work:
         return True
 
     def _has_room(self) -> bool:
-        is_stopped = self.is_paused or self._is_left or self.failure is not None
+        is_stopped = self.is_paused or self._is_leaving or self.failure is not None
         return (
-            not is_stopped and len(self.active) < self.asked.concurrency and not self._is_used_up()
+            not is_stopped
+            and len(self.active) < self.options.concurrency
+            and not self._is_used_up()
         )
 
-    def _begin_next(self) -> bool:
-        """Begin the next row of the source that has not begun; False where there is none."""
-        if self._given is None:
+    def _start_next(self) -> bool:
+        """Read the next row of the source, and start it if it has not started. Return False if there is none."""
+        if self._source_rows is None:
             return False
-        given = next(self._given, None)
+        given = next(self._source_rows, None)
         if given is None:
-            self._given, self._is_read = None, True
+            self._source_rows, self._is_source_read = None, True
             return False
         _note_key(self._numbers, given)
-        row, anew = self.rows.get(given.key), 1
-        if row is not None and row.status == "cancelled" and given.key in self._again:
-            self._again.discard(given.key)
-            anew = row.attempt + 1
+        row, attempt = self.rows.get(given.key), 1
+        if row is not None and row.status == "cancelled" and given.key in self._retry_keys:
+            self._retry_keys.discard(given.key)
+            attempt = row.attempt + 1
         elif row is not None:
-            if given.key in self._is_known or not self._has_changed(row, given):
+            if given.key in self._unchanged_keys or not self._has_changed(row, given):
                 row.number = given.number
                 return True
-            if self.asked.changed is None:
-                raise self._changed([given.key])
-            if self.asked.changed == "keep" or row.status not in ENDED:
+            if self.options.changed is None:
+                raise self._prompt_changed_error([given.key])
+            if self.options.changed == "keep" or row.status not in ENDED:
                 return True
-            anew = row.attempt + 1
-        self._start(given, anew)
+            attempt = row.attempt + 1
+        self._start_row(given, attempt)
         return True
 
-    def _start(self, given: Given, attempt: int) -> None:
+    def _start_row(self, given: InputRow, attempt: int) -> None:
         number, key, prompt, digest = given
         row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
         of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
         try:
             run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
-        except Conflict:  # somebody began it since the store was listed
+        except Conflict:  # another process started it after the store was read
             self._add(row)
-            self._read(row)
+            self._open_later(row)
             return
         self._add(row)
         self._follow(row, run)
 
     def _launched(self, launch: Callable[..., Run], row: Row, of: RowOf | None) -> Run:
-        asked = self.asked
+        given = self.options
         options = Options(
             store=self.store,
-            answers=asked.answers,
-            attended=asked.attended,
+            answers=given.answers,
+            attended=given.attended,
             show=False,
-            context=asked.context,
-            background=asked.background,
+            context=given.context,
+            background=given.background,
             nested=False,
             id=row.run_id,
             is_new=True,
@@ -435,27 +442,28 @@ class Work:
         return self._context.copy().run(partial(launch, options=options))
 
     def _follow(self, row: Row, run: Run) -> None:
-        """Hear when the row's run comes to a stand."""
+        """Call ``_settled`` when the row's run has paused or ended."""
         self.active[row.key] = run
         settled = session_of(run).when_settled()
         settled.add_done_callback(lambda _: self._on_loop(partial(self._settled, row, run)))
 
     def _on_loop(self, work: Callable[[], None]) -> None:
         loop = self._loop
-        assert loop is not None  # it is at work
+        assert loop is not None  # this process is driving
         if running_loop() is loop:
             loop.call_soon(work)
         elif not loop.is_closed():
             loop.call_soon_threadsafe(work)
 
     def _settled(self, row: Row, run: Run) -> None:
-        """The row's run has come to a stand, or has ended: try it again, let go of it, or keep what it came to."""
+        """Handle a run that has paused or ended: retry it, release it, or record its result."""
         session = session_of(run)
         state, error = session.state, session.error
         if self.active.get(row.key) is not run:
             return
         if error is not None and state.outcome is None:
-            if isinstance(error, Conflict) and not state.position:  # somebody began it meanwhile
+            # another process started it meanwhile
+            if isinstance(error, Conflict) and not state.position:
                 del self.active[row.key]
                 self._set_due(row)
             else:  # the store failed, or another process has taken the run
@@ -466,89 +474,88 @@ class Work:
         if not session.is_settled():
             self._follow(row, run)
             return
-        self._counted(row, partial(take_in, row, state))
-        if row.status == "failed" and row.retried < self.asked.retry and self._may_retry(run):
+        self._change_row(row, partial(update_row, row, state))
+        if row.status == "failed" and row.retried < self.options.retry and self._may_retry(run):
             row.retried += 1
-            self._counted(row, partial(setattr, row, "status", "running"))
+            self._change_row(row, partial(setattr, row, "status", "running"))
             self._follow(row, run)
             return
         self._outside.pop(row.key, None)
         if row.status == "interrupted":
-            self._asks(row, run)
+            self._release_waiting(row, run)
             return
         del self.active[row.key]
         if row.status in ENDED:
-            self._has_ended(row, run)
+            self._row_ended(row, run)
         self.wake()
 
     def _may_retry(self, run: Run) -> bool:
         try:
             run.retry()
-        except (
-            UsageError,
-            StoreError,
-        ):  # what came of a call is not known: a person goes on with it
+        except (UsageError, StoreError):  # a call may have taken effect: a person decides
             return False
         return True
 
-    def _asks(self, row: Row, run: Run) -> None:
-        """A person is to answer it, from anywhere: it is released, unless an outside system finds it by what is held."""
+    def _release_waiting(self, row: Row, run: Run) -> None:
+        """Release a run that waits for an answer, so that any process can answer it. Keep it for an external system."""
         session = session_of(run)
-        if not self.asked.attended and self.unanswered is None and session.is_over():
-            told = session.missing_answer_hint
+        if not self.options.attended and self.unanswered is None and session.is_over():
+            hint = session.missing_answer_hint
             self.unanswered = unanswered(
-                session.interrupts, session.wrong_answers, session.journal, told
+                session.interrupts, session.wrong_answers, session.journal, hint
             )
         if any(event.external is not None for event in session.state.open):
             self._outside[row.key] = run
-            self._waits(row, run)
+            self._set_waiting(row, run)
             return
         try:
             released = session.follower.release()
         except StoreError as error:
             self.fail(error)
-            self._waits(row, run)
+            self._set_waiting(row, run)
         except UsageError:  # it was answered meanwhile
             self._follow(row, run)
         else:
-            released.add_done_callback(lambda _: self._on_loop(partial(self._waits, row, run)))
+            released.add_done_callback(
+                lambda _: self._on_loop(partial(self._set_waiting, row, run))
+            )
 
-    def _waits(self, row: Row, run: Run) -> None:
-        """The row waits, unless it was answered meanwhile."""
+    def _set_waiting(self, row: Row, run: Run) -> None:
+        """Mark the row as waiting, unless it was answered meanwhile."""
         state = session_of(run).state
         if state.status != "interrupted" and self.failure is None:
             self._follow(row, run)
             return
-        self._counted(row, partial(take_in, row, state))
+        self._change_row(row, partial(update_row, row, state))
         self.active.pop(row.key, None)
         self.wake()
 
-    def _has_ended(self, row: Row, run: Run | None = None) -> None:
+    def _row_ended(self, row: Row, run: Run | None = None) -> None:
         self.ended.append(row)
-        self._dearest_cost = max(self._dearest_cost, row.usage.known_cost)
-        self._dearest_tokens = max(self._dearest_tokens, row.usage.total_tokens)
-        if row.status == "failed" and self.asked.on_error == "stop":
+        self._max_row_cost = max(self._max_row_cost, row.usage.known_cost)
+        self._max_row_tokens = max(self._max_row_tokens, row.usage.total_tokens)
+        if row.status == "failed" and self.options.on_error == "stop":
             failure = RunError(
                 f"Row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
                 "the same id continues the batch"
             )
             try:
                 _ = None if run is None else run.result
-            except Exception as error:  # what it failed with
+            except Exception as error:  # the error of the row
                 failure.__cause__ = error
             self.fail(failure)
 
     def fail(self, error: BaseException) -> None:
-        """Begin no more rows: those under way come to their end, and then this is raised."""
+        """Start no more rows. The error is raised once the running rows have paused or ended."""
         self.failure = self.failure or error
-        self._given = None
+        self._source_rows = None
         self._due.clear()
         self._due_keys.clear()
 
-    # --- rows that have begun
+    # --- rows that have started
 
     def _set_due(self, row: Row) -> None:
-        if self._is_left:  # the work that comes next finds it
+        if self._is_leaving:  # the next work finds it in the store
             return
         is_under_way = row.key in self.active or row.key in self.stuck
         if row.key not in self._due_keys and not is_under_way:
@@ -556,29 +563,29 @@ class Work:
             self._due.append(row)
 
     def _resume(self, row: Row) -> None:
-        """Go on with a row whose run the store has."""
+        """Continue a row whose run is in the store."""
         session = None if row.status == "cancelled" else find_session(row.run_id, self.store)
-        is_answered = row.status == "interrupted" and self.asked.may_answer
+        is_answered = row.status == "interrupted" and self.options.can_answer
         if session is not None and (session.is_active or not is_answered):
-            session.follow()  # it may not know yet what was written
-            self._went_on(row, session.handle() or Run(session))
+            session.follow()  # it may not have read the newest events
+            self._continue_run(row, session.handle() or Run(session))
         else:
-            self._read(row)
+            self._open_later(row)
 
-    def _read(self, row: Row) -> None:
-        assert self._loop is not None  # it is at work
+    def _open_later(self, row: Row) -> None:
+        assert self._loop is not None  # this process is driving
         self.active[row.key] = None
         task = self._loop.create_task(self._open(row, Journal(row.run_id, self.store)))
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        self._open_tasks.add(task)
+        task.add_done_callback(self._open_tasks.discard)
 
     async def _open(self, row: Row, journal: Journal) -> None:
         try:
             await run_in_thread(journal.catch_up)
             if journal.state.status == "cancelled" and row.status == "cancelled":
                 del self.active[row.key]
-                given = Given(row.number, row.key, prompt_of(journal), row.digest)
-                self._start(given, row.attempt + 1)
+                given = InputRow(row.number, row.key, prompt_of(journal), row.digest)
+                self._start_row(given, row.attempt + 1)
                 return
             await self.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
             run = self._launched(partial(follow_stored, self.spec, journal), row, journal.state.row)
@@ -587,9 +594,9 @@ class Work:
             self.fail(error)
             self.wake()
             return
-        self._went_on(row, run)
+        self._continue_run(row, run)
 
-    def _went_on(self, row: Row, run: Run) -> None:
+    def _continue_run(self, row: Row, run: Run) -> None:
         state = session_of(run).state
         if row.status == "failed" and state.status == "failed":
             if not self._may_retry(run):
@@ -597,38 +604,38 @@ class Work:
                 self.wake()
                 return
             row.retried += 1
-        self._counted(row, partial(setattr, row, "status", "running"))
+        self._change_row(row, partial(setattr, row, "status", "running"))
         self._follow(row, run)
 
-    async def _look_on(self) -> None:
-        """Look again and again whether rows that wait were answered, wherever that was."""
-        wait, stamp = LOOK, object()
+    async def _poll(self) -> None:
+        """Check repeatedly whether waiting rows were answered, in any process."""
+        wait, stamp = POLL, object()
         while True:
             await asyncio.sleep(wait)
-            begun = time.monotonic()
+            started = time.monotonic()
             try:
-                await self._look_more()
+                await self._check_other_processes()
                 if not self.counts["interrupted"]:
                     continue
                 now = await run_in_thread(self._stamp)
                 if now is None or now != stamp:
                     stamp = now
-                    await self.look()
-                self._look_at_clock()
+                    await self.continue_answered()
+                self._continue_expired()
             except StoreError as error:
                 self.fail(error)
                 self.wake()
                 return
-            wait = max(LOOK, SHARE * (time.monotonic() - begun))
+            wait = max(POLL, POLL_FACTOR * (time.monotonic() - started))
 
-    async def _look_more(self) -> None:
-        """Look at rows that other processes have."""
+    async def _check_other_processes(self) -> None:
+        """Check rows that run in other processes. Only work with an executor has them."""
 
     def _stamp(self) -> object:
         return self.store.stamp() if isinstance(self.store, Archive) else None
 
-    async def look(self) -> None:
-        """Find the rows that wait whose journals have grown.
+    async def continue_answered(self) -> None:
+        """Continue the waiting rows whose journals have new events.
 
         Raises:
             StoreError: the store cannot be read.
@@ -638,18 +645,18 @@ class Work:
         for run_id, length in lengths.items():
             row = waiting[run_id]
             if row.length != length and row.status == "interrupted":
-                self._counted(row, partial(setattr, row, "status", "queued"))
+                self._change_row(row, partial(setattr, row, "status", "queued"))
                 self._set_due(row)
         self.wake()
 
     def _lengths(self, run_ids: list[str]) -> dict[str, int]:
         store: object = self.store
         if isinstance(store, Changing):
-            since, lengths = self._looked
+            since, lengths = self._last_check
             changes = store.changes(f"{self.batch}:", since)
             changed = {head.run_id: head.length for head in changes.heads}
             lengths = changed if changes.is_whole else lengths | changed
-            self._looked = (changes.token, lengths)
+            self._last_check = (changes.token, lengths)
             return {run_id: lengths[run_id] for run_id in run_ids if run_id in lengths}
         if isinstance(self.store, Archive):
             wanted = set(run_ids)
@@ -657,7 +664,7 @@ class Work:
             return {head.run_id: head.length for head in heads if head.run_id in wanted}
         return {run_id: len(self.store.read(run_id)) for run_id in run_ids}
 
-    def _look_at_clock(self) -> None:
+    def _continue_expired(self) -> None:
         now = time.time()
         for row in self.rows.values():
             if row.status == "interrupted" and row.deadline is not None and row.deadline <= now:
@@ -670,16 +677,16 @@ class Work:
         known = self.rows.get(row.key)
         if known is not None:
             self.counts[known.status] -= 1
-            if known.run_id == row.run_id:  # listed again, and not begun anew
+            if known.run_id == row.run_id:  # the same run, not a new one
                 self._count_usage(known.usage, -1)
         self.rows[row.key] = row
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)
         if row.status in ENDED:
-            self._dearest_cost = max(self._dearest_cost, row.usage.known_cost)
-            self._dearest_tokens = max(self._dearest_tokens, row.usage.total_tokens)
+            self._max_row_cost = max(self._max_row_cost, row.usage.known_cost)
+            self._max_row_tokens = max(self._max_row_tokens, row.usage.total_tokens)
 
-    def _counted(self, row: Row, change: Callable[[], None]) -> None:
+    def _change_row(self, row: Row, change: Callable[[], None]) -> None:
         self.counts[row.status] -= 1
         self._count_usage(row.usage, -1)
         change()
@@ -690,22 +697,22 @@ class Work:
         self._input += times * usage.input_tokens
         self._output += times * usage.output_tokens
         self._cost += times * usage.known_cost
-        self._unknown += times * (usage.cost is None and usage != NOTHING)
+        self._unknown += times * (usage.cost is None and usage != NO_USAGE)
 
     # --- the budget
 
     def _spent(self) -> tuple[int, float]:
-        """Tokens and US dollars that are spent, and for each row under way as much as the dearest row came to."""
+        """Return the tokens and US dollars spent. A running row counts at least as much as the most expensive ended one."""
         tokens, cost = self._input + self._output, self._cost
         for key, run in self.active.items():
             known = self.rows[key].usage
             used = known if run is None else session_of(run).state.usage
-            tokens += max(self._dearest_tokens, used.total_tokens) - known.total_tokens
-            cost += max(self._dearest_cost, used.known_cost) - known.known_cost
+            tokens += max(self._max_row_tokens, used.total_tokens) - known.total_tokens
+            cost += max(self._max_row_cost, used.known_cost) - known.known_cost
         return tokens, cost
 
     def _is_used_up(self) -> bool:
-        budget = self.asked.budget
+        budget = self.options.budget
         if budget is None:
             return False
         tokens, cost = self._spent()
@@ -714,11 +721,11 @@ class Work:
         )
 
     def _check_budget(self) -> None:
-        """End where nothing is under way, something is due, and there is nothing left for it."""
-        is_due = bool(self._due) or self._given is not None
+        """Fail if the budget is used up, no row is running, and rows still need to run."""
+        is_due = bool(self._due) or self._source_rows is not None
         if self.active or not is_due or self.is_paused or not self._is_used_up():
             return
-        budget = self.asked.budget
+        budget = self.options.budget
         assert budget is not None  # it is used up
         limits = [f"{budget.tokens:,} tokens"] if budget.tokens is not None else []
         limits += [f"${budget.cost:,.2f}"] if budget.cost is not None else []
@@ -732,27 +739,27 @@ class Work:
             )
         )
 
-    # --- from outside
+    # --- control
 
     def wake(self) -> None:
-        """Look again what is to be done; from any thread."""
+        """Make ``drive`` check for rows to run. Callable from any thread."""
         self.version += 1
         loop = self._loop
         if loop is None or loop.is_closed():
             return
         if running_loop() is loop:
-            self._moved.set()
+            self._wakeup.set()
         else:
-            loop.call_soon_threadsafe(self._moved.set)
+            loop.call_soon_threadsafe(self._wakeup.set)
 
     def pause(self, *, paused: bool) -> None:
-        """Begin no more rows, or begin them again; those under way go on."""
+        """Pause or resume starting rows. Running rows continue."""
         self.is_paused = paused
         self.wake()
-        self.tell()
+        self.notify()
 
     async def stop(self, by: str) -> None:
-        """Stop the rows under way, for good."""
+        """Cancel the running rows."""
         self.fail(RunError("The batch was stopped"))
         stopped = [
             asyncio.wrap_future(session_of(run).stop(by=by))
@@ -762,22 +769,22 @@ class Work:
         if stopped:
             await asyncio.wait(stopped, timeout=GRACE)
 
-    def again(self, keys: list[str] | None) -> int:
-        """Have rows tried again that failed or were stopped; gives how many."""
+    def mark_for_retry(self, keys: list[str] | None) -> int:
+        """Mark failed and stopped rows for a retry. Return their number."""
         chosen = [
             row
             for row in self.rows.values()
             if row.status in ("failed", "cancelled") and (keys is None or row.key in keys)
         ]
-        self._again.update(row.key for row in chosen)
+        self._retry_keys.update(row.key for row in chosen)
         return len(chosen)
 
 
-def _note_key(numbers: dict[str, int], given: Given) -> None:
-    """Know the place of a row's key.
+def _note_key(numbers: dict[str, int], given: InputRow) -> None:
+    """Record the position of a row's key.
 
     Raises:
-        UsageError: an earlier row has it.
+        UsageError: another row has the same key.
     """
     before = numbers.setdefault(given.key, given.number)
     if before != given.number:
@@ -788,13 +795,13 @@ def _note_key(numbers: dict[str, int], given: Given) -> None:
 
 
 def prompt_of(journal: Journal) -> str:
-    """What a row's run was asked.
+    """Return the prompt of a row's run.
 
     Raises:
-        UsageError: it had files, which are the input's.
+        UsageError: the prompt had files, which only the input has.
     """
-    asked = next((m for m in reversed(journal.state.messages) if is_prompt(m)), None)
-    content: Any = () if asked is None else asked["content"]
+    prompt = next((m for m in reversed(journal.state.messages) if is_prompt(m)), None)
+    content: Any = () if prompt is None else prompt["content"]
     if [part.get("type") for part in content] != ["text"]:
         raise UsageError(
             f"{journal.run_id!r} had files in its prompt. Call nb.map with the rows to start it again"

@@ -1,6 +1,6 @@
-"""What a worker of a batch does: it is given rows as bytes, runs each until it ends or asks, and keeps nothing of it.
+"""The code of a batch's workers. A worker receives rows as bytes, and runs each until it ends or waits for an answer.
 
-The store has all that comes of a row; what a task returns only says that it is worth looking there.
+Results are in the store. The result of a task only reports that its rows can be read there.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from .shares import Grant, Lines, Used, current, dumped
 
 logger = logging.getLogger("nbagent")
 
-ELSEWHERE = 1.0
-"""Seconds between looks whether another process has the run."""
+CHECK_SECONDS = 1.0
+"""Seconds between checks whether another process has the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What a worker needs to go on with rows of a batch; it is unpickled once in each process."""
+    """The objects that a worker needs to run rows of a batch. Each process unpickles them once."""
 
     agent: Agent
     store: Store
@@ -52,36 +52,36 @@ class Kit:
 
 
 class Job(NamedTuple):
-    """One row to go on with."""
+    """One row to start or continue."""
 
     key: str
     run_id: str
     of: RowOf
     prompt: Any
-    """What to ask, as ``agent.run`` takes it; None where its run has begun."""
+    """The prompt, as ``agent.run`` accepts it; None if the run has started."""
     retry: bool = False
-    """Whether its run has failed, and is to be tried again."""
+    """Whether to retry its failed run."""
     take_over: bool = False
-    """Whether the process that had it is known to have ended."""
+    """Whether the process that ran it has certainly ended."""
     length: int = 0
-    """How many events its run had when this was sent."""
+    """The number of events in its run when it was sent."""
 
 
-class Came(NamedTuple):
-    """What a task returns."""
+class TaskResult(NamedTuple):
+    """The result of a task."""
 
     statuses: list[tuple[str, str]]
-    """Of each run, by key of its row."""
+    """The key and status of each row."""
     used: Used
-    """What it used of each limit of its kit."""
+    """The requests of its last minute, for each limit of its kit."""
 
 
 class Driver(NamedTuple):
-    """What a worker is compared with before it is given anything: the process that works on the batch."""
+    """The process that drives the batch. Each worker is compared with it before it receives rows."""
 
     process: str
     nonce: str
-    """What it has just left in the store, as the beats of a process of this name."""
+    """The name of a heartbeat that it has just written to the store."""
     store: str
     """The module of its store's class."""
     python: tuple[int, int]
@@ -89,10 +89,10 @@ class Driver(NamedTuple):
 
 
 def this_driver(store: Store) -> Driver:
-    """This process, and a nonce in the store; not for an event loop.
+    """Return the data of this process, and write its nonce to the store. It blocks.
 
     Raises:
-        StoreError: it could not be written.
+        StoreError: the nonce could not be written.
     """
     nonce = f"probe:{uuid.uuid4().hex}"
     if isinstance(store, Beating):
@@ -101,10 +101,10 @@ def this_driver(store: Store) -> Driver:
 
 
 def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
-    """The kit for other processes, without keys and passwords, and the limits that are in it.
+    """Pickle the kit for other processes, without keys and passwords. Return the bytes and the limits in the kit.
 
     Raises:
-        UsageError: something of it cannot go there; it is named.
+        UsageError: a part of the kit cannot be pickled, or cloudpickle is not installed.
     """
     try:
         return dumped(kit)
@@ -118,45 +118,47 @@ def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
         ) from error
 
 
-def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> Came:
-    """Go on with these rows until each has ended or asks.
+def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> TaskResult:
+    """Run these rows until each has ended or waits for an answer.
 
     Args:
-        driver: who sends them.
-        kit: what they need.
+        driver: the process that sends them.
+        kit: the pickled kit.
         jobs: the rows.
-        grant: what they may use of the limits of the kit.
+        grant: their shares of the limits of the kit.
 
     Raises:
-        UsageError: this process cannot, which is looked at before its first task; no row was started.
+        UsageError: this process cannot run rows. That is checked before its first task, so no row was started.
     """
-    if driver.nonce not in _checked:  # one that was probed, or has joined since
+    if driver.nonce not in _checked_nonces:  # not probed yet: it joined later
         who, why = probe(driver, kit)
         if why:
             raise UsageError(f"{who}: {why}")
-    asked, _ = _unpacked(kit)
-    return asyncio.run_coroutine_threadsafe(_all(asked, jobs, grant), private_loop()).result()
+    unpacked, _ = _unpacked_kit(kit)
+    return asyncio.run_coroutine_threadsafe(
+        _run_all(unpacked, jobs, grant), private_loop()
+    ).result()
 
 
 def probe(driver: Driver, kit: bytes) -> tuple[str, str]:
-    """What stands against rows in this process: who it is, and what is wrong; empty where nothing is.
+    """Return the name of this process, and the reason why it cannot run rows; empty if it can.
 
     Args:
-        driver: who asks.
-        kit: what the rows need.
+        driver: the process that drives the batch.
+        kit: the pickled kit.
     """
     who = f"{describe_process(this_process())}, pid {os.getpid()}"
     try:
-        why = _differs(driver) or _lacks(driver, kit)
+        why = _version_difference(driver) or _missing_requirement(driver, kit)
     except Exception as error:
         why = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
     if not why:
-        _checked.add(driver.nonce)
+        _checked_nonces.add(driver.nonce)
     return who, why
 
 
-def _differs(driver: Driver) -> str:
-    """How this process differs from the one that packed the rows: what is pickled there cannot be read here."""
+def _version_difference(driver: Driver) -> str:
+    """Return the version difference from the driver that prevents unpickling its data; empty if there is none."""
     python = sys.version_info[:2]
     if python != tuple(driver.python):
         here, there = (".".join(map(str, each)) for each in (python, driver.python))
@@ -167,44 +169,44 @@ def _differs(driver: Driver) -> str:
 
 
 def _version() -> str:
-    """Nbagent's, whose root is above this package."""
+    """Return the version of nbagent, from the loaded root package: an import would point up the layers."""
     return str(sys.modules["nbagent"].__version__)
 
 
-def _lacks(driver: Driver, kit: bytes) -> str:
-    """What this process does not have.
+def _missing_requirement(driver: Driver, kit: bytes) -> str:
+    """Return the requirement that this process lacks; empty if it has all.
 
     Raises:
-        Exception: a package, a key or the database is not there.
+        Exception: a package, a key or the database is missing.
     """
     if driver.process != this_process():
         _use_few_connections(driver.store)
-    asked, models = _unpacked(kit)
+    unpacked, models = _unpacked_kit(kit)
     for model in models:
         asyncio.run_coroutine_threadsafe(model.check_ready(), private_loop()).result()
-    if isinstance(asked.store, Beating) and not asked.store.beats(driver.nonce):
+    if isinstance(unpacked.store, Beating) and not unpacked.store.beats(driver.nonce):
         return (
-            f"its store {asked.store!r} does not have what was just written to the batch's. Use a database or a disk "
+            f"its store {unpacked.store!r} does not have what was just written to the batch's. Use a database or a disk "
             "that both see, not a copy"
         )
     return ""
 
 
 def _use_few_connections(module: str) -> None:
-    """Have stores of this process use one connection for all its rows, beside the one that listens."""
+    """Limit each store of this process to one connection for all rows, besides the one that listens."""
     pool = getattr(import_module(module), "POOL", None) if module.startswith("nbagent.") else None
     if pool is not None:
         pool.update(pool_size=1, max_overflow=0)
 
 
 _kits: dict[str, tuple[Kit, list[Any]]] = {}
-_checked: set[str] = set()
-"""Nonces of the drivers that this process was compared with."""
+_checked_nonces: set[str] = set()
+"""Nonces of drivers that this process has passed a comparison with."""
 _lock = threading.Lock()
 
 
-def _unpacked(kit: bytes) -> tuple[Kit, list[Any]]:
-    """The kit of these bytes, which a process has once, and the models in it."""
+def _unpacked_kit(kit: bytes) -> tuple[Kit, list[Any]]:
+    """Return the kit in these bytes and the models in it. A process unpickles a kit once."""
     name = hashlib.sha256(kit).hexdigest()
     with _lock:
         known = _kits.get(name)
@@ -216,20 +218,20 @@ def _unpacked(kit: bytes) -> tuple[Kit, list[Any]]:
         return known
 
 
-async def _all(kit: Kit, jobs: Sequence[Job], grant: Grant) -> Came:
-    is_used = bool(grant.shares) and await run_in_thread(partial(_had_begun, kit.store, jobs))
+async def _run_all(kit: Kit, jobs: Sequence[Job], grant: Grant) -> TaskResult:
+    is_used = bool(grant.shares) and await run_in_thread(partial(_has_progress, kit.store, jobs))
     lines = Lines.of(grant, is_used=is_used)
     current.set(lines)
-    statuses = await asyncio.gather(*(_one(kit, job) for job in jobs))
-    return Came(list(statuses), lines.used())
+    statuses = await asyncio.gather(*(_run_row(kit, job) for job in jobs))
+    return TaskResult(list(statuses), lines.used())
 
 
-def _had_begun(store: Store, jobs: Sequence[Job]) -> bool:
-    """Whether an earlier try of this task got as far as asking a model: an executor runs a task again whose worker ended."""
+def _has_progress(store: Store, jobs: Sequence[Job]) -> bool:
+    """Whether an earlier attempt of this task may have called a model. An executor can run a lost task again."""
     for job in jobs:
         try:
             events = store.read(job.run_id, job.length)
-        except UsageError:  # it has not begun
+        except UsageError:  # it has not started
             continue
         if job.length == 0 and events:
             return True
@@ -240,8 +242,8 @@ def _had_begun(store: Store, jobs: Sequence[Job]) -> bool:
     return False
 
 
-async def _one(kit: Kit, job: Job) -> tuple[str, str]:
-    """Go on with one row. What it fails with is in its journal; the store's own failure is the task's."""
+async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
+    """Run one row. Its error is in its journal; an error of the store fails the task."""
     spec = kit.agent._spec(kit.agent.tools)  # noqa: SLF001 - as the agent itself starts runs
     options = Options(
         store=kit.store,
@@ -256,12 +258,14 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
     )
     run = None
     if job.prompt is not None:
-        run = await _settled(partial(launch_apart, spec, job.prompt, options, blocking=False))
-    if run is None:  # it had begun, here or in a worker that is gone
+        run = await _run_until_settled(
+            partial(launch_apart, spec, job.prompt, options, blocking=False)
+        )
+    if run is None:  # it had started, here or in a worker that has ended
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-        run = await _settled(
+        run = await _run_until_settled(
             partial(follow_stored, spec, journal, replace(options, is_new=False)), job
         )
     if run is None:
@@ -275,20 +279,20 @@ async def _one(kit: Kit, job: Job) -> tuple[str, str]:
     if status == "interrupted":
         try:
             await run.release()
-        except UsageError:  # it was answered just now, and goes on
-            return await _one(kit, job._replace(prompt=None, retry=False))
+        except UsageError:  # it was answered just now, and continues
+            return await _run_row(kit, job._replace(prompt=None, retry=False))
     return job.key, status
 
 
 def drivers(journal: Journal) -> list[str]:
-    """The processes that a run, or a body of it, is under way in, alive or not."""
+    """Return the processes that drive a run or run one of its tools, alive or not."""
     is_driven = not journal.is_vacant and journal.state.status == "running"
     drives = [journal.driver] if is_driven else []
     return [*dict.fromkeys((*drives, *owners_elsewhere(journal.state)))]
 
 
 def _is_elsewhere(run: Run) -> bool:
-    """Whether a process that may live has the run: a worker does not wait for it, and the driver of the batch watches it."""
+    """Whether a process that may be alive has the run. A worker does not wait for it; the batch's driver watches it."""
     session, here = session_of(run), this_process()
     if session.is_active or session.state.outcome is not None:
         return False
@@ -296,8 +300,8 @@ def _is_elsewhere(run: Run) -> bool:
     return any(each != here and not has_ended(each) for each in drivers(session.journal))
 
 
-async def _settled(launch: Callable[[], Run], job: Job | None = None) -> Run | None:
-    """A run that has come to a stand, or is under way in another process; None where somebody else has begun it."""
+async def _run_until_settled(launch: Callable[[], Run], job: Job | None = None) -> Run | None:
+    """Return the run once it has paused or ended, or runs in another process; None if another process started it."""
     try:
         run = launch()
         if job is not None and job.take_over:
@@ -305,7 +309,7 @@ async def _settled(launch: Callable[[], Run], job: Job | None = None) -> Run | N
         if job is not None and job.retry and run.status == "failed":
             try:
                 run.retry()
-            except UsageError as error:  # what came of a call is not known
+            except UsageError as error:  # a call may or may not have taken effect
                 logger.info("row %r is not tried again: %s", job.key, error)
         settled = asyncio.ensure_future(asyncio.wrap_future(session_of(run).when_settled()))
         while not (settled.done() and session_of(run).is_settled()):
@@ -313,7 +317,7 @@ async def _settled(launch: Callable[[], Run], job: Job | None = None) -> Run | N
                 settled = asyncio.ensure_future(asyncio.wrap_future(session_of(run).when_settled()))
             if job is not None and _is_elsewhere(run):
                 break
-            await asyncio.wait([settled], timeout=ELSEWHERE)
+            await asyncio.wait([settled], timeout=CHECK_SECONDS)
     except Conflict:
         return None
     return None if isinstance(session_of(run).error, Conflict) else run

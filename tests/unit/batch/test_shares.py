@@ -9,7 +9,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.batch import shares
-from nbagent.batch.shares import Lease, Lines, Shares, Went, dumped
+from nbagent.batch.shares import Lease, Lines, SentRequest, Shares, dumped
 
 
 class Clock:
@@ -40,7 +40,7 @@ def test_no_minute_has_more_requests_than_the_limit_whatever_tasks_come_and_are_
     held, tasks = Shares([limit]), []
     for _ in range(600):
         clock.now += chance.random() * 3
-        lease = held.give(chance.choice([1, 2, 4, 30]))
+        lease = held.lease(chance.choice([1, 2, 4, 30]))
         if isinstance(lease, Lease):
             n = chance.randint(0, lease.grant.shares[0].rpm or 0)
             went += [clock.now] * n
@@ -48,9 +48,9 @@ def test_no_minute_has_more_requests_than_the_limit_whatever_tasks_come_and_are_
         if tasks and chance.random() < 0.5:
             lease, n, at = tasks.pop(chance.randrange(len(tasks)))
             if chance.random() < 0.3:
-                lease.lost()
+                lease.record_lost()
             else:
-                lease.ended([[Went(clock.now - at, 5)] * n])
+                lease.record_used([[SentRequest(clock.now - at, 5)] * n])
     assert len(went) > 50
     assert max(sum(at <= each < at + 60 for each in went) for at in went) <= 7
 
@@ -61,29 +61,29 @@ def test_a_share_is_smaller_where_there_are_more_tasks_and_waits_where_nothing_i
     """Fewer requests than tasks: some wait for others, instead of each having one."""
     limit = nb.RateLimit(rpm=3, concurrency=8, tpm=1000)
     held = Shares([limit])
-    given = [held.give(10) for _ in range(4)]
+    given = [held.lease(10) for _ in range(4)]
     assert [one.grant.shares[0].rpm for one in given if isinstance(one, Lease)] == [1, 1, 1]
     assert given[3] == 0.0  # a task has to end first
     first = given[0]
     assert isinstance(first, Lease)
-    first.ended([[Went(10.0, 100)]])
-    assert held.give(10) == pytest.approx(51)
+    first.record_used([[SentRequest(10.0, 100)]])
+    assert held.lease(10) == pytest.approx(51)
     clock.now += 52
-    again = Shares([limit]).give(10)  # another batch, the same limit
+    again = Shares([limit]).lease(10)  # another batch, the same limit
     assert isinstance(again, Lease)
     assert again.grant.shares[0] == (1, 1, 100)
-    assert held.most == 3
+    assert held.max_tasks == 3
 
 
 def test_another_driver_may_have_used_all_of_a_limit_just_now(clock: Clock) -> None:
     """A batch that goes on in another process waits a minute, and one that goes on here does not."""
     held = Shares([nb.RateLimit(rpm=4)])
     held.hold()
-    assert held.give(2) == pytest.approx(61)
+    assert held.lease(2) == pytest.approx(61)
     clock.now += 62
-    assert isinstance(held.give(2), Lease)
+    assert isinstance(held.lease(2), Lease)
     held.hold()
-    assert isinstance(held.give(2), Lease)
+    assert isinstance(held.lease(2), Lease)
 
 
 async def test_a_task_that_is_run_again_begins_with_its_share_used() -> None:

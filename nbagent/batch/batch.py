@@ -299,9 +299,9 @@ class Batch:
         )
 
     def __repr__(self) -> str:
-        return escaped(f"<Batch {self.id}: {self.says()}>")
+        return escaped(f"<Batch {self.id}: {self.summary()}>")
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """The progress of the batch as text."""
         if self._error is not None:
             return f"{type(self._error).__name__}: {self._error}"
@@ -622,7 +622,7 @@ class Batch:
                 return
             await asyncio.wait([over], timeout=CHECK_SECONDS)
 
-    async def answered(self) -> None:
+    async def continue_answered(self) -> None:
         """Continue rows whose questions were answered, as soon as ``concurrency`` allows."""
         if not self._work.is_driving:
             return

@@ -130,7 +130,6 @@ class Shares:
         self._limit_shares = [
             _known_limits.setdefault(limit, _LimitShares(limit)) for limit in limits
         ]
-        self._next = 0
         self.max_tasks = min(
             (
                 n

@@ -201,7 +201,7 @@ class _Append(NamedTuple):
 
 
 class _Since(NamedTuple):
-    """What is known of the runs at a look."""
+    """The runs, as the last look found them."""
 
     xid: int
     """The oldest transaction that had not ended."""

@@ -400,7 +400,7 @@ class Follower:
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_notified)
 
     def _whose_turn(self, state: RunState) -> Turn:
-        """Who drives the run next; asks about calls whose process has ended."""
+        """Decide who drives the run next, and ask about calls whose process has ended."""
         journal, here = self._run.journal, self._run.is_driven_here
         whose = whose_turn(
             *(state, journal.driver, self.others), is_driven_here=here, is_vacant=journal.is_vacant

@@ -76,7 +76,7 @@ class Catalog:
         self._journals = journals
         self._stamp: object = _NEVER
         self._since: object = None
-        """What the store returned at the last look, to return only later changes."""
+        """The position of the last look in the store, so that the next one returns only later changes."""
         self._heads: dict[str, Head] = {}
         self._behind: dict[str, Head] = {}
         """Those that are to be read and were not."""

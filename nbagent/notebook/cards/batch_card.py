@@ -211,7 +211,7 @@ class BatchCard(Card):
                 )
         except NbagentError as error:
             view.told = reveal(str(error))
-        await self.batch.answered()
+        await self.batch.continue_answered()
         self._looking.soon()
 
     async def _open(self, key: str) -> None:

@@ -280,7 +280,7 @@ class Batch:
     def questions(self) -> Any:
         """The open questions of its rows, as in ``nb.inbox``: look at them, filter them, answer them."""
         waiting = Waiting(self.store, agents=[self._work.agent], runs=f"{self.id}:", by_record=True)
-        return hooks.inbox_of(waiting, self.id, self.answered)
+        return hooks.inbox_of(waiting, self.id, self.continue_answered)
 
     def to_frame(self) -> Any:
         """The input as a DataFrame, with the columns status, output, error, cost and run.

@@ -52,7 +52,7 @@ class SentWork(Work):
         self.executor = executor
         """The executor that receives the next rows."""
         self._jobs: list[Job] = []
-        """Rows that wait to be sent: for a task, or for a share of a limit."""
+        """Rows not sent yet: they wait for a task or a share of a limit."""
         self._kit = b""
         self._driver: Driver | None = None
         self._shares = Shares(())
@@ -61,7 +61,7 @@ class SentWork(Work):
         self._losses: Counter[str] = Counter()
         """The number of times that a row's task was lost, by key."""
         self._ended_workers: set[str] = set()
-        """Keys of rows whose workers have certainly ended."""
+        """Keys of rows whose runs can be taken over from their workers."""
         self._sent: dict[str, Job] = {}
         """Rows that are running in tasks, by key."""
         self._elsewhere: set[str] = set()
@@ -220,7 +220,7 @@ class SentWork(Work):
         self, chunk: list[Job], lease: Lease, executor: Executor, error: BaseException | None
     ) -> None:
         """Read the rows of a task from the store, whether the task succeeded or not."""
-        # rows that were handled elsewhere are left out
+        # without rows that ``_apply_check`` handled
         chunk = [job for job in chunk if self._sent.get(job.key) is job]
         is_lost = error is not None and executor.is_lost(error)
         worker_ended = is_lost and error is not None and executor.has_ended(error)
@@ -236,7 +236,7 @@ class SentWork(Work):
             self.fail(trouble)
             self.wake()
             return
-        # again, because rows can be handled elsewhere during that read
+        # again: ``_apply_check`` can handle rows during that read
         chunk = [job for job in chunk if self._sent.get(job.key) is job]
         for job in chunk:
             self._remove_running(job.key)
@@ -261,7 +261,7 @@ class SentWork(Work):
             self._end_lease(lease)
 
     def _end_lease(self, lease: Lease) -> None:
-        """Return the lease of a lost task, once none of its rows can use it."""
+        """End the lease of a lost task once no row of the task can use it."""
         if not lease.users and lease in self._leases:
             self._leases.discard(lease)
             lease.record_lost()
@@ -317,7 +317,7 @@ class SentWork(Work):
         is_lost: bool,
         worker_ended: bool,
     ) -> None:
-        """Send a row again whose task ended before the row did, unless a process that may be alive runs it."""
+        """Send a row again if its task ended first, unless a process that may be alive runs the row."""
         self._losses[row.key] += is_lost
         if self._losses[row.key] > MAX_LOSSES:
             self.fail(
@@ -370,7 +370,7 @@ class SentWork(Work):
         """Apply the result of a check of a row's journal and processes."""
         key, is_elsewhere = row.key, row.key in self._elsewhere or row.key in self.stuck
         is_settled = found is not None and _is_settled(found[0])
-        # a settled row's task still runs other rows, or was lost
+        # its task may still run other rows, or was lost
         if found is not None and (is_elsewhere or is_settled):
             self._remove_running(key)
             self._update_row(row, None, found)
@@ -432,7 +432,7 @@ class RowWatch:
         self._others = Others(store, row.run_id)
         self._journal: Journal | None = None
         self.has_ended = False
-        """Whether every process that ran it has ended."""
+        """Whether its run can be taken over."""
         self.why = ""
         """The reason why it is stuck: its process is alive but does not respond. Empty if it is not stuck."""
 

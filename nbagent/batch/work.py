@@ -139,7 +139,7 @@ class Work:
         self._is_loaded = False
         """Whether the state was read from the store."""
         self._is_leaving = False
-        """Whether another work will continue the batch."""
+        """Whether another ``Work`` will continue the batch."""
         self.has_ended = False
         """Whether ``drive`` has ended, or could not start."""
 
@@ -177,7 +177,7 @@ class Work:
         )
 
     def when(self, holds: Callable[[], bool]) -> Future[None]:
-        """Return a future that is done once ``holds()`` is true, which every change checks. Callable from any thread."""
+        """Return a future that is done once ``holds()`` is true; each change checks that. Callable from any thread."""
         future: Future[None] = Future()
         with self._lock:
             if holds():
@@ -333,7 +333,7 @@ class Work:
         self.wake()
 
     def leave(self) -> None:
-        """Start no more rows. Another work continues the batch once all running rows have paused or ended."""
+        """Start no more rows. Another ``Work`` continues the batch once all running rows have paused or ended."""
         self._is_leaving = True
         self._source_rows = None
         self._due.clear()
@@ -341,7 +341,7 @@ class Work:
         self.wake()
 
     def hand_over(self, to: Work) -> None:
-        """Move the waiting futures, the pause and the ended rows to the work that continues the batch."""
+        """Move the waiting futures, the pause and the ended rows to the ``Work`` that continues the batch."""
         to.is_paused, to.ended = self.is_paused, self.ended
         with self._lock:
             to._waiters, self._waiters = self._waiters, []
@@ -497,7 +497,7 @@ class Work:
         return True
 
     def _release_waiting(self, row: Row, run: Run) -> None:
-        """Release a run that waits for an answer, so that any process can answer it. Keep it for an external system."""
+        """Release a waiting run, so that any process can answer it. Keep one that an external system answers."""
         session = session_of(run)
         if not self.options.attended and self.unanswered is None and session.is_over():
             hint = session.missing_answer_hint
@@ -555,7 +555,7 @@ class Work:
     # --- rows that have started
 
     def _set_due(self, row: Row) -> None:
-        if self._is_leaving:  # the next work finds it in the store
+        if self._is_leaving:  # the next ``Work`` finds it in the store
             return
         is_under_way = row.key in self.active or row.key in self.stuck
         if row.key not in self._due_keys and not is_under_way:
@@ -629,7 +629,7 @@ class Work:
             wait = max(POLL, POLL_FACTOR * (time.monotonic() - started))
 
     async def _check_other_processes(self) -> None:
-        """Check rows that run in other processes. Only work with an executor has them."""
+        """Check rows that run in other processes. Only ``SentWork`` has such rows."""
 
     def _stamp(self) -> object:
         return self.store.stamp() if isinstance(self.store, Archive) else None

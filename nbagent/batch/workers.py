@@ -62,7 +62,7 @@ class Job(NamedTuple):
     retry: bool = False
     """Whether to retry its failed run."""
     take_over: bool = False
-    """Whether the process that ran it has certainly ended."""
+    """Whether its run can be taken over from the process that ran it."""
     length: int = 0
     """The number of events in its run when it was sent."""
 

@@ -57,7 +57,7 @@ from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
-from .tools.rules import check_rules
+from .tools.rule_check import check_rules
 from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, check_cost, new_id
 from .tools.tool import Tool
 from .tools.toolbox import Toolbox, ToolSource

@@ -285,7 +285,7 @@ TEXTS: dict[str, str] = {
     "no_form": "This question has no fields.",
     "not_memorable": "This approval cannot be remembered. Approve only this call, without changes.",
     "not_editable": "The input of this call cannot be changed here.",
-    "other_kinds": "(Problems with the other kinds: {why})",
+    "other_kinds": "(Errors for the other types: {why})",
     "invalid": "This answer does not match the question.",
     # rich output
     "too_large": "{what} of {size} is too large to show here",
@@ -425,7 +425,7 @@ TEXTS: dict[str, str] = {
     "decline_all": "Decline all {n}…",
     "same_for_all": "Same answer for all",
     "sent": "Sent. The kernel is busy and handles it as soon as it can.",
-    "gone": "The kernel has stopped, and so has this run. What you typed is still here.\nRun the cell again.",
+    "gone": "The kernel and this run have stopped. What you typed is still here.\nRun the cell again.",
     "gone_stored": 'The kernel has stopped, but the run is stored. What you typed is still here.\nReopen the run: await nb.open_run("{run}", agent=agent, store=store)',
     "gone_default": 'The kernel has stopped, but the run is stored. What you typed is still here.\nDefine the agent again and reopen the run: await nb.open_run("{run}")',
     "form_gone": "The kernel has stopped, so nothing can be sent. What you typed is still here.\nStart the kernel and run the cell again.",

@@ -404,7 +404,7 @@ CAPABILITIES = [
         with_a_queued_run,
     ),
     Capability("conversations over runs", ("core/journal/history.py",), with_a_run_before),
-    Capability("rules", ("core/tools/policy.py", "core/tools/rules.py"), with_rules),
+    Capability("rules", ("core/tools/policy.py", "core/tools/rule_check.py"), with_rules),
     Capability(
         "answer types",
         ("core/tools/answer_type.py", "core/tools/spec.py:RunSpec.typed_output"),

@@ -20,7 +20,7 @@ def test_a_flow_asks_is_restarted_and_continues_from_its_last_step(server, open_
     for index in (*SETUP, RUN):
         notebook.run_cell(index)
     card = Card(notebook.output(RUN))
-    card.wait_for_question("Drop which?")
+    card.wait_for_question("Choose which mostly empty columns to drop.")
     expect(card.root.locator(".nba-header")).to_contain_text('path="flow_files/people.csv"')
     expect(card.root.locator(".nba-name")).to_have_text(["load", "clean"])
     notebook.shot("flow-first", card.root)

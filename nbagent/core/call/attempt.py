@@ -141,7 +141,7 @@ class Attempt:
                 self._setup.hooks.paused(event)
 
     def _is_ours(self, state: RunState) -> bool:
-        """Whether the call is still as this attempt left it, so that no other process has taken it over."""
+        """Whether the call is still as this attempt left it: no other process has taken it over."""
         current = state.calls.get(self.call.id)
         if state.outcome is not None or current is None or current.status == "done":
             return False
@@ -407,7 +407,7 @@ class Attempt:
         return call.waited + max(0.0, now)
 
     def _carried(self, *asked: Asker) -> Carried:
-        """The data of restarts for the first asker, and the gate's approval."""
+        """Restart data of the first asker with any, and the gate's approval."""
         call = self.call
         own, approval = call.answered(*asked), call.answered("approval")
         return Carried(
@@ -445,7 +445,7 @@ class Attempt:
             self._stop.because(reason)
             raise
         except StoreError:
-            self._stop.check()  # the tool's own failure, unless it was this call's write that failed
+            self._stop.check()  # raises if this call's write failed; else the tool itself failed
             raise
         self._returned = [value]
         return value

@@ -60,7 +60,7 @@ from nbagent.core.state.next_step import (
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.answer_type import Misfit
-from nbagent.core.tools.rules import check_rules
+from nbagent.core.tools.rule_check import check_rules
 from nbagent.core.tools.spec import NO_BUDGET, Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_plain, is_whole

@@ -100,7 +100,7 @@ logger = logging.getLogger("nbagent")
 
 
 class Session:
-    """One handle's share in a run.
+    """The work behind one ``Run``.
 
     Args:
         spec: what the driver needs to know.
@@ -326,12 +326,12 @@ class Session:
         self.drive()
 
     def follow_stored(self) -> None:
-        """Follow a run that was read from its store, and apply the deadlines of its open questions."""
+        """Follow a run that was read from its store, and watch the deadlines of its open questions."""
         self._watch_pending()
         self.follow()
 
     def _watch_pending(self) -> None:
-        """Apply the deadlines of open questions that were not asked here."""
+        """Watch the deadlines of open questions that were not asked here."""
         for event in self.journal.state.pending:
             self.call_soon(partial(self._watch, event))
             if self._scripted is not None:
@@ -390,7 +390,7 @@ class Session:
             before.behind += (self,)
 
     def _leave_queue(self) -> None:
-        """Forget the previous run once this one no longer waits for it. After a failure it may wait again."""
+        """Forget the previous run, unless this one waits for it or, after a failure, may wait again."""
         state, before = self.journal.state, self.before
         if before is None or not state.position:
             return
@@ -419,7 +419,7 @@ class Session:
             one = None if before is None else before.held
 
     def look_at_run_before(self) -> bool:
-        """Start if the previous run has ended, or end with it; returns whether to look again. Called on the run's loop."""
+        """Start if the previous run completed, or end with it; returns whether to look again. Called on the run's loop."""
         try:
             before = self._run_before()
         except (StoreError, UsageError) as error:
@@ -433,7 +433,7 @@ class Session:
         return self.journal.state.status == "queued" and self.error is None
 
     def _run_before(self) -> Before:
-        """The previous run; if this process does not hold it, by its journal alone.
+        """The previous run; only its journal if this process has no session of it.
 
         Raises:
             UsageError: its store has no such run.
@@ -510,7 +510,7 @@ class Session:
         on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """``then`` for the run's own writes, on its loop: failures now and later are handled alike."""
+        """``then`` for the run's own writes, on its loop: ``failed`` also gets immediate errors."""
         try:
             self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
@@ -684,7 +684,7 @@ class Session:
 
     @property
     def cut_off_events(self) -> CutOff:
-        """Returns the text of a response that the end of the run cuts off, also after the driver has ended."""
+        """A function: the events of a response that the run's end cuts off, also after the driver ended."""
         if self._driver is None:  # another process drives it, if any
             return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
@@ -827,9 +827,7 @@ class Session:
             return [] if state.outcome else [event]
 
         def written(events: Sequence[StoredEvent]) -> bool:
-            if events and isinstance(
-                next_step(self.journal.state), CallModel
-            ):  # for an outside system
+            if events and isinstance(next_step(self.journal.state), CallModel):
                 self.drive()
             return bool(events)
 
@@ -1010,7 +1008,7 @@ class Session:
             self._waiting = tuple(one for one in self._waiting if one[1] is not future)
 
     def notify(self) -> None:
-        """Release the waits that are over, and let the runs queued behind this one look; the run has changed."""
+        """Release the waits that are over and notify the runs queued behind: this run has changed."""
         for one in self.behind:
             one.follow()
         if not self._waiting:
@@ -1108,7 +1106,7 @@ def _release(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | Non
 
 
 class Before:
-    """The previous run: by its session, or by its journal alone if another process holds it."""
+    """The previous run: its session, or only its journal if this process has no session of it."""
 
     __slots__ = ("held", "journal")
 
@@ -1176,7 +1174,7 @@ def find_session(run_id: str, store: object) -> Session | None:
 
 
 def _drive_nothing() -> None:
-    """Mark all runs as driven by another process: this process is a fork of their driver."""
+    """Mark all runs as driven by the parent process, because this one is its fork."""
     for one in list(_open):  # a forked process has no other threads
         one.journal.drive_as_this_process()
 

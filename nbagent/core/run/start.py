@@ -25,7 +25,7 @@ from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.journal import Prompt as AtOnce
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.attachments import Prompt, prompt_content
-from nbagent.core.tools.rules import check_rules
+from nbagent.core.tools.rule_check import check_rules
 from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import is_whole

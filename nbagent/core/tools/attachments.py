@@ -518,7 +518,7 @@ def _static(value: Any, library: str, needs: str, draw: Any) -> _Found:
         data = draw()
     except Exception as error:
         raise UsageError(
-            f"A {library} {type(value).__name__} is sent as an image made by {needs}, and that failed "
+            f"{needs} could not draw this {library} {type(value).__name__} "
             f"({type(error).__name__}: {error!s:.200}). Is it installed? pip install {needs}"
         ) from error
     return _Found(data, "image/png", "figure.png")

@@ -135,7 +135,7 @@ def signature_of(
         if len(parameters) != 1:
             raise ToolError(
                 f"The tool {name!r} has a schema=, so besides ctx it must take **arguments, or one parameter for the whole "
-                f"document. It takes {', '.join(parameters) or 'neither'}"
+                f"input. It takes {', '.join(parameters) or 'neither'}"
             )
         (document,) = parameters
         return Signature({}, input_model(schema, name), ctx, output, document=document)

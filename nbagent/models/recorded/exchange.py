@@ -238,7 +238,7 @@ def _other(piece: Mapping[str, Any]) -> ModelDelta:
         ):
             made: ModelDelta = _KINDS[name](**given)
             return made
-    raise ModelError(f"The recording has an entry that no model sends: {piece!r:.80}")
+    raise ModelError(f"The recording has a delta of unknown kind: {piece!r:.80}")
 
 
 def end_of(answer: Mapping[str, Any]) -> Finished | Exception:

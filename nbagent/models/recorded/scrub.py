@@ -73,7 +73,7 @@ def _change(name: str, given: Any) -> Change:
         return re.compile(given)
     except (TypeError, re.error) as error:
         raise UsageError(
-            f"{name}= takes regular expressions and functions of a text, got {given!r:.80} ({error})"
+            f"{name}= takes regular expressions or string functions, got {given!r:.80} ({error})"
         ) from error
 
 

@@ -234,6 +234,25 @@ def _note(outcome: Outcome, message: dict[str, Any]) -> None:
             pass
 
 
+def _started(arguments: list[str], environment: dict[str, str]) -> tuple[KernelManager, Any]:
+    """Start a kernel and connect to it; again if another process took one of its ports before it did."""
+    for is_last in (False, False, True):
+        manager = KernelManager(kernel_name="python3")
+        manager.start_kernel(extra_arguments=arguments, env=environment)
+        client = manager.client()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=60)
+        except RuntimeError:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+            if is_last:
+                raise
+        else:
+            return manager, client
+    raise AssertionError
+
+
 @contextmanager
 def front_end(
     version: str = NEWEST, *, subshell: bool = False, mended: bool = True
@@ -247,16 +266,12 @@ def front_end(
             none is missed before a test first uses nbagent.
     """
     path = import_path(version)
-    manager = KernelManager(kernel_name="python3")
     before = os.environ.get("PYTHONPATH")
     paths = os.pathsep.join(each for each in (path, before) if each)
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONWARNINGS": "default"}
     first = [f"--IPKernelApp.exec_lines={MEND}"] if mended and version.startswith("7.") else []
-    manager.start_kernel(extra_arguments=first, env=environment)
-    client = manager.client()
+    manager, client = _started(first, environment)
     try:
-        client.start_channels()
-        client.wait_for_ready(timeout=60)
         page = FrontEnd(manager, client)
         if subshell:
             assert page.has_subshells()

@@ -57,8 +57,9 @@ SLOWEST = (
 together: its tabs go from test to test."""
 
 
-CORE_MINUTES = 24
-"""What everything takes one core that has nothing else to do, about; half of it are the browser tests."""
+CORE_MINUTES = 50
+"""What everything takes one core, about; half of it are the browser tests."""
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 SEARCHING = (
     "usepdb",
     "trace",
@@ -93,8 +94,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     ):  # which comes by here too, and would begin workers of its own
         return
     if is_whole(config.option, config.args):
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        config.option.numprocesses = ((cores or 1) * 3 + 1) // 2
+        config.option.numprocesses = (CORES * 3 + 1) // 2
         config.option.dist = "loadfile"
 
 
@@ -103,7 +103,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword:
         return None
     processes = config.option.numprocesses or 1
-    minutes = math.ceil(CORE_MINUTES * 1.5 / processes)
+    minutes = math.ceil(CORE_MINUTES / min(processes, CORES))
     return f"everything takes about {minutes} minutes (processes: {processes})"
 
 

@@ -299,10 +299,9 @@ class Batch:
         )
 
     def __repr__(self) -> str:
-        return escaped(f"<Batch {self.id}: {self.summary()}>")
+        return escaped(f"<Batch {self.id}: {self._progress()}>")
 
-    def summary(self) -> str:
-        """The progress of the batch as text."""
+    def _progress(self) -> str:
         if self._error is not None:
             return f"{type(self._error).__name__}: {self._error}"
         counts = self.counts

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import queue
 import re
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -234,25 +235,6 @@ def _note(outcome: Outcome, message: dict[str, Any]) -> None:
             pass
 
 
-def _started(arguments: list[str], environment: dict[str, str]) -> tuple[KernelManager, Any]:
-    """Start a kernel and connect to it; again if another process took one of its ports before it did."""
-    for is_last in (False, False, True):
-        manager = KernelManager(kernel_name="python3")
-        manager.start_kernel(extra_arguments=arguments, env=environment)
-        client = manager.client()
-        client.start_channels()
-        try:
-            client.wait_for_ready(timeout=60)
-        except RuntimeError:
-            client.stop_channels()
-            manager.shutdown_kernel(now=True)
-            if is_last:
-                raise
-        else:
-            return manager, client
-    raise AssertionError
-
-
 @contextmanager
 def front_end(
     version: str = NEWEST, *, subshell: bool = False, mended: bool = True
@@ -270,8 +252,14 @@ def front_end(
     paths = os.pathsep.join(each for each in (path, before) if each)
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONWARNINGS": "default"}
     first = [f"--IPKernelApp.exec_lines={MEND}"] if mended and version.startswith("7.") else []
-    manager, client = _started(first, environment)
+    sockets = tempfile.TemporaryDirectory(prefix="k")
+    # files, as another process may take a port of TCP before the kernel does
+    manager = KernelManager(kernel_name="python3", transport="ipc", ip=f"{sockets.name}/k")
+    manager.start_kernel(extra_arguments=first, env=environment)
+    client = manager.client()
     try:
+        client.start_channels()
+        client.wait_for_ready(timeout=60)
         page = FrontEnd(manager, client)
         if subshell:
             assert page.has_subshells()
@@ -283,6 +271,7 @@ def front_end(
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+        sockets.cleanup()
 
 
 @dataclass(frozen=True)

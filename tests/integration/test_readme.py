@@ -47,9 +47,9 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
     run.approve(run.interrupts[0])
     await run
     await execute(headless, names)
-    assert names["result"].text
-    for messages in (run.messages, names["result"].messages):
-        assert "sent " in str(messages)
+    assert str(run.calls["transfer_money"][-1].value).startswith("sent ")
+    (returned,) = names["result"].messages[2]["content"]
+    assert returned["output"] == "sent 50.0 to XYZ789"
 
     (tmp_path / "orders.csv").write_text("customer,cups\nAda,3\nGrace,5\nGrace,5\n")
     await a_table(table, names, monkeypatch)

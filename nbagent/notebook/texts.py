@@ -425,7 +425,7 @@ TEXTS: dict[str, str] = {
     "decline_all": "Decline all {n}…",
     "same_for_all": "Same answer for all",
     "sent": "Sent. The kernel is busy and handles it as soon as it can.",
-    "gone": "The kernel and this run have stopped. What you typed is still here.\nRun the cell again.",
+    "gone": "The kernel has stopped, and this run has ended. What you typed is still here.\nRun the cell again.",
     "gone_stored": 'The kernel has stopped, but the run is stored. What you typed is still here.\nReopen the run: await nb.open_run("{run}", agent=agent, store=store)',
     "gone_default": 'The kernel has stopped, but the run is stored. What you typed is still here.\nDefine the agent again and reopen the run: await nb.open_run("{run}")',
     "form_gone": "The kernel has stopped, so nothing can be sent. What you typed is still here.\nStart the kernel and run the cell again.",

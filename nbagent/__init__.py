@@ -233,11 +233,11 @@ def _hint(name: str) -> str:
     found = vars(errors).get(name)
     if isinstance(found, type) and issubclass(found, NbagentError):
         return f". Use nb.errors.{name}"
-    whose = name.removesuffix("Model").lower() if name.endswith("Model") else ""
-    if whose == "demo":
+    provider = name.removesuffix("Model").lower() if name.endswith("Model") else ""
+    if provider == "demo":
         return '. Use nb.Agent("demo")'
-    if whose in _import_module("nbagent.models.openai.providers").PROVIDERS:
-        return f'. Use nb.Agent("{whose}:<model>")'
+    if provider in _import_module("nbagent.models.openai.providers").PROVIDERS:
+        return f'. Use nb.Agent("{provider}:<model>")'
     return "" if name.startswith("_") else _suggest(name, __all__)
 
 

@@ -18,7 +18,7 @@ from nbagent.core.run.session import open_sessions
 from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY, of_process, unused
 from nbagent.models.recorded.exchange import answer_in_words, exchange_in_words
 from nbagent.models.recorded.recording import Recording, load
-from nbagent.models.recorded.replay import MAX_TOLD
+from nbagent.models.recorded.replay import MAX_LISTED
 
 SUFFIX = ".recorded.json"
 LAST_WORDS = 4000
@@ -76,12 +76,12 @@ def record(
         PlaybackError: a cell failed, a file cannot be read or written, or models were called and none answered.
     """
     draft = recording.with_name(recording.name + ".draft")
-    told = {RECORD: str(draft.absolute())}
+    variables = {RECORD: str(draft.absolute())}
     if answers is not None:
-        told[ANSWERS] = str(answers.absolute())
+        variables[ANSWERS] = str(answers.absolute())
     try:
         draft.unlink(missing_ok=True)
-        done, reported = _executed(notebook, told, timeout)
+        done, reported = _executed(notebook, variables, timeout)
         _write(done, output)
         if not draft.exists():
             _check_answered(reported["failed"])
@@ -121,10 +121,10 @@ def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int
 
 async def report(path: str) -> None:
     """Wait for running runs, and write the recording or the replay's report; called in the notebook's kernel."""
-    while working := [one for one in open_sessions() if not one.is_settled()]:
-        await asyncio.wait([asyncio.wrap_future(one.when_settled()) for one in working])
-    tape = of_process(if_there=True)
-    failed = tape.failed if isinstance(tape, Recording) else []
+    while unsettled := [one for one in open_sessions() if not one.is_settled()]:
+        await asyncio.wait([asyncio.wrap_future(one.when_settled()) for one in unsettled])
+    recording = of_process(if_exists=True)
+    failed = recording.failed if isinstance(recording, Recording) else []
     _write_report(path, {"unused": unused(), "failed": failed})
 
 
@@ -145,7 +145,7 @@ REPORT = "import nbagent.playback as _playback\nawait _playback.report({path!r})
 
 
 def _executed(
-    notebook: Path, told: Mapping[str, str], timeout: int
+    notebook: Path, variables: Mapping[str, str], timeout: int
 ) -> tuple[Any, dict[str, list[str]]]:
     """Execute the notebook; return it, with the report after its last cell."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -182,24 +182,24 @@ def _executed(
     client.owns_km = True  # and stops it
     kept = {k: v for k, v in os.environ.items() if k not in (RECORD, REPLAY, ANSWERS)}
     with (
-        tempfile.TemporaryFile() as said,  # the kernel's last output is used only if it dies
+        tempfile.TemporaryFile() as stderr_file,  # the kernel's last output is used only if it dies
         tempfile.TemporaryDirectory() as folder,
     ):
         path = Path(folder) / "report.json"
         last = nbformat.v4.new_code_cell(REPORT.format(path=str(path)))  # type: ignore[no-untyped-call]
         content.cells.append(last)
         try:
-            client.execute(env={**kept, **told}, stderr=said)
+            client.execute(env={**kept, **variables}, stderr=stderr_file)
         except CellExecutionError as error:
             failed = executed[-1]
             raise PlaybackError(_failed(content, failed, _shown_error(failed) or error)) from error
         except CellTimeoutError as error:
-            what = "A run that no cell awaits" if executed[-1] is last else "A cell"
+            subject = "A run that no cell awaits" if executed[-1] is last else "A cell"
             raise PlaybackError(
-                f"{what} took more than {timeout} s. Allow more time with --timeout"
+                f"{subject} took more than {timeout} s. Allow more time with --timeout"
             ) from error
         except (DeadKernelError, RuntimeError) as error:  # the latter during startup
-            raise PlaybackError(f"The kernel died{_last_words(said)}") from error
+            raise PlaybackError(f"The kernel died{_last_words(stderr_file)}") from error
         content.cells.pop()
         reported: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
     for cell in (
@@ -211,10 +211,10 @@ def _executed(
     return content, reported
 
 
-def _last_words(said: IO[bytes]) -> str:
+def _last_words(stderr_file: IO[bytes]) -> str:
     """The end of a kernel's own stderr."""
-    said.seek(max(0, said.seek(0, os.SEEK_END) - LAST_WORDS))
-    text = said.read().decode(errors="replace").strip()
+    stderr_file.seek(max(0, stderr_file.seek(0, os.SEEK_END) - LAST_WORDS))
+    text = stderr_file.read().decode(errors="replace").strip()
     return f". Its output:\n{text}" if text else ""
 
 
@@ -254,9 +254,9 @@ def _asked_in(draft: Path) -> str:
     lines = [
         exchange_in_words(n, e) if "request" in e else answer_in_words(n, e) for n, e in entries
     ]
-    more = [f"… {len(lines) - MAX_TOLD} earlier"] if len(lines) > MAX_TOLD else []
-    told = "\n".join(f"- {line}" for line in [*more, *lines[-MAX_TOLD:]])
-    return f"\nThese questions were asked and answered before that; nothing was saved:\n{told}"
+    more = [f"… {len(lines) - MAX_LISTED} earlier"] if len(lines) > MAX_LISTED else []
+    listing = "\n".join(f"- {line}" for line in [*more, *lines[-MAX_LISTED:]])
+    return f"\nThese questions were asked and answered before that; nothing was saved:\n{listing}"
 
 
 def _content(path: Path) -> Recorded:

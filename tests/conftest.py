@@ -89,10 +89,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
     Tests wait for browsers and kernels for about a third of their time, so there are more processes than cores.
     """
-    if hasattr(
-        config, "workerinput"
-    ):  # which comes by here too, and would begin workers of its own
-        return
+    if hasattr(config, "workerinput") or not config.pluginmanager.hasplugin("xdist"):
+        return  # a worker of xdist must not start workers of its own
     if is_whole(config.option, config.args):
         config.option.numprocesses = (CORES * 3 + 1) // 2
         config.option.dist = "loadfile"
@@ -102,7 +100,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     """How long everything takes."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword:
         return None
-    processes = config.option.numprocesses or 1
+    processes = getattr(config.option, "numprocesses", None) or 1
     minutes = math.ceil(CORE_MINUTES / min(processes, CORES))
     return f"everything takes about {minutes} minutes (processes: {processes})"
 

@@ -235,8 +235,8 @@ class Batch:
         counts = {name: self._work.counts[name] for name in COUNTED}
         counts["stuck"] = len(self._work.stuck)
         counts["running"] += self._work.counts["queued"] - counts["stuck"]
-        left = self._work.left
-        return counts if left is None else {**counts, "left": left}
+        not_started = self._work.left
+        return counts if not_started is None else {**counts, "left": not_started}
 
     @property
     def usage(self) -> Usage:
@@ -680,8 +680,8 @@ def _new_work(batch: str, agent: Agent, store: Store, options: BatchOptions, exe
 
 def _copy_executor(work: Work, made: Work) -> None:
     """Set the executor of ``made`` in ``work``, if both have one."""
-    there, given = getattr(work, "executor", None), getattr(made, "executor", None)
-    if there is not None and given is not None:
+    current, given = getattr(work, "executor", None), getattr(made, "executor", None)
+    if current is not None and given is not None:
         setattr(work, "executor", given)  # noqa: B010 - the class is imported only for batches with an executor
 
 

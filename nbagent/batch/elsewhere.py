@@ -121,7 +121,7 @@ class SentWork(Work):
         self._shares = Shares(limits)
         self._driver = driver = await run_in_thread(partial(this_driver, self.store))
         reports = await run_in_thread(partial(self.executor.probe, probe, driver, self._kit))
-        wrong = [f"{who}: {why}" for who, why in reports if why]
+        wrong = [f"{worker}: {reason}" for worker, reason in reports if reason]
         if wrong:
             more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             raise UsageError(f"A worker cannot start: {wrong[0]}{more}. No row was started")
@@ -138,8 +138,8 @@ class SentWork(Work):
         if self.failure is not None or self._is_leaving:
             self._discard_jobs()
         slots = self.executor.slots()
-        among = min(slots or TASKS_WITHOUT_WORKERS, self._shares.max_tasks or math.inf)
-        size = min(MAX_TASK_ROWS, max(1, math.ceil(self.options.concurrency / among)))
+        task_count = min(slots or TASKS_WITHOUT_WORKERS, self._shares.max_tasks or math.inf)
+        size = min(MAX_TASK_ROWS, max(1, math.ceil(self.options.concurrency / task_count)))
         while self._jobs and not self.is_paused:
             lease = self._shares.lease(slots or TASKS_WITHOUT_WORKERS)
             if isinstance(lease, float):

@@ -155,13 +155,13 @@ class Dask:
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
         """Run ``fn(*args)`` in each current worker. A worker that ends meanwhile is left out."""
         results = self._client.run(fn, *args, on_error="return")
-        failed = {who: one for who, one in results.items() if isinstance(one, BaseException)}
+        failed = {worker: one for worker, one in results.items() if isinstance(one, BaseException)}
         wrong = [
-            (who, f"{type(error).__name__}: {error}")
-            for who, error in failed.items()
+            (worker, f"{type(error).__name__}: {error}")
+            for worker, error in failed.items()
             if not self.is_lost(error) and not isinstance(error, OSError)
         ]
-        return [one for who, one in results.items() if who not in failed] + wrong
+        return [one for worker, one in results.items() if worker not in failed] + wrong
 
 
 _LOST_ERRORS = (

@@ -119,7 +119,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     names = _names(prompt) if isinstance(prompt, str) else ()
     by = key if callable(key) else None if key is None else _column_of(key)
     make_prompt = _Template(prompt, names) if isinstance(prompt, str) else prompt
-    whole = callable(prompt) or callable(key)
+    needs_all_columns = callable(prompt) or callable(key)
     wanted = [*names, *([key] if isinstance(key, str) else [])]
 
     def made(
@@ -131,7 +131,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     if kind in ("pandas.DataFrame", "polars.DataFrame"):
         columns = list(map(str, rows.columns))
         _check_columns(wanted, columns, "the table")
-        used = columns if whole else [name for name in columns if name in wanted]
+        used = columns if needs_all_columns else [name for name in columns if name in wanted]
         positions = [columns.index(name) for name in used]
         if kind == "polars.DataFrame":
             return made(lambda: _of_polars(rows, used), len(rows), rows)
@@ -140,12 +140,12 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         name = str(rows.name) if rows.name not in (None, "") else VALUE
         _check_columns(wanted, ["", VALUE, name], "the series")
         labels: Iterable[Any] = rows.index if kind == "pandas.Series" else range(len(rows))
-        if whole:
+        if needs_all_columns:
             return made(lambda: zip(labels, rows, strict=True), len(rows), None)
         return made(
             lambda: (
-                (label, {"": it, VALUE: it, name: it})
-                for label, it in zip(labels, rows, strict=True)
+                (label, {"": value, VALUE: value, name: value})
+                for label, value in zip(labels, rows, strict=True)
             ),
             len(rows),
             None,
@@ -159,7 +159,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
         _check_columns(wanted, _columns_in(next(iter(rows))), "row 0")
-    convert = _unchanged if whole else _as_values
+    convert = _unchanged if needs_all_columns else _as_values
     return made(lambda: ((None, convert(row)) for row in rows), count, None)
 
 
@@ -214,15 +214,17 @@ def _value_of(values: Mapping[str, Any], name: str) -> Any:
     return values[name]
 
 
-def _check_columns(wanted: Sequence[str], columns: Sequence[str], what: str) -> None:
+def _check_columns(wanted: Sequence[str], columns: Sequence[str], source_label: str) -> None:
     for name in wanted:
         if name not in columns:
-            raise _missing_column(name, columns, what)
+            raise _missing_column(name, columns, source_label)
 
 
-def _missing_column(name: str, columns: Sequence[str], what: str) -> UsageError:
+def _missing_column(name: str, columns: Sequence[str], source_label: str) -> UsageError:
     known = ", ".join(repr(each) for each in columns if each)
-    return UsageError(f"{what} has no column {name!r}; it has {known:.300}{suggest(name, columns)}")
+    return UsageError(
+        f"{source_label} has no column {name!r}; it has {known:.300}{suggest(name, columns)}"
+    )
 
 
 def _as_values(row: Any) -> Mapping[str, Any]:

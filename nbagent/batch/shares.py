@@ -69,19 +69,19 @@ class _LimitShares:
         """Whether no share is in use and no request is counted."""
         return not self._leased and not self._sent
 
-    def offer(self, among: int, now: float) -> Share | float:
+    def offer(self, task_count: int, now: float) -> Share | float:
         """Return a share, or the seconds until one may be free; 0 if a task must end first."""
         self._sent = [each for each in self._sent if each[0] > now]
-        among = max(among, len(self._leased) + 1)
+        task_count = max(task_count, len(self._leased) + 1)
         concurrency, rpm, tpm = self.total
-        out = self._leased.values()
-        tasks = _part(concurrency, among, sum(share.concurrency or 0 for share in out))
+        leased = self._leased.values()
+        tasks = _part(concurrency, task_count, sum(share.concurrency or 0 for share in leased))
         if tasks == 0:
             return 0.0
-        requests = _part(rpm, among, sum(share.rpm or 0 for share in out) + self._sum(1))
-        tokens = _part(tpm, among, sum(share.tpm or 0 for share in out) + self._sum(2))
+        requests = _part(rpm, task_count, sum(share.rpm or 0 for share in leased) + self._sum(1))
+        tokens = _part(tpm, task_count, sum(share.tpm or 0 for share in leased) + self._sum(2))
         # a request larger than its share is sent alone, so no small rest of the tokens is leased
-        is_small = tokens is not None and tpm is not None and tokens * 2 < max(1, tpm // among)
+        is_small = tokens is not None and tpm is not None and tokens * 2 < max(1, tpm // task_count)
         if requests == 0 or is_small:
             return max(0.0, min((each[0] for each in self._sent), default=now) - now)
         return Share(tasks, requests, tokens)
@@ -109,9 +109,9 @@ class _LimitShares:
         self._sent.append((now + LENGTH + MARGIN, self.total.rpm or 0, self.total.tpm or 0))
 
 
-def _part(total: int | None, among: int, taken: int) -> int | None:
+def _part(total: int | None, task_count: int, taken: int) -> int | None:
     """Return an equal part of the total, or less if less is left."""
-    return None if total is None else max(0, min(max(1, total // among), total - taken))
+    return None if total is None else max(0, min(max(1, total // task_count), total - taken))
 
 
 _known_limits: WeakKeyDictionary[RateLimit, _LimitShares] = WeakKeyDictionary()
@@ -141,11 +141,11 @@ class Shares:
         )
         """The maximum number of tasks that can have a share at the same time; None means no maximum."""
 
-    def lease(self, among: int) -> Lease | float:
+    def lease(self, task_count: int) -> Lease | float:
         """Return the lease of a new task, or the seconds until one may be free; 0 if a task must end first."""
         now, shares = time.monotonic(), []
         for each in self._limit_shares:
-            offered = each.offer(among, now)
+            offered = each.offer(task_count, now)
             if isinstance(offered, float):
                 return offered
             shares.append(offered)
@@ -192,11 +192,11 @@ class _RequestWindow(Window):
         super().__init__(requests, tokens, length)
         self._stamps: deque[Any] = deque()
 
-    def went(self, now: float, tokens: int) -> Any:
+    def add(self, now: float, tokens: int) -> Any:
         """Count a request, as ``Window.went`` does, and list it."""
         while self._stamps and self._stamps[0].at <= now - self.length:
             self._stamps.popleft()
-        stamp = super().went(now, tokens)
+        stamp = super().add(now, tokens)
         if stamp is not None:
             self._stamps.append(stamp)
         return stamp
@@ -232,7 +232,7 @@ class Lines:
         for share in grant.shares:
             window = _RequestWindow(share.rpm, share.tpm, grant.length)
             for n in range((share.rpm or 1) if is_used else 0):
-                window.went(time.monotonic(), 0 if n else share.tpm or 0)
+                window.add(time.monotonic(), 0 if n else share.tpm or 0)
             made.windows.append(window)
             made.lines.append(Line(share.concurrency, window))
         return made

@@ -311,12 +311,12 @@ class Work:
             if is_again:
                 row.retried = min(row.retried, self.options.retry - 1)
             is_under_way = row.key in self.active or row.key in self.stuck
-            is_left = row.status in ("running", "queued") and not is_under_way
+            is_unfinished = row.status in ("running", "queued") and not is_under_way
             can_answer = row.status == "interrupted" and self.options.can_answer
             is_tried = row.status == "failed" and row.retried < self.options.retry
             # a cancelled row gets a new run when it is read from the source
             is_new_run = row.status == "cancelled" and source is not None
-            if (is_again and not is_new_run) or is_left or can_answer or is_tried:
+            if (is_again and not is_new_run) or is_unfinished or can_answer or is_tried:
                 self._set_due(row)
                 self._retry_keys.discard(row.key)
 
@@ -729,12 +729,12 @@ class Work:
         assert budget is not None  # it is used up
         limits = [f"{budget.tokens:,} tokens"] if budget.tokens is not None else []
         limits += [f"${budget.cost:,.2f}"] if budget.cost is not None else []
-        usage, left = self.usage, self.left
+        usage, not_started = self.usage, self.left
         self.fail(
             BudgetExceeded(
                 f"The budget of {' and '.join(limits)} for the batch {self.batch!r} is used up. Its rows used "
                 f"{usage.total_tokens:,} tokens, ${usage.known_cost:,.4f}"
-                + (f"; {left:,} rows have not started" if left else "")
+                + (f"; {not_started:,} rows have not started" if not_started else "")
                 + ". The same call with the same id and a larger budget= continues the batch"
             )
         )

@@ -131,9 +131,9 @@ def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> T
         UsageError: this process cannot run rows. That is checked before its first task, so no row was started.
     """
     if driver.nonce not in _checked_nonces:  # not probed yet: it joined later
-        who, why = probe(driver, kit)
-        if why:
-            raise UsageError(f"{who}: {why}")
+        worker, reason = probe(driver, kit)
+        if reason:
+            raise UsageError(f"{worker}: {reason}")
     unpacked, _ = _unpacked_kit(kit)
     return asyncio.run_coroutine_threadsafe(
         _run_all(unpacked, jobs, grant), private_loop()
@@ -147,22 +147,22 @@ def probe(driver: Driver, kit: bytes) -> tuple[str, str]:
         driver: the process that drives the batch.
         kit: the pickled kit.
     """
-    who = f"{describe_process(this_process())}, pid {os.getpid()}"
+    worker = f"{describe_process(this_process())}, pid {os.getpid()}"
     try:
-        why = _version_difference(driver) or _missing_requirement(driver, kit)
+        reason = _version_difference(driver) or _missing_requirement(driver, kit)
     except Exception as error:
-        why = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
-    if not why:
+        reason = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+    if not reason:
         _checked_nonces.add(driver.nonce)
-    return who, why
+    return worker, reason
 
 
 def _version_difference(driver: Driver) -> str:
     """Return the version difference from the driver that prevents unpickling its data; empty if there is none."""
     python = sys.version_info[:2]
     if python != tuple(driver.python):
-        here, there = (".".join(map(str, each)) for each in (python, driver.python))
-        return f"it has Python {here}, and the process that started the batch has {there}"
+        own_version, driver_version = (".".join(map(str, each)) for each in (python, driver.python))
+        return f"it has Python {own_version}, and the process that started the batch has {driver_version}"
     if _version() != driver.nbagent:
         return f"it has nbagent {_version()}, and the process that started the batch has {driver.nbagent}"
     return ""
@@ -287,8 +287,8 @@ async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
 def drivers(journal: Journal) -> list[str]:
     """Return the processes that drive a run or run one of its tools, alive or not."""
     is_driven = not journal.is_vacant and journal.state.status == "running"
-    drives = [journal.driver] if is_driven else []
-    return [*dict.fromkeys((*drives, *owners_elsewhere(journal.state)))]
+    run_drivers = [journal.driver] if is_driven else []
+    return [*dict.fromkeys((*run_drivers, *owners_elsewhere(journal.state)))]
 
 
 def _is_elsewhere(run: Run) -> bool:

@@ -35,8 +35,8 @@ def ask_question(
     shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[1:-1]))
     terminal.show(plain.item_text(shown.model_copy(update={"spec": None})))
     if interrupt.restartable:
-        whole = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
-        terminal.show(textwrap.indent(f"exactly:\n{whole}", "    "))
+        input_text = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
+        terminal.show(textwrap.indent(f"exactly:\n{input_text}", "    "))
     if question.form is not None and isinstance(question.form.fields, Choice):
         show_choices(terminal, question.form.fields)
     ways: dict[str, str] = {_LETTERS[each.name]: each.name for each in question.actions}

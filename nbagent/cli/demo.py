@@ -209,8 +209,8 @@ def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
         if server.poll() is not None:
             raise DemoError(f"JupyterLab exited during startup with exit code {server.returncode}")
         for info in _running_servers():
-            is_ours = token == info["token"] or server.pid == info["pid"]
-            if is_ours and _listens(info["url"]):
+            is_started_here = token == info["token"] or server.pid == info["pid"]
+            if is_started_here and _listens(info["url"]):
                 query = (
                     f"?token={info['token']}" if info["token"] else ""
                 )  # config may say otherwise

@@ -238,8 +238,8 @@ def _print_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> Non
         each.rjust(width) if index == _SINCE else each.ljust(width)
         for index, (each, width) in enumerate(zip(row, widths, strict=True))
     )
-    room = _width() - sum(widths) - 2 * len(widths)
-    rest = f"  {since}  {agent}  {_shorten(_line(entry.prompt), room)}".rstrip()
+    width_left = _width() - sum(widths) - 2 * len(widths)
+    rest = f"  {since}  {agent}  {_shorten(_line(entry.prompt), width_left)}".rstrip()
     print_text(f"{short}  ", word, rest, color=color)
     now = time.time()
     if entry.status == "running":
@@ -264,9 +264,9 @@ def _line(text: str) -> str:
     return escaped(text.replace("\n", " ").replace("\t", " "))
 
 
-def _shorten(text: str, room: int) -> str:
-    room = max(10, room)
-    return text if len(text) <= room else text[: room - 1] + "…"
+def _shorten(text: str, max_length: int) -> str:
+    max_length = max(10, max_length)
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def _width() -> int:

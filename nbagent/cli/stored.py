@@ -176,7 +176,7 @@ def _shared(one: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _one_of(given: str, ids: Iterable[str], what: str) -> str:
+def _one_of(given: str, ids: Iterable[str], noun: str) -> str:
     known = list(ids)
     if given in known:
         return given
@@ -185,6 +185,6 @@ def _one_of(given: str, ids: Iterable[str], what: str) -> str:
         return found[0]
     if found:
         listed = ", ".join(found[:5])
-        raise CommandError(f"Several {what}s start with {given!r}: {listed}", USAGE)
+        raise CommandError(f"Several {noun}s start with {given!r}: {listed}", USAGE)
     listed = ", ".join(known[-3:]) or "none"
-    raise CommandError(f"There is no {what} {given!r}. The latest: {listed}", NOTHING)
+    raise CommandError(f"There is no {noun} {given!r}. The latest: {listed}", NOTHING)

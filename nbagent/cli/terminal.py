@@ -131,11 +131,11 @@ class Filling:
             return {"fields": fields}
         if isinstance(node, Object):
             return self._kept.get(at)
-        inside = (f"{at}/", f"{at}|")
+        inner_prefixes = (f"{at}/", f"{at}|")
         wrong = [
             e
             for e in self._wrong
-            if e.field is not None and (e.field == at or e.field.startswith(inside))
+            if e.field is not None and (e.field == at or e.field.startswith(inner_prefixes))
         ]
         if at in self._kept and not wrong:
             return self._kept[at]

@@ -156,7 +156,7 @@ class Agent:
                 self.add(one)
             else:
                 made = as_tool(one, local_names)
-                self._refuse_second(made.name, self.tools)  # in one list no cell was run again
+                self._refuse_second(made.name, self.tools)  # a list has each name only once
                 self.add(made)
         check_hosted(self.model, self.hosted.values(), self.policy)
         know(self)
@@ -522,11 +522,11 @@ class Agent:
         runs = runs_here(nested=nested)
         is_new = prompt is not None and not state.calls and pending == "raise"
         if runs is not None and is_new and not return_tool_calls and not replies:
-            inside = replace(spec, max_turns=limit)
-            tool = self._inside(inside.tools, lambda: inside)
+            inner_spec = replace(spec, max_turns=limit)
+            tool = self._inside(inner_spec.tools, lambda: inner_spec)
             text = prompt_content(prompt)
             return await generated_inside(
-                run_inside(runs, tool, inside, text, state.messages), on_event
+                run_inside(runs, tool, inner_spec, text, state.messages), on_event
             )
         state = replace(state, limit=limit, at=spec.clock())
         journal = Journal(new_id(), None, state)

@@ -87,10 +87,10 @@ class Thread:
             if run not in self.runs:
                 raise UsageError(f"{run!r} is not a run of this chat. See chat.runs for its runs")
             before, last = self.runs[: self.runs.index(run)], self.open_run
-            begun = self._start_run(before, before[-1] if before else None, prompt, answers)
+            new_run = self._start_run(before, before[-1] if before else None, prompt, answers)
             if last is not None:
                 session_of(last).stop(by="code")
-            return begun
+            return new_run
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call ``listener``, on any thread, after the runs have changed."""
@@ -135,22 +135,22 @@ class Thread:
 
     def reopen(self) -> None:
         """Load the stored runs of this thread, starting with its first run."""
-        given = {run.id: run for run in self.runs}
-        there = set(self.store.run_ids())
-        while f"{self.id}.{self._count + 1}" in there:
+        known_runs = {run.id: run for run in self.runs}
+        existing_ids = set(self.store.run_ids())
+        while f"{self.id}.{self._count + 1}" in existing_ids:
             self._count += 1
         run_id: str | None = f"{self.id}.{self._count}" if self._count else None
         found: list[str] = []
-        while run_id in there and run_id not in found and len(found) < MAX_RUNS:
+        while run_id in existing_ids and run_id not in found and len(found) < MAX_RUNS:
             found.append(run_id)
-            if run_id in given:
+            if run_id in known_runs:
                 break
             run_id = _after(self.store.read(run_id)[0])
         options = replace(self.options, store=self.store, after=None)
         runs: list[Run] = []
-        for each in reversed(found):  # oldest first: each history goes on with the one before
-            if each in given:
-                runs.append(given[each])
+        for each in reversed(found):  # oldest first: each history continues the previous one
+            if each in known_runs:
+                runs.append(known_runs[each])
                 continue
             journal = Journal(each, self.store)
             journal.catch_up()
@@ -257,9 +257,9 @@ class Chat:
 
     def __repr__(self) -> str:
         runs = self.runs
-        said = "1 message" if len(runs) == 1 else f"{len(runs)} messages"
+        count = "1 message" if len(runs) == 1 else f"{len(runs)} messages"
         status = f", {runs[-1].status}" if runs else ""
-        return escaped(f"<Chat with {self._thread.agent.spec().agent}: {said}{status}>")
+        return escaped(f"<Chat with {self._thread.agent.spec().agent}: {count}{status}>")
 
     def _ipython_display_(self) -> None:
         self.view()
@@ -270,12 +270,12 @@ def _not_awaitable(_chat: Chat) -> Never:
     raise TypeError("A chat cannot be awaited. Use `run = chat.send(…)`, then `await run`")
 
 
-Chat.__await__ = _not_awaitable  # type: ignore[attr-defined]  # type checkers know that it is none
+Chat.__await__ = _not_awaitable  # type: ignore[attr-defined]  # type checkers know that it is not awaitable
 
 
 def thread_of(chat: Chat) -> Thread:
     """The thread of a chat, for the engine and the notebook."""
-    return chat._thread  # noqa: SLF001 - the one door to it, so that `dir(chat)` is for people
+    return chat._thread  # noqa: SLF001 - the only access to it, so that `dir(chat)` is for people
 
 
 def thread_after(run: Run) -> Thread:
@@ -299,7 +299,7 @@ def thread_after(run: Run) -> Thread:
         return thread
     try:
         first = thread.store.read(f"{run.id}.1")[0]
-    except UsageError:  # nothing was asked on yet
+    except UsageError:  # there is no follow-up message yet
         thread.id = run.id
     except StoreError as error:
         logger.warning("the follow-up messages of run %s could not be loaded: %s", run.id, error)

@@ -146,11 +146,11 @@ class Flow(Generic[P, R]):
                 separate run.
         """
         known = RunOptions.__optional_keys__
-        odd = [name for name in options if name not in known]
-        if odd:
-            raise TypeError(f"with_options takes {', '.join(sorted(known))}, got {odd[0]!r}")
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise TypeError(f"with_options takes {', '.join(sorted(known))}, got {unknown[0]!r}")
         given: dict[str, Any] = {**options}
-        if "store" in given:  # maybe the place of one
+        if "store" in given:  # may be a path or URL
             given["store"] = checked_store(given["store"])
         return Flow(
             self._tool,
@@ -210,11 +210,11 @@ class Flow(Generic[P, R]):
             given = tool.bound(args, kwargs)
         except TypeError as error:
             option = next((name for name in kwargs if name in RunOptions.__optional_keys__), None)
-            told = (
+            hint = (
                 option
                 and f". This is a run option: use {self.name}.with_options({option}=…).run(…)"
             )
-            raise TypeError(f"{self.name}(): {error}{told or ''}") from None
+            raise TypeError(f"{self.name}(): {error}{hint or ''}") from None
         try:
             plain = plain_json(tool.typed(given))
             tool.parse(plain)

@@ -36,7 +36,7 @@ from nbagent.core.tools.define import tool
 from nbagent.core.tools.result_text import for_model, shortened_text
 from nbagent.core.tools.tool import Tool, ToolResult
 
-MAX_TOLD = 20_000
+MAX_RESULT = 20_000
 """Characters of the printed text, and of the value, that the model receives."""
 ERROR_LINES = 12
 """Lines of an error that the model receives."""
@@ -79,7 +79,7 @@ class CodeError(NbagentError):
 def code_tool() -> Tool[..., Any]:
     """The tool; each call needs approval, even if a rule allows it."""
     made: Tool[..., Any] = tool(
-        approval=True, editable=["code"], preview=reach_of, thread=False, max_output=2 * MAX_TOLD
+        approval=True, editable=["code"], preview=reach_of, thread=False, max_output=2 * MAX_RESULT
     )(run_python)
     made.options = made.options._replace(always_asked=True)
     return made
@@ -100,13 +100,15 @@ class Reach:
 
     def __init__(self, sentences: str, lists: Mapping[str, Iterable[str]]) -> None:
         self._sentences = sentences
-        self._lists = {what: _some(of) for what, of in lists.items() if of}
+        self._lists = {heading: _some(names) for heading, names in lists.items() if names}
 
     def __str__(self) -> str:
         return "\n".join([self._sentences, *(f"{k}: {v}" for k, v in self._lists.items())])
 
     def _repr_html_(self) -> str:
-        items = (f"<li>{escape(what)}: {escape(of)}</li>" for what, of in self._lists.items())
+        items = (
+            f"<li>{escape(heading)}: {escape(text)}</li>" for heading, text in self._lists.items()
+        )
         return f"<p>{escape(self._sentences)}</p><ul>{''.join(items)}</ul>"
 
 
@@ -117,13 +119,15 @@ def reach_of(typed: Any) -> Reach:
     except (SyntaxError, ValueError) as error:
         return Reach(f"{_NO_PYTHON}: {_syntax(error)}", {})
     names, found = _names(), _Found(tree)
-    there = {name: names[name] for name in found.used if name in names and name not in found.set}
-    modules = {name for name, value in there.items() if isinstance(value, ModuleType)}
+    used = {name: names[name] for name in found.used if name in names and name not in found.set}
+    modules = {name for name, value in used.items() if isinstance(value, ModuleType)}
     replaced = [f"{one} (replaces {_kind(names[one])})" for one in found.set if one in names]
     lists = {
-        "Uses": [_named(name, value) for name, value in there.items() if name not in modules],
+        "Uses": [_named(name, value) for name, value in used.items() if name not in modules],
         "Assigns": [*replaced, *(f"{one} (new)" for one in found.set if one not in names)],
-        "Modifies in place": [one for one in found.inside if one in names and one not in found.set],
+        "Modifies in place": [
+            one for one in found.modified if one in names and one not in found.set
+        ],
         "Deletes": found.deleted,
         "Modules": sorted({*found.imported, *(names[one].__name__ for one in modules)}),
         "Calls": [f"{one}()" for one in found.used if one in _REACHING and one not in names],
@@ -200,10 +204,10 @@ class _Execution:
         made = before.changes()
         if output is not None and made and value is not None:  # else the result shows it
             output.write("log", f"{made}\n")  # in the row, for the person
-        short = for_model(value, MAX_TOLD)
+        short = for_model(value, MAX_RESULT)
         text = "" if value is None else short if isinstance(short, str) else dumps(short)
         none = "" if printed.strip() or text or made else "It ran and returned no value."
-        parts = (shortened_text(printed.rstrip("\n"), MAX_TOLD), text, made, none)
+        parts = (shortened_text(printed.rstrip("\n"), MAX_RESULT), text, made, none)
         return ToolResult("\n".join(filter(None, parts)), display=value)
 
     @contextlib.contextmanager
@@ -304,7 +308,7 @@ def _protect_rules() -> Iterator[None]:
     try:
         yield
     finally:
-        changed = [f"{what} of {one.name}" for one in kept for what in one.restore()]
+        changed = [f"{rule} of {one.name}" for one in kept for rule in one.restore()]
         if changed and not isinstance(sys.exc_info()[1], asyncio.CancelledError):
             raise CodeError(
                 f"A model's code cannot change rules: {', '.join(changed)} was restored."
@@ -333,7 +337,7 @@ class _Rules:
     def __init__(self, one: Any) -> None:
         self._one = one
         self.name = repr(one.name)
-        self._values = {what: getattr(one, what) for what in _RULES if hasattr(one, what)}
+        self._values = {rule: getattr(one, rule) for rule in _RULES if hasattr(one, rule)}
         self._items = {w: [*v] for w, v in self._values.items() if isinstance(v, list)}
         tools = one.tools if isinstance(one.tools, Mapping) else {}
         self._tools = {name: (each, each.fn, each.options) for name, each in tools.items()}
@@ -341,14 +345,14 @@ class _Rules:
     def restore(self) -> list[str]:
         """Restore the rules, and return the names of those that had changed."""
         changed = []
-        for what, value in self._values.items():
-            items = self._items.get(what, value)
-            if getattr(self._one, what) is value and (value is items or value == items):
+        for rule, value in self._values.items():
+            items = self._items.get(rule, value)
+            if getattr(self._one, rule) is value and (value is items or value == items):
                 continue
             if value is not items:
                 value[:] = items
-            setattr(self._one, what, value)
-            changed.append(what)
+            setattr(self._one, rule, value)
+            changed.append(rule)
         for name, (each, fn, options) in self._tools.items():
             if self._one.tools.get(name) is each and (each.fn, each.options) == (fn, options):
                 continue
@@ -409,7 +413,7 @@ class _Found:
     def __init__(self, tree: ast.Module) -> None:
         self.used: dict[str, None] = {}
         self.set: dict[str, None] = {}
-        self.inside: dict[str, None] = {}
+        self.modified: dict[str, None] = {}
         self.deleted: dict[str, None] = {}
         self.imported: dict[str, None] = {}
         self._look(tree, is_top=True)
@@ -450,7 +454,7 @@ class _Found:
         while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
             node = node.func if isinstance(node, ast.Call) else node.value
         if isinstance(node, ast.Name):
-            self.inside[node.id] = None
+            self.modified[node.id] = None
 
 
 class _Before:
@@ -459,26 +463,27 @@ class _Before:
     def __init__(self, tree: ast.Module) -> None:
         self._found = _Found(tree)
         self._names = _shown_names()
-        used = (*self._found.used, *self._found.inside)
+        used = (*self._found.used, *self._found.modified)
         self._sizes = {name: _kind(self._names[name]) for name in used if name in self._names}
 
     def changes(self) -> str:
         """The changes as text; empty if there are none."""
         now = _shown_names()
-        gone: Any = object()
-        kept = [name for name in now if now[name] is self._names.get(name, gone)]
-        inside = [
+        absent: Any = object()
+        kept = [name for name in now if now[name] is self._names.get(name, absent)]
+        modified = [
             name
             for name in kept
-            if name in self._found.inside or self._sizes.get(name, "") not in ("", _kind(now[name]))
+            if name in self._found.modified
+            or self._sizes.get(name, "") not in ("", _kind(now[name]))
         ]
         lines = {
             "Created": [_named(name, now[name]) for name in now if name not in self._names],
             "Reassigned": [_named(n, now[n]) for n in now if n in self._names and n not in kept],
-            "Modified in place": [_named(name, now[name]) for name in inside],
+            "Modified in place": [_named(name, now[name]) for name in modified],
             "Deleted": [name for name in self._names if name not in now],
         }
-        return " ".join(f"{what}: {_some(names)}." for what, names in lines.items() if names)
+        return " ".join(f"{heading}: {_some(names)}." for heading, names in lines.items() if names)
 
 
 def _shown_names() -> dict[str, Any]:

@@ -97,9 +97,9 @@ def _of_engine(engine: Any, url: Any, name: str, *, reads_only: bool) -> Databas
     return _of_connection(connection, name)
 
 
-def _unknown(name: str, what: str) -> str:
+def _unknown(name: str, backend: str) -> str:
     return (
-        f"nbagent cannot guarantee that {name} (a database of {what}) is only read. Pass a SQLAlchemy engine "
+        f"nbagent cannot guarantee that {name} (a database of {backend}) is only read. Pass a SQLAlchemy engine "
         "whose user can only read, and confirm this with nb.notebook_tools(engine, reads_only=True). PostgreSQL, "
         "SQLite and DuckDB do not need this"
     )

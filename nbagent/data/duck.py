@@ -223,15 +223,15 @@ class Duck:
     ) -> list[list[str]]:
         """Copy each table into a file."""
         errors = importlib.import_module("duckdb").Error
-        room, tables = MAX_CELLS, []
+        remaining_cells, tables = MAX_CELLS, []
         for number, ((schema, table), width) in enumerate(widths.items()):
             name, path = f"{_plainly(schema)}.{_plainly(table)}", Path(folder) / f"{number}.parquet"
             limit = "" if most is None else f" LIMIT {most}"
             try:
                 if most is None:
                     (height,) = cursor.execute(f"SELECT count(*) FROM {name}").fetchone()
-                    room -= height * width
-                if room < 0:
+                    remaining_cells -= height * width
+                if remaining_cells < 0:
                     raise QueryError(self._too_large())
                 to = _in_quotes(str(path))
                 cursor.execute(f"COPY (FROM {name}{limit}) TO '{to}' (FORMAT parquet)")

@@ -121,18 +121,18 @@ def _bound() -> None:
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_AS: size + MAX_MEMORY + MAX_PROCESS,
     }
-    for what, bound in bounds.items():
-        _, most = resource.getrlimit(what)
+    for limit, bound in bounds.items():
+        _, most = resource.getrlimit(limit)
         resource.setrlimit(
-            what, (bound if most == resource.RLIM_INFINITY else min(most, bound), most)
+            limit, (bound if most == resource.RLIM_INFINITY else min(most, bound), most)
         )
 
 
 def _fetched(connection: Any, sql: str, rows: int) -> dict[str, Any]:
     kinds = [statement.type.name for statement in connection.extract_statements(sql)]
     if kinds != ["SELECT"]:
-        got = ", ".join(kinds) or "nothing"
-        return {"error": f"Only one SELECT statement is allowed here, got {got}"}
+        kind_names = ", ".join(kinds) or "nothing"
+        return {"error": f"Only one SELECT statement is allowed here, got {kind_names}"}
     result = connection.execute(sql)
     columns = [name[:MAX_KEPT] for name, *_ in result.description or ()]
     found: list[list[Any]] = []

@@ -68,7 +68,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return f"{len(value):,} bytes"
     line = " ".join(str(value)[: 2 * MAX_CELL].split())
-    told = line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
+    shortened = line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
     # invisible differences: an empty text is not a missing one, and "north " is not "north"
     hidden = isinstance(value, str) and (not value or value != value.strip())
-    return json.dumps(value[:MAX_CELL], ensure_ascii=False) if hidden else told
+    return json.dumps(value[:MAX_CELL], ensure_ascii=False) if hidden else shortened

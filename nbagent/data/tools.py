@@ -88,7 +88,9 @@ class Query:
             try:
                 return self.databases[source].head(table, rows=rows, seconds=self._seconds)
             except MissingName as error:
-                raise QueryError(f"{error}{_there(error, self._columns(table, source))}") from error
+                raise QueryError(
+                    f"{error}{_suggestions(error, self._columns(table, source))}"
+                ) from error
         return frames.head(self._frame(name), rows)
 
     def query(self, sql: str, database: str, rows: int | None = None) -> Table:
@@ -102,8 +104,8 @@ class Query:
                 return found.query(sql, rows=rows, seconds=self._seconds)
             return frames.query(self.frames, sql, rows=rows, seconds=self._seconds)
         except MissingName as error:
-            there = self._columns(sql, database)
-            raise QueryError(f"{error}{_there(error, there)}") from error
+            columns = self._columns(sql, database)
+            raise QueryError(f"{error}{_suggestions(error, columns)}") from error
 
     def _columns(self, sql: str, database: str) -> dict[str, list[str]]:
         """The columns of each table that a query names; of all tables if it names none."""
@@ -196,11 +198,11 @@ def _running(code: Any) -> list[Tool[..., Any]]:
     return [code_tool()]
 
 
-def _there(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
+def _suggestions(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
     """The names that a query could have meant, as the end of a sentence; names in SQL's form."""
     if missing.kind == "table":
-        near, there = suggest(missing.name, columns), [*map(_written, columns)]
-        return f"{near or '.'} Available: {_some(there)}"
+        near, names = suggest(missing.name, columns), [*map(_written, columns)]
+        return f"{near or '.'} Available: {_some(names)}"
     near = suggest(missing.name, (one for each in columns.values() for one in each))
     tables = (f"{_written(t)} has {_some([*map(_written, c)])}" for t, c in columns.items())
     return f"{near or ';'} {_some([*tables], joint='; ', most=MAX_TABLES)}"

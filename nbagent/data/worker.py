@@ -94,10 +94,10 @@ def _bound(seconds: float, size: int) -> None:
     except ImportError:
         return
     bounds = {resource.RLIMIT_FSIZE: MAX_FILE, resource.RLIMIT_AS: MAX_PROCESS + 3 * size}
-    for what, bound in bounds.items():
-        _, most = resource.getrlimit(what)
+    for limit, bound in bounds.items():
+        _, most = resource.getrlimit(limit)
         resource.setrlimit(
-            what, (bound if most == resource.RLIM_INFINITY else min(most, bound), most)
+            limit, (bound if most == resource.RLIM_INFINITY else min(most, bound), most)
         )
 
 
@@ -151,10 +151,10 @@ def _shortened(text: bytes) -> str:
     """The beginning of a text and its last character, as a table shows it."""
     if len(text) <= MAX_KEPT:
         return text.decode(errors="replace")
-    whole = text[: 4 * MAX_KEPT].decode(errors="replace")
+    decoded = text[: 4 * MAX_KEPT].decode(errors="replace")
     last = text[-4:].decode(errors="replace")[-1]
-    is_short = len(text) <= 4 * MAX_KEPT and len(whole) <= MAX_KEPT
-    return whole if is_short else whole[: MAX_KEPT - 1] + last
+    is_short = len(text) <= 4 * MAX_KEPT and len(decoded) <= MAX_KEPT
+    return decoded if is_short else decoded[: MAX_KEPT - 1] + last
 
 
 def _plain(value: Any) -> Any:

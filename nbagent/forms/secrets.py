@@ -43,22 +43,22 @@ class SecretSearch:
     def __init__(self, refs: Refs, root: Json) -> None:
         self._refs = refs
         self._root = root
-        self._left = MAX_SEARCHED
+        self._remaining = MAX_SEARCHED
 
     @cached_property
     def anywhere(self) -> bool:
         """Whether the document has a secret field at all."""
         return self._finds(self._root)
 
-    def inside(self, schema: Json) -> bool:
+    def is_in(self, schema: Json) -> bool:
         """Whether a secret field is anywhere in one of its schemas."""
         return self.anywhere and self._finds(schema)
 
     def _finds(self, schema: Json) -> bool:
         todo: list[Json] = [schema]
         followed: set[str] = set()
-        while todo and self._left:
-            self._left -= 1
+        while todo and self._remaining:
+            self._remaining -= 1
             item = todo.pop()
             todo.extend(children(item))
             if isinstance(item, dict):
@@ -141,7 +141,7 @@ def keepable(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
         return None
     if not holds_secret(node):
         return draft
-    if "json" in draft:  # the whole as one text, its secrets among it
+    if "json" in draft:  # one text for the node, including its secrets
         return None
     plain = {name: True for name in ("null", "cleared", "empty") if draft.get(name) is True}
     return plain or _keepable_inside(expand, node, draft, level + 1) or None

@@ -1,6 +1,6 @@
 // @ts-check
-// A batch of many rows: its progress, its buttons, the questions that are answered at once, and the rows as a table
-// of which a page has only the visible ones. The kernel finds, sorts and filters, as only it has all rows.
+// A batch of many rows: its progress, its buttons, the questions that are answered together, and a table with
+// only the visible rows. The kernel searches, sorts and filters, as only the kernel has all rows.
 
 import { attr, div, expand, h, makeButton, setText, showText, span, words } from "./dom.js";
 import { keepKeysInside } from "./focus.js";
@@ -16,7 +16,7 @@ import {
 } from "./lifetime.js";
 import { whenLost } from "./lost.js";
 
-/** @typedef {[key: string, number: number, status: string, said: string, text: string, cost: string, name: string]} Row */
+/** @typedef {[key: string, number: number, status: string, statusText: string, text: string, cost: string, name: string]} Row */
 /**
  * The value of the kernel's `BatchView.window`.
  * @typedef {{from: number, total: number, rows: Row[], opened: string, by: string, order: "ascending"|"descending"}} Window
@@ -35,18 +35,18 @@ import { whenLost } from "./lost.js";
  * }} State
  */
 
-/** Pixels of a row, and of what is seen of them. */
+/** The height of a row, and of the visible part of the table, in pixels. */
 const HEIGHT = 32;
 const SEEN = 320;
-/** Rows beyond what is seen, on each side. */
+/** Rows beyond the visible ones, on each side. */
 const BEYOND = 15;
-/** Milliseconds: after the last step of a scroll, after the last key, between two words that a page shows it. */
+/** Milliseconds: after the last step of a scroll, after the last key, between two messages that a page shows the batch. */
 const STILL = 60;
 const LOOK_AFTER = 150;
 const SHOWN = 15_000;
-/** Milliseconds in which a second press stops all rows. */
+/** Milliseconds within which a second press stops all rows. */
 const SURE = 4000;
-/** Frames in which the card of a row may come. */
+/** Frames to wait for the card of a row. */
 const FRAMES = 240;
 const COLUMNS = ["number", "key", "status", "result", "cost"];
 const KEYS = new Map([
@@ -58,7 +58,7 @@ const KEYS = new Map([
   ["End", Number.POSITIVE_INFINITY],
 ]);
 
-/** As the sheet of live cards has it, by an id that nothing has: its own rules for tables and buttons do not count here. */
+/** A selector with the id that no element has, as in the style sheet of live cards, and a class twice: so its rules win over those for tables and buttons there. */
 const ROOT = ".nba-batch.nba-batch:not(#nba)";
 const STYLE = `
 ${ROOT} {
@@ -159,11 +159,11 @@ export default {
     const style = h("style");
     style.textContent = STYLE;
     el.append(style, root);
-    const lost = span({ class: "b-lost", role: "alert", hidden: true });
+    const lostEl = span({ class: "b-lost", role: "alert", hidden: true });
     let gone = false;
-    const lose = () => {
+    const disableAll = () => {
       gone = true;
-      showText(lost, state().labels["batch_gone"] ?? "");
+      showText(lostEl, state().labels["batch_gone"] ?? "");
       for (const each of root.querySelectorAll("button, input, select"))
         attr(each, "disabled", true);
     };
@@ -173,7 +173,7 @@ export default {
       try {
         model.send(message);
       } catch {
-        lose();
+        disableAll();
       }
     };
     const state = () => /** @type {State} */ (model.get("state"));
@@ -182,19 +182,19 @@ export default {
         /\{(\w+)\}/g,
         (_, key) => /** @type {any} */ (values)[key] ?? "",
       );
-    const about = { model, send, signal, state, label };
-    const progress = drawProgress(about);
-    const tools = drawTools(about);
-    const asks = drawAsks(about);
-    const table = drawTable(about);
-    root.append(progress.el, asks.el, tools.el, table.el, lost);
+    const context = { model, send, signal, state, label };
+    const progress = drawProgress(context);
+    const tools = drawTools(context);
+    const asks = drawAsks(context);
+    const table = drawTable(context);
+    root.append(progress.el, asks.el, tools.el, table.el, lostEl);
     const update = () => {
       progress.update();
       tools.update();
       asks.update();
-      if (gone) lose();
+      if (gone) disableAll();
     };
-    const shown = () =>
+    const reportShown = () =>
       document.visibilityState === "visible" && root.isConnected && send({ type: "shown" });
     model.on("change:state", update);
     model.on("change:window", table.update);
@@ -202,13 +202,13 @@ export default {
       model.off("change:state", update);
       model.off("change:window", table.update);
     });
-    whenLost(model, signal, lose);
-    every(signal, SHOWN, shown);
-    on(signal, document, "visibilitychange", shown);
+    whenLost(model, signal, disableAll);
+    every(signal, SHOWN, reportShown);
+    on(signal, document, "visibilitychange", reportShown);
     keepKeysInside(root, signal);
     update();
     table.update();
-    shown();
+    reportShown();
   },
 };
 
@@ -217,29 +217,29 @@ export default {
  * @typedef {{
  *   model: any, send: (message: object) => void, signal: AbortSignal, state: () => State,
  *   label: (name: string, values?: Record<string, string|number>) => string,
- * }} About
+ * }} BatchContext
  */
 
-/** The progress: a bar, and the number of rows in each state; a press on one shows only those rows. @param {About} about */
+/** The progress: a bar, and the number of rows in each state; a press on one shows only those rows. @param {BatchContext} about */
 function drawProgress({ send, signal, state, label }) {
   const bar = div({ class: "b-bar", role: "progressbar", "aria-valuemin": 0 });
   const chips = div({ class: "b-chips", role: "group" });
-  const said = span("b-soft");
-  const el = div("", bar, div("b-line", chips, said));
+  const statusEl = span("b-soft");
+  const el = div("", bar, div("b-line", chips, statusEl));
   el.style.display = "grid";
   el.style.gap = "8px";
   /** @type {Map<string, {part: HTMLElement, chip: HTMLButtonElement, text: HTMLElement}>} */
-  const made = new Map();
-  const make = (/** @type {string} */ name) => {
+  const entries = new Map();
+  const makePart = (/** @type {string} */ name) => {
     const part = h("i", { "data-of": name });
     const text = span();
     const chip = makeButton("b-chip", h("b", { "data-of": name }), text);
     onClick(signal, chip, () =>
-      send({ type: "want", text: find(chip), status: state().chosen === name ? "" : name }),
+      send({ type: "want", text: searchText(chip), status: state().chosen === name ? "" : name }),
     );
-    const one = { part, chip, text };
-    made.set(name, one);
-    return one;
+    const entry = { part, chip, text };
+    entries.set(name, entry);
+    return entry;
   };
   const update = () => {
     const { counts, total, chosen } = state();
@@ -247,41 +247,41 @@ function drawProgress({ send, signal, state, label }) {
     attr(bar, "aria-label", label("rows"));
     attr(bar, "aria-valuemax", total);
     attr(bar, "aria-valuenow", counts.find(([name]) => name === "completed")?.[2] ?? 0);
-    const there = new Set(counts.map(([name]) => name));
-    for (const [name, one] of made) {
-      if (there.has(name)) continue;
-      one.part.style.width = "0";
-      one.chip.hidden = true;
+    const names = new Set(counts.map(([name]) => name));
+    for (const [name, entry] of entries) {
+      if (names.has(name)) continue;
+      entry.part.style.width = "0";
+      entry.chip.hidden = true;
     }
     for (const [name, text, n] of counts) {
-      const one = made.get(name) ?? make(name);
-      one.part.style.width = `${total ? (100 * n) / total : 0}%`;
-      setText(one.text, text);
-      one.chip.hidden = false;
-      attr(one.chip, "aria-pressed", String(chosen === name));
-      attr(one.chip, "disabled", name === "left");
-      if (name !== "left" && !one.part.isConnected) bar.append(one.part);
-      if (!one.chip.isConnected) chips.append(one.chip);
+      const entry = entries.get(name) ?? makePart(name);
+      entry.part.style.width = `${total ? (100 * n) / total : 0}%`;
+      setText(entry.text, text);
+      entry.chip.hidden = false;
+      attr(entry.chip, "aria-pressed", String(chosen === name));
+      attr(entry.chip, "disabled", name === "left");
+      if (name !== "left" && !entry.part.isConnected) bar.append(entry.part);
+      if (!entry.chip.isConnected) chips.append(entry.chip);
     }
-    const inOrder = counts.map(([name]) => made.get(name)?.chip);
+    const inOrder = counts.map(([name]) => entries.get(name)?.chip);
     inOrder.forEach((chip, index) => {
       const at = [...chips.children].filter((each) => !(/** @type {HTMLElement} */ (each).hidden))[
         index
       ];
       if (chip && at !== chip) chips.insertBefore(chip, at ?? null);
     });
-    showText(said, [state().said, state().used].filter(Boolean).join(" · "));
+    showText(statusEl, [state().said, state().used].filter(Boolean).join(" · "));
   };
   return { el, update };
 }
 
-/** The text in the search box. @param {Element} beside */
-function find(beside) {
-  const input = beside.closest(".nba-batch")?.querySelector(".b-find");
+/** The text in the search box. @param {Element} el */
+function searchText(el) {
+  const input = el.closest(".nba-batch")?.querySelector(".b-find");
   return input instanceof HTMLInputElement ? input.value : "";
 }
 
-/** The search box, and the buttons for all rows. @param {About} about */
+/** The search box, and the buttons for all rows. @param {BatchContext} about */
 function drawTools({ send, signal, state, label }) {
   const input = h("input", { type: "search", class: "b-find" });
   const found = span({ class: "b-soft", role: "status" });
@@ -292,10 +292,10 @@ function drawTools({ send, signal, state, label }) {
   const timer = makeTimer(signal);
   const sure = makeTimer(signal);
   let isSure = false;
-  const ask = (/** @type {boolean} */ on_) => {
-    isSure = on_;
-    attr(stop, "data-look", on_ ? "sure" : null);
-    setText(stop, label(on_ ? "stop_sure" : "stop"));
+  const setSure = (/** @type {boolean} */ isOn) => {
+    isSure = isOn;
+    attr(stop, "data-look", isOn ? "sure" : null);
+    setText(stop, label(isOn ? "stop_sure" : "stop"));
   };
   onInput(signal, input, () => {
     timer.start(LOOK_AFTER, () =>
@@ -306,27 +306,27 @@ function drawTools({ send, signal, state, label }) {
   onClick(signal, retry, () => send({ type: "retry" }));
   onClick(signal, stop, () => {
     if (isSure) send({ type: "stop" });
-    ask(!isSure);
-    sure.start(SURE, () => ask(false));
+    setSure(!isSure);
+    sure.start(SURE, () => setSure(false));
   });
-  on(signal, stop, "blur", () => ask(false));
+  on(signal, stop, "blur", () => setSure(false));
   const update = () => {
     const { status, retry: again } = state();
-    const goesOn = ["starting", "running", "waiting", "paused"].includes(status);
+    const isActive = ["starting", "running", "waiting", "paused"].includes(status);
     attr(input, "placeholder", label("find"));
     attr(input, "aria-label", label("find"));
     setText(found, state().found);
     setText(pause, label(status === "paused" ? "resume" : "pause"));
-    pause.hidden = !goesOn || status === "waiting";
-    if (!isSure) ask(false);
-    stop.hidden = !goesOn;
+    pause.hidden = !isActive || status === "waiting";
+    if (!isSure) setSure(false);
+    stop.hidden = !isActive;
     setText(retry, label("retry", { n: again.toLocaleString("en") }));
     retry.hidden = again === 0;
   };
   return { el, update };
 }
 
-/** The questions that a rule chooses, which are answered at once. @param {About} about */
+/** The questions that a rule chooses, which are answered together. @param {BatchContext} about */
 function drawAsks({ send, signal, state, label }) {
   const title = h("p", "b-title");
   const tool = h("select");
@@ -335,7 +335,7 @@ function drawAsks({ send, signal, state, label }) {
   const fieldLabel = h("label", "", span(), field);
   const operator = h("select");
   const value = h("input", { class: "b-value" });
-  const said = span({ class: "b-soft", role: "status" });
+  const ruleStatus = span({ class: "b-soft", role: "status" });
   const example = words("div", "b-soft b-example");
   const approve = makeButton("b-button");
   approve.dataset["look"] = "main";
@@ -345,20 +345,20 @@ function drawAsks({ send, signal, state, label }) {
   answer.dataset["look"] = "main";
   const reason = h("input", { class: "b-reason" });
   const reject = makeButton("b-button");
-  const one = span("b-soft");
-  const told = span({ class: "b-soft", role: "status" });
+  const oneByOne = span("b-soft");
+  const decisionStatus = span({ class: "b-soft", role: "status" });
   const replies = div("b-line", choice, text, answer);
-  const actions = div("b-line", approve, reject, reason, one, told);
+  const actions = div("b-line", approve, reject, reason, oneByOne, decisionStatus);
   const el = div(
     { class: "b-asks", role: "group" },
     title,
-    div("b-line", toolLabel, fieldLabel, operator, value, said),
+    div("b-line", toolLabel, fieldLabel, operator, value, ruleStatus),
     example,
     replies,
     actions,
   );
   const timer = makeTimer(signal);
-  const rule = () =>
+  const sendRule = () =>
     send({
       type: "rule",
       tool: tool.value,
@@ -366,28 +366,28 @@ function drawAsks({ send, signal, state, label }) {
       operator: operator.value,
       value: field.value ? value.value : "",
     });
-  const shape = () => {
+  const showOperator = () => {
     operator.hidden = value.hidden = field.value === "";
   };
   for (const select of [tool, field, operator]) {
     onChange(signal, select, () => {
-      shape();
-      rule();
+      showOperator();
+      sendRule();
     });
   }
-  onInput(signal, value, () => timer.start(LOOK_AFTER, rule));
+  onInput(signal, value, () => timer.start(LOOK_AFTER, sendRule));
   const decide = (/** @type {string} */ action) => {
     const { asks } = state();
     if (!asks) return;
     const box = action === "reject" ? reason : asks.choices.length ? choice : text;
-    const said = action === "approve" ? "" : box.value;
-    send({ type: "decide", preview: asks.preview, action, reason: said });
-    if (said && box !== choice) box.value = "";
+    const reasonText = action === "approve" ? "" : box.value;
+    send({ type: "decide", preview: asks.preview, action, reason: reasonText });
+    if (reasonText && box !== choice) box.value = "";
   };
   onClick(signal, approve, () => decide("approve"));
   onClick(signal, reject, () => decide("reject"));
   onClick(signal, answer, () => decide("answer"));
-  const options = (
+  const setOptions = (
     /** @type {HTMLSelectElement} */ select,
     /** @type {[string, string][]} */ all,
     /** @type {string} */ chosen,
@@ -409,13 +409,13 @@ function drawAsks({ send, signal, state, label }) {
     setText(title, asks.waits);
     setText(/** @type {HTMLElement} */ (toolLabel.firstChild), label("tool"));
     setText(/** @type {HTMLElement} */ (fieldLabel.firstChild), label("where"));
-    options(
+    setOptions(
       tool,
       asks.tools.map(([name, text, count]) => [name, `${text} (${count.toLocaleString("en")})`]),
       ofTool,
     );
-    options(field, [["", label("any")], ...asks.fields], ofField);
-    options(
+    setOptions(field, [["", label("any")], ...asks.fields], ofField);
+    setOptions(
       operator,
       ["is", "contains", "below", "above"].map((name) => [name, label(name)]),
       op,
@@ -425,45 +425,45 @@ function drawAsks({ send, signal, state, label }) {
     attr(value, "placeholder", label("value"));
     attr(reason, "aria-label", label("reason"));
     attr(reason, "placeholder", label("reason"));
-    shape();
-    setText(said, asks.said);
+    showOperator();
+    setText(ruleStatus, asks.said);
     showText(example, asks.example && label("example", { it: asks.example }));
     setText(approve, label("approve", { n }));
     setText(reject, label("reject", { n }));
     approve.hidden = !asks.approvable;
     for (const button of [approve, reject, answer]) attr(button, "disabled", asks.fit === 0);
-    const several = asks.choices.length > 0;
-    const isAnswered = several || asks.writable;
+    const hasChoices = asks.choices.length > 0;
+    const isAnswered = hasChoices || asks.writable;
     replies.hidden = !isAnswered;
-    choice.hidden = !several;
-    text.hidden = several;
-    options(choice, asks.choices, choice.value || (asks.choices[0]?.[0] ?? ""));
+    choice.hidden = !hasChoices;
+    text.hidden = hasChoices;
+    setOptions(choice, asks.choices, choice.value || (asks.choices[0]?.[0] ?? ""));
     for (const each of [choice, text]) attr(each, "aria-label", label("reply_with"));
     attr(text, "placeholder", label("reply_with"));
     setText(answer, label("reply", { n }));
-    showText(one, asks.approvable || isAnswered ? "" : label("one_by_one"));
-    setText(told, asks.told);
+    showText(oneByOne, asks.approvable || isAnswered ? "" : label("one_by_one"));
+    setText(decisionStatus, asks.told);
   };
   return { el, update };
 }
 
-/** The rows: those that are seen, and some beyond. @param {About} about */
+/** The visible rows, and some beyond them. @param {BatchContext} about */
 function drawTable({ model, send, signal, state, label }) {
   const head = div({ class: "b-row b-head", role: "row" });
   const space = div({ class: "b-space", role: "rowgroup" });
   const scroll = div({ class: "b-scroll" }, space);
-  const none = h("p", { class: "b-none", role: "status", hidden: true });
+  const emptyEl = h("p", { class: "b-none", role: "status", hidden: true });
   const table = div({ class: "b-table", role: "table" }, div({ role: "rowgroup" }, head), scroll);
-  const el = div("", table, none);
-  const still = makeTimer(signal);
+  const el = div("", table, emptyEl);
+  const scrollTimer = makeTimer(signal);
   /** @type {Map<string, {row: HTMLElement, cells: HTMLElement[], button: HTMLButtonElement}>} */
   const rows = new Map();
   /** @type {Map<string, {cell: HTMLElement, text: HTMLElement, mark: HTMLElement}>} */
   const heads = new Map();
-  /** The place of the row that Tab goes to, and whether it is to get the focus once it is there. */
-  let at = 0;
-  let isWanted = false;
-  let asked = "";
+  /** The index of the row that Tab goes to, and whether that row gets the focus once it is drawn. */
+  let current = 0;
+  let isFocusWanted = false;
+  let requested = "";
 
   for (const name of COLUMNS) {
     const text = span();
@@ -476,63 +476,63 @@ function drawTable({ model, send, signal, state, label }) {
   }
   head.append(div({ role: "cell", "data-col": "open" }));
 
-  const shown = () => /** @type {Window} */ (model.get("window"));
-  /** Asks for the rows that are seen now. */
-  const want = () => {
+  const currentWindow = () => /** @type {Window} */ (model.get("window"));
+  /** Requests the rows that are visible now. */
+  const requestRows = () => {
     const first = Math.max(0, Math.floor(scroll.scrollTop / HEIGHT) - BEYOND);
     const count = Math.ceil(SEEN / HEIGHT) + 2 * BEYOND;
     const key = `${first} ${count}`;
-    if (key === asked) return;
-    asked = key;
+    if (key === requested) return;
+    requested = key;
     send({ type: "window", from: first, count });
   };
-  on(signal, scroll, "scroll", () => still.start(STILL, want));
+  on(signal, scroll, "scroll", () => scrollTimer.start(STILL, requestRows));
   const open = (/** @type {string} */ key) => {
     send({ type: "open", key });
-    if (shown().opened !== key) show(key);
+    if (currentWindow().opened !== key) scrollToCard(key);
   };
-  /** Brings the card of the row into view once it is there. */
-  const show = (/** @type {string} */ key, frames = FRAMES) => {
+  /** Brings the card of the row into view once it is drawn. */
+  const scrollToCard = (/** @type {string} */ key, frames = FRAMES) => {
     const outer = el.closest(".widget-vbox, .jp-OutputArea-output") ?? el;
     const card = [...outer.querySelectorAll("section.nbagent")].at(-1);
     const below = card && card.compareDocumentPosition(el) & Node.DOCUMENT_POSITION_PRECEDING;
-    if (shown().opened === key && below && card.childElementCount)
+    if (currentWindow().opened === key && below && card.childElementCount)
       card.scrollIntoView({ block: "nearest" });
-    else if (frames > 0) nextFrame(signal, () => show(key, frames - 1));
+    else if (frames > 0) nextFrame(signal, () => scrollToCard(key, frames - 1));
   };
   onClick(signal, space, (event) => {
     const row = event.target instanceof Element ? event.target.closest(".b-row") : null;
     const selected = document.getSelection()?.toString() && event.detail > 0;
     const key = row instanceof HTMLElement ? row.dataset["key"] : undefined;
     if (key === undefined || selected) return;
-    at = Number(/** @type {HTMLElement} */ (row).ariaRowIndex) - 2;
+    current = Number(/** @type {HTMLElement} */ (row).ariaRowIndex) - 2;
     open(key);
   });
   on(signal, space, "keydown", (event) => {
     const step = KEYS.get(event.key);
     if (step === undefined) return;
     event.preventDefault();
-    const { total } = shown();
-    at = Math.min(Math.max(at + step, 0), total - 1);
-    const top = at * HEIGHT;
+    const { total } = currentWindow();
+    current = Math.min(Math.max(current + step, 0), total - 1);
+    const top = current * HEIGHT;
     if (top < scroll.scrollTop) scroll.scrollTop = top;
     else if (top + HEIGHT > scroll.scrollTop + SEEN) scroll.scrollTop = top + HEIGHT - SEEN;
-    isWanted = true;
-    want();
-    enter();
+    isFocusWanted = true;
+    requestRows();
+    updateTabRow();
   });
-  /** Gives the focus to the row that it belongs to, once that is there. */
-  const enter = () => {
+  /** Makes the current row the one that Tab goes to, and gives it the focus if that is wanted. */
+  const updateTabRow = () => {
     for (const { row, button } of rows.values()) {
-      const isAt = Number(row.ariaRowIndex) - 2 === at;
+      const isAt = Number(row.ariaRowIndex) - 2 === current;
       button.tabIndex = isAt ? 0 : -1;
-      if (isAt && isWanted) {
-        isWanted = false;
+      if (isAt && isFocusWanted) {
+        isFocusWanted = false;
         button.focus({ preventScroll: true });
       }
     }
   };
-  const make = (/** @type {string} */ key) => {
+  const makeRow = (/** @type {string} */ key) => {
     const cells = COLUMNS.map((name) =>
       words("div", { class: "b-cell", role: "cell", "data-col": name }),
     );
@@ -543,12 +543,12 @@ function drawTable({ model, send, signal, state, label }) {
       ...cells,
       div({ role: "cell", "data-col": "open" }, button),
     );
-    const one = { row, cells, button };
-    rows.set(key, one);
-    return one;
+    const parts = { row, cells, button };
+    rows.set(key, parts);
+    return parts;
   };
   const update = () => {
-    const { from, total, rows: next, opened, by, order } = shown();
+    const { from, total, rows: next, opened, by, order } = currentWindow();
     for (const [name, { cell, text, mark }] of heads) {
       setText(text, label(name));
       const sorted = name === by ? order : null;
@@ -567,29 +567,29 @@ function drawTable({ model, send, signal, state, label }) {
     attr(head, "aria-rowindex", 1);
     attr(table, "data-cost", /\$/.test(state().used));
     table.hidden = total === 0;
-    showText(none, total ? "" : label(state().found ? "none" : "empty"));
+    showText(emptyEl, total ? "" : label(state().found ? "none" : "empty"));
     const height = Math.min(total * HEIGHT, SEEN);
     scroll.style.height = `${height}px`;
     space.style.height = `${total * HEIGHT}px`;
     head.style.setProperty("--bar", `${scroll.offsetWidth - scroll.clientWidth}px`);
     const active = document.activeElement;
-    const had =
+    const focusedRow =
       active instanceof HTMLElement && space.contains(active) ? active.closest(".b-row") : null;
-    const there = new Set(next.map(([key]) => key));
+    const keys = new Set(next.map(([key]) => key));
     for (const [key, { row }] of rows) {
-      if (there.has(key)) continue;
-      if (row === had) isWanted = true;
+      if (keys.has(key)) continue;
+      if (row === focusedRow) isFocusWanted = true;
       row.remove();
       rows.delete(key);
     }
-    next.forEach(([key, number, status, said, text, cost, name], index) => {
-      const { row, cells, button } = rows.get(key) ?? make(key);
+    next.forEach(([key, number, status, statusText, text, cost, name], index) => {
+      const { row, cells, button } = rows.get(key) ?? makeRow(key);
       const place = from + index;
       row.style.transform = `translateY(${place * HEIGHT}px)`;
       attr(row, "aria-rowindex", place + 2);
       attr(row, "data-status", status);
       attr(row, "data-open", key === opened);
-      [number.toLocaleString("en"), name, said, text, cost].forEach((each, n) => {
+      [number.toLocaleString("en"), name, statusText, text, cost].forEach((each, n) => {
         const cell = cells[n];
         if (!cell) return;
         setText(cell, each);
@@ -600,12 +600,13 @@ function drawTable({ model, send, signal, state, label }) {
       attr(button, "aria-label", `${button.textContent} ${name}`);
       if (!row.isConnected) space.append(row);
     });
-    if (at >= total) at = Math.max(0, total - 1);
-    if (at < from || at >= from + next.length) {
-      if (!isWanted) at = Math.min(Math.floor(scroll.scrollTop / HEIGHT), Math.max(0, total - 1));
+    if (current >= total) current = Math.max(0, total - 1);
+    if (current < from || current >= from + next.length) {
+      if (!isFocusWanted)
+        current = Math.min(Math.floor(scroll.scrollTop / HEIGHT), Math.max(0, total - 1));
     }
-    enter();
-    want();
+    updateTabRow();
+    requestRows();
   };
   return { el, update };
 }

@@ -1,6 +1,6 @@
 // @ts-check
-// One button that copies the element at it: an answer, code, a table, arguments, a result. It takes no
-// room: it is over the corner of the element under the pointer, and the arrow keys move it.
+// One button that copies the element beside it: an answer, code, a table, arguments or a result. It takes no
+// room: it lies over the corner of the element under the pointer, and the arrow keys move it.
 
 import {
   boxOf,
@@ -15,11 +15,11 @@ import {
 } from "./dom.js";
 import { makeTimer, on, onClick } from "./lifetime.js";
 
-/** Elements that can be copied; the innermost one under the pointer is copied. The content of a form is for its answer. */
+/** Elements that can be copied; the innermost one under the pointer is copied. The content of a form cannot be copied. */
 const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
 /** Names of inputs whose text is Python; see ../notebook/render/arguments.py. */
 const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
-/** Milliseconds for which it shows that it was done. */
+/** Milliseconds for which the button shows the outcome. */
 const DONE = 1600;
 /** Its distance above the edge, in pixels, and inside of it. */
 const ABOVE = 6;
@@ -33,28 +33,29 @@ const INSIDE = 6;
 export function offerCopies(root, card) {
   const { signal, store } = card;
   const button = makeButton("nba-copy");
-  const told = makeTimer(signal);
+  const labelTimer = makeTimer(signal);
   /** @type {HTMLElement|null} */
-  let at = null;
+  let target = null;
   const name = () => {
     setText(button, store.t("copy"));
-    setLabel(button, at && store.t(`copy_${kindOf(at)}`));
+    setLabel(button, target && store.t(`copy_${kindOf(target)}`));
   };
   const show = (/** @type {HTMLElement} */ block) => {
-    if (block === at && button.hasAttribute("data-on")) return;
-    at = block;
-    told.stop();
+    if (block === target && button.hasAttribute("data-on")) return;
+    target = block;
+    labelTimer.stop();
     name();
     button.setAttribute("data-on", "");
-    place();
+    placeButton();
   };
-  /** Stays where the block is: at its upper edge, or at that of what scrolls around it. */
-  const place = () => {
-    if (!at || !button.hasAttribute("data-on")) return;
-    const [box, around] = [boxOf(at), boxOf(root)];
-    const seen = boxOf(at.closest(".nba-items") ?? root);
-    const gone = box.bottom < seen.top + INSIDE || box.top > seen.bottom || !at.isConnected;
-    button.toggleAttribute("data-gone", gone);
+  /** Places the button at the upper edge of the block, or of the scrolling element around it. */
+  const placeButton = () => {
+    if (!target || !button.hasAttribute("data-on")) return;
+    const [box, around] = [boxOf(target), boxOf(root)];
+    const seen = boxOf(target.closest(".nba-items") ?? root);
+    const isOutside =
+      box.bottom < seen.top + INSIDE || box.top > seen.bottom || !target.isConnected;
+    button.toggleAttribute("data-gone", isOutside);
     const top = Math.max(box.top - ABOVE, seen.top + 2);
     button.style.top = `${Math.max(0, top - around.top)}px`;
     button.style.right = `${Math.max(0, around.right - Math.min(box.right, around.right)) + INSIDE}px`;
@@ -63,18 +64,18 @@ export function offerCopies(root, card) {
     if (focused() !== button) button.removeAttribute("data-on");
   };
   on(signal, root, "pointerover", (event) => {
-    const over = /** @type {Element} */ (event.target);
-    const block = /** @type {HTMLElement|null} */ (over.closest(BLOCKS));
+    const hovered = /** @type {Element} */ (event.target);
+    const block = /** @type {HTMLElement|null} */ (hovered.closest(BLOCKS));
     if (block && isCopyable(block)) show(block);
-    else if (!button.contains(over)) hide();
+    else if (!button.contains(hovered)) hide();
   });
   on(signal, root, "pointerleave", hide);
-  for (const moves of /** @type {const} */ (["scroll", "toggle"]))
-    on(signal, root, moves, place, true);
+  for (const type of /** @type {const} */ (["scroll", "toggle"]))
+    on(signal, root, type, placeButton, true);
   on(signal, button, "focus", () => {
     const all = blocksOf(root);
-    const block = at?.isConnected
-      ? at
+    const block = target?.isConnected
+      ? target
       : (all.findLast((el) => el.matches(".nba-say")) ?? all.at(-1));
     if (block) show(block);
   });
@@ -85,26 +86,26 @@ export function offerCopies(root, card) {
     prevent(event);
     const all = blocksOf(root);
     const next =
-      all[(all.indexOf(/** @type {HTMLElement} */ (at)) + step + all.length) % all.length];
+      all[(all.indexOf(/** @type {HTMLElement} */ (target)) + step + all.length) % all.length];
     if (next) show(next);
   });
   onClick(signal, button, async () => {
-    if (at === null) return;
-    const done = (await write(textOf(at), root)) ? "copied" : "not_copied";
-    setText(button, store.t(done));
-    card.say(store.t(done));
-    told.start(DONE, name);
+    if (target === null) return;
+    const resultKey = (await write(textOf(target), root)) ? "copied" : "not_copied";
+    setText(button, store.t(resultKey));
+    card.say(store.t(resultKey));
+    labelTimer.start(DONE, name);
   });
-  /** Is not there, for Tab either, where nothing can be copied. */
+  /** Hides the button, also from Tab, if nothing can be copied. */
   const look = () => {
     button.hidden = !root.querySelector(BLOCKS);
-    place();
+    placeButton();
   };
   return { el: button, name, look };
 }
 
 /**
- * All that can be copied, as far as it is on the page.
+ * All visible elements that can be copied.
  * @param {HTMLElement} root
  */
 function blocksOf(root) {
@@ -126,7 +127,7 @@ export function kindOf(el) {
   return el.matches(".nba-rich") ? "text" : "answer";
 }
 
-/** The value that an element shows, or all arguments are, where that is Python. @param {Element} el */
+/** The element with the value, or the only argument, if that is Python. @param {Element} el */
 function pythonOf(el) {
   const dd = el.closest("dd") ?? el.querySelector(":scope > dl > dd:nth-child(2):last-child");
   return PYTHON.test(dd?.previousElementSibling?.textContent ?? "") ? dd : null;
@@ -152,18 +153,18 @@ function lineOf(el) {
   return (el.textContent ?? "").replace(/\s+/g, " ").trim();
 }
 
-/** A value as it is now, where it shows what it was too. @param {Element|null} el */
+/** The current value of an element that may also show an earlier one. @param {Element|null} el */
 function newOf(el) {
   if (el === null) return "";
-  const whole = el.getAttribute("data-whole");
-  if (whole !== null) return whole;
+  const wholeValue = el.getAttribute("data-whole");
+  if (wholeValue !== null) return wholeValue;
   const copy = /** @type {HTMLElement} */ (el.cloneNode(true));
   for (const old of copy.querySelectorAll("del, small")) old.remove();
   return (copy.textContent ?? "").trim();
 }
 
 /**
- * Writes to the clipboard; also where the page is served without TLS, which has the old way only.
+ * Writes to the clipboard; a page that is served without TLS has only the old function for that.
  * @param {string} text
  * @param {HTMLElement} root
  */

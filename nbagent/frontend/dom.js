@@ -1,5 +1,5 @@
 // @ts-check
-// Building elements, and what the page knows of them. Every string becomes text; markup comes in through `sanitized` alone.
+// Functions that create and change elements. Every string becomes text; markup comes only through `sanitized`.
 
 /** @typedef {string|Node|null|undefined|false} Child */
 
@@ -22,7 +22,7 @@ export function h(tag, about = {}, ...children) {
 }
 
 /**
- * A cell of a table whose look is not a table's everywhere.
+ * A cell of a table that CSS may display as something else.
  * @param {Attributes} [about]
  * @param {...Child} children
  */
@@ -48,7 +48,7 @@ export function fill(el, ...children) {
 }
 
 /**
- * An element for words of any language: they run in the direction they have.
+ * An element for text of any language, with the text's own direction.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {string|Attributes} [about]
@@ -100,17 +100,17 @@ export function attr(el, name, value) {
 }
 
 /**
- * Gives an element a class, or takes it away.
+ * Adds a class to an element, or removes it.
  * @param {Element} el
  * @param {string} name
- * @param {boolean} [given]
+ * @param {boolean} [isSet]
  */
-export function setClass(el, name, given = true) {
-  el.classList.toggle(name, given);
+export function setClass(el, name, isSet = true) {
+  el.classList.toggle(name, isSet);
 }
 
 /**
- * Names an element for screen readers, where what it shows is not enough.
+ * Sets the name of an element for screen readers, if its text is not enough.
  * @param {Element} el
  * @param {string|null} name
  */
@@ -119,7 +119,7 @@ export function setLabel(el, name) {
 }
 
 /**
- * Marks a control as one whose press does nothing now; the focus stays.
+ * Marks a control as disabled; unlike `disabled`, it keeps the focus.
  * @param {Element} el
  * @param {boolean} off
  */
@@ -128,7 +128,7 @@ export function disable(el, off) {
 }
 
 /**
- * Tells whether what a button opens is open.
+ * Marks a button as expanded or collapsed.
  * @param {Element} el
  * @param {boolean} open
  */
@@ -137,7 +137,7 @@ export function expand(el, open) {
 }
 
 /**
- * Writes text only where it differs, so that a selection in it stays.
+ * Sets the text only if it differs, so that a selection in it is kept.
  * @param {Element} el
  * @param {string} value
  */
@@ -146,7 +146,7 @@ export function setText(el, value) {
 }
 
 /**
- * Writes a line that is there while it has something to say.
+ * Sets the text of a line, and hides an empty line.
  * @param {HTMLElement} el
  * @param {string} value
  */
@@ -156,7 +156,7 @@ export function showText(el, value) {
 }
 
 /**
- * Writes text that mostly grows: what was added is appended, anything else is written again.
+ * Sets text that mostly grows: an addition is appended, any other change replaces the text.
  * @param {Element} el
  * @param {string} value
  */
@@ -187,12 +187,12 @@ export function isEqual(a, b) {
 }
 
 /**
- * The place of an element in the visible part of the page.
+ * The position of an element in the visible part of the page.
  * @param {Element} el
  */
 export const boxOf = (el) => el.getBoundingClientRect();
 
-/** Keeps the page from doing what it does by itself. @param {Event} event */
+/** Prevents the default action of an event. @param {Event} event */
 export const prevent = (event) => event.preventDefault();
 
 /** The element that has the focus on the page. */
@@ -216,7 +216,7 @@ export function byPlace(one, other) {
 }
 
 /**
- * Tells those around an element of what the page itself did there, as if the person had.
+ * Dispatches an event for a change that the page made itself, as if the person had made it.
  * @param {Element} el
  * @param {"change"|"input"} [type]
  */

@@ -1,6 +1,6 @@
 // @ts-check
-// Finding in a long run: leaves the rows and messages that match, opens what holds a match, and puts all back.
-// A module of its own, loaded when it is first used.
+// The search in a long run: it shows only the rows and messages that match, opens what contains the match, and
+// restores everything afterwards. This module is loaded when it is first used.
 
 import {
   div,
@@ -21,22 +21,22 @@ import { makeTimer, nextFrame, on, onClick, onInput } from "./lifetime.js";
  * @typedef {import("./items/item.js").CardContext} CardContext
  */
 
-/** Milliseconds after the last key until it is looked for. */
+/** Milliseconds after the last key until the search starts. */
 const LOOK_AFTER = 120;
-/** Marks on the page; of more nobody sees each. */
+/** The maximum number of marks on the page. */
 const MAX_MARKS = 2000;
-/** Rows that are opened in one frame, and frames in which one may take to be drawn. */
+/** Rows that are opened in one frame, and frames to wait until a row is drawn. */
 const AT_ONCE = 40;
 const FRAMES = 60;
-/** Elements that open and close with all others. */
+/** Elements that `expand_all` and `collapse_all` open and close. */
 const ROWS = ".nba-call, .nba-think, .nba-rest";
-/** Elements that are not text of an item. */
-const SILENT = new Set(["type", "key", "call", "group", "interrupt", "kind", "state", "tone"]);
+/** Keys of an item whose values are not shown as text. */
+const NO_TEXT = new Set(["type", "key", "call", "group", "interrupt", "kind", "state", "tone"]);
 /** Questions that wait are never hidden. */
 const ASKS = "form, .nba-group";
 
 /** The text of an item, in lower case; an item that changes is another object. @type {WeakMap<Item, string>} */
-const said = new WeakMap();
+const itemTexts = new WeakMap();
 
 /**
  * The strings in a value, those of sanitized HTML as their text.
@@ -47,7 +47,7 @@ function strings(value) {
   if (typeof value === "string")
     return value.startsWith("data:") ? [] : [/<\w/.test(value) ? textIn(value) : value];
   if (typeof value !== "object" || value === null) return [];
-  return Object.entries(value).flatMap(([name, each]) => (SILENT.has(name) ? [] : strings(each)));
+  return Object.entries(value).flatMap(([name, each]) => (NO_TEXT.has(name) ? [] : strings(each)));
 }
 
 /** @param {string} html */
@@ -56,31 +56,32 @@ function textIn(html) {
 }
 
 /**
- * Whether an item has this text, whatever is folded in it.
+ * Whether an item has this text, also in its folded parts.
  * @param {Item} item
- * @param {string} wanted in small letters
+ * @param {string} wanted in lower case
  */
-export function says(item, wanted) {
-  let text = said.get(item);
+export function hasText(item, wanted) {
+  let text = itemTexts.get(item);
   if (text === undefined) {
     text = (
       item.type === "text" ? [textIn(item.blocks.join("") + item.tail), item.raw] : strings(item)
     )
       .join("\n")
       .toLowerCase();
-    said.set(item, text);
+    itemTexts.set(item, text);
   }
   return text.includes(wanted);
 }
 
-/** The boxes of the cards that have one, by the element of their items. @type {WeakMap<HTMLElement, (first?: string) => void>} */
+/** The functions that open the search boxes, by the element of the card's items. @type {WeakMap<HTMLElement, (first?: string) => void>} */
 const boxes = new WeakMap();
 
 /**
- * Opens the box that finds in a card, above its footer; the previous element gets the focus back when that closes.
+ * Opens the search box of a card, above its footer. When it is closed, the previous element gets the focus
+ * back.
  * @param {CardContext} card
  * @param {HTMLElement} items the element of its items
- * @param {string} first what was typed before this was there
+ * @param {string} first the text that was typed before the box was there
  */
 export default function find(card, items, first = "") {
   const open = boxes.get(items) ?? drawFinder(card, items);
@@ -89,51 +90,51 @@ export default function find(card, items, first = "") {
 }
 
 /**
- * The box that finds in a card.
+ * Draws the search box of a card.
  * @param {CardContext} card
  * @param {HTMLElement} items
  */
 function drawFinder({ store, signal, say }, items) {
   const { t } = store;
   const box = h("input", { type: "search", class: "nba-seek", dir: "auto", autocomplete: "off" });
-  const told = span({ class: "nba-help", role: "status" });
-  const button = (
+  const statusEl = span({ class: "nba-help", role: "status" });
+  const makeStep = (
     /** @type {string} */ sign,
     /** @type {string} */ name,
     /** @type {() => void} */ act,
   ) => {
-    const made = makeButton("nba-button nba-step", sign);
-    made.title = t(name);
-    setLabel(made, t(name));
-    onClick(signal, made, act);
-    return made;
+    const stepButton = makeButton("nba-button nba-step", sign);
+    stepButton.title = t(name);
+    setLabel(stepButton, t(name));
+    onClick(signal, stepButton, act);
+    return stepButton;
   };
-  const link = (/** @type {string} */ name, /** @type {() => void} */ act) => {
-    const made = makeButton("nba-link", t(name));
-    onClick(signal, made, act);
-    return made;
+  const makeLink = (/** @type {string} */ name, /** @type {() => void} */ act) => {
+    const linkButton = makeButton("nba-link", t(name));
+    onClick(signal, linkButton, act);
+    return linkButton;
   };
   const el = div(
     { class: "nba-finder", role: "search", hidden: true },
     box,
-    told,
-    button("↑", "find_before", () => step(-1)),
-    button("↓", "find_next", () => step(1)),
-    link("expand_all", () => expand(true)),
-    link("collapse_all", () => expand(false)),
-    button("×", "find_close", () => close()),
+    statusEl,
+    makeStep("↑", "find_before", () => step(-1)),
+    makeStep("↓", "find_next", () => step(1)),
+    makeLink("expand_all", () => expand(true)),
+    makeLink("collapse_all", () => expand(false)),
+    makeStep("×", "find_close", () => close()),
   );
   setLabel(box, t("find_in"));
   box.placeholder = t("find_in");
-  const due = makeTimer(signal);
-  /** @type {string[]} Keys of what matches, in order. */
+  const timer = makeTimer(signal);
+  /** @type {string[]} The keys of the items that match, in order. */
   let found = [];
-  let wanted = "";
-  let at = -1;
-  /** @type {Set<HTMLDetailsElement>} What was opened to show a match. */
+  let query = "";
+  let position = -1;
+  /** @type {Set<HTMLDetailsElement>} The elements that were opened to show a match. */
   const opened = new Set();
   /** @type {HTMLElement|null} */
-  let before = null;
+  let previousFocus = null;
   let unfolding = false;
 
   const elementOf = (/** @type {string} */ key) =>
@@ -149,29 +150,29 @@ function drawFinder({ store, signal, say }, items) {
     opened.clear();
   };
 
-  /** Finds again, as the text or the run has changed. */
-  const look = () => {
+  /** Searches again after the text or the run has changed. */
+  const search = () => {
     const all = store.view?.items ?? [];
-    found = wanted ? all.filter((item) => says(item, wanted)).map(({ key }) => key) : [];
-    at = Math.min(at, found.length - 1);
+    found = query ? all.filter((item) => hasText(item, query)).map(({ key }) => key) : [];
+    position = Math.min(position, found.length - 1);
     filter();
-    tell();
+    showCount();
     mark();
   };
-  /** Leaves what matches, and what is around it. */
+  /** Hides the rows that neither match nor contain a match. */
   const filter = () => {
     const keys = new Set(found);
     const keep = (/** @type {Element} */ row) =>
-      !wanted || keys.has(row.getAttribute("data-key") ?? "");
+      !query || keys.has(row.getAttribute("data-key") ?? "");
     for (const row of items.children) {
       const stretch = row.matches(".nba-stretch");
-      const inside = stretch && (!wanted || holds(row, keys));
+      const inside = stretch && (!query || holds(row, keys));
       setClass(row, "nba-unfound", !(keep(row) || inside || row.matches(ASKS)));
       for (const each of stretch ? row.querySelectorAll(".nba-call") : [])
         setClass(each, "nba-unfound", !keep(each));
     }
   };
-  /** Whether a folded stretch has one of these: its rows need not be drawn. @param {Element} row @param {Set<string>} keys */
+  /** Whether a folded stretch has one of these keys: its rows need not be drawn. @param {Element} row @param {Set<string>} keys */
   const holds = (row, keys) => stretchOf(row).some((key) => keys.has(key));
   /** The keys of a stretch's calls: its own has the first. @param {Element} row */
   const stretchOf = (row) => {
@@ -179,20 +180,21 @@ function drawFinder({ store, signal, say }, items) {
     const first = all.indexOf((row.getAttribute("data-key") ?? "").slice(2));
     return all.slice(first, first + Number(row.getAttribute("data-n")));
   };
-  const tell = () => {
+  const showCount = () => {
     const n = found.length;
-    const text = at < 0 ? t(n ? "found" : "found_none", { n }) : t("found_at", { i: at + 1, n });
-    setText(told, wanted && text);
+    const text =
+      position < 0 ? t(n ? "found" : "found_none", { n }) : t("found_at", { i: position + 1, n });
+    setText(statusEl, query && text);
   };
-  /** Marks the words that are seen. */
+  /** Highlights the visible matches. */
   const mark = () => {
-    setClass(items, "nba-finding", !!wanted);
+    setClass(items, "nba-finding", !!query);
     if (!CSS.highlights) return;
-    const ranges = wanted ? rangesOf(items, wanted) : [];
-    const key = found[at];
-    const current = key === undefined ? null : elementOf(key);
+    const ranges = query ? rangesOf(items, query) : [];
+    const key = found[position];
+    const currentRow = key === undefined ? null : elementOf(key);
     CSS.highlights.set("nba-found", new Highlight(...ranges));
-    const here = ranges.filter(({ startContainer }) => current?.contains(startContainer));
+    const here = ranges.filter(({ startContainer }) => currentRow?.contains(startContainer));
     CSS.highlights.set("nba-found-here", new Highlight(...here));
   };
 
@@ -201,16 +203,17 @@ function drawFinder({ store, signal, say }, items) {
    * @param {-1|1} by
    */
   const step = (by) => {
-    due.stop();
-    if (box.value.trim().toLowerCase() !== wanted) typed();
+    timer.stop();
+    if (box.value.trim().toLowerCase() !== query) searchTyped();
     if (!found.length) return;
-    at = (Math.max(at, by < 0 ? 0 : -1) + by + found.length) % found.length;
+    position = (Math.max(position, by < 0 ? 0 : -1) + by + found.length) % found.length;
     restore();
-    tell();
-    show(found[at] ?? "", FRAMES);
+    showCount();
+    show(found[position] ?? "", FRAMES);
   };
   /**
-   * Shows a match, once it is drawn: what is folded around it opens, and it too where its line does not say it.
+   * Shows a match once it is drawn. The elements around it are opened, and the row itself if its summary does
+   * not contain the text.
    * @param {string} key
    * @param {number} frames
    */
@@ -225,7 +228,7 @@ function drawFinder({ store, signal, say }, items) {
     }
     for (const stretch of items.querySelectorAll(".nba-stretch"))
       if (stretchOf(stretch).includes(key)) open(/** @type {HTMLDetailsElement} */ (stretch));
-    if (frames > 0) nextFrame(signal, () => found[at] === key && show(key, frames - 1));
+    if (frames > 0) nextFrame(signal, () => found[position] === key && show(key, frames - 1));
   };
   /** @param {HTMLElement} row */
   const unfold = (row) => {
@@ -235,13 +238,12 @@ function drawFinder({ store, signal, say }, items) {
     for (const part of parts) {
       const details = /** @type {HTMLDetailsElement} */ (part);
       const line = part.querySelector(":scope > summary")?.textContent?.toLowerCase() ?? "";
-      const whole = part.textContent?.toLowerCase() ?? "";
-      if (part.matches("details") && whole.includes(wanted) && !line.includes(wanted))
-        open(details);
+      const text = part.textContent?.toLowerCase() ?? "";
+      if (part.matches("details") && text.includes(query) && !line.includes(query)) open(details);
     }
   };
   const firstMark = (/** @type {HTMLElement} */ row) =>
-    rangesOf(row, wanted)
+    rangesOf(row, query)
       .map(({ startContainer }) => startContainer.parentElement)
       .find((part) => part?.checkVisibility());
 
@@ -250,32 +252,32 @@ function drawFinder({ store, signal, say }, items) {
     opened.clear();
     unfolding = all;
     const rows = () => /** @type {HTMLDetailsElement[]} */ ([...items.querySelectorAll(ROWS)]);
-    const go = () => {
+    const expandSome = () => {
       const left = rows().filter(
         (row) => row.open !== unfolding && row.matches("details:not([hidden])"),
       );
       for (const row of left.slice(0, AT_ONCE)) row.open = unfolding;
-      if (left.length) nextFrame(signal, go);
+      if (left.length) nextFrame(signal, expandSome);
       else say(t(unfolding ? "expanded" : "collapsed"));
     };
-    go();
+    expandSome();
   };
-  const typed = () => {
-    wanted = box.value.trim().toLowerCase();
-    at = -1;
+  const searchTyped = () => {
+    query = box.value.trim().toLowerCase();
+    position = -1;
     restore();
-    look();
+    search();
     el.scrollIntoView({ block: "nearest" });
   };
   const close = () => {
-    wanted = box.value = "";
+    query = box.value = "";
     unfolding = false;
-    typed();
+    searchTyped();
     el.hidden = true;
-    before?.focus();
+    previousFocus?.focus();
   };
 
-  onInput(signal, box, () => due.start(LOOK_AFTER, typed));
+  onInput(signal, box, () => timer.start(LOOK_AFTER, searchTyped));
   on(signal, el, "keydown", (event) => {
     if (event.key === "Escape") close();
     else if (event.key === "Enter" && event.target === box) step(event.shiftKey ? -1 : 1);
@@ -283,28 +285,28 @@ function drawFinder({ store, signal, say }, items) {
     prevent(event);
   });
   store.listen((event) => {
-    if (event.type === "view" && wanted) look();
+    if (event.type === "view" && query) search();
   }, signal);
-  const toggled = () => {
-    if (!wanted) return;
+  const onToggle = () => {
+    if (!query) return;
     filter();
     mark();
   };
-  on(signal, items, "toggle", toggled, true);
+  on(signal, items, "toggle", onToggle, true);
   items.parentElement?.querySelector(".nba-footer")?.before(el);
   return (first = "") => {
-    before = focused();
+    previousFocus = focused();
     el.hidden = false;
     box.focus();
     box.select();
     if (!first) return;
     box.value = first;
-    typed();
+    searchTyped();
   };
 }
 
 /**
- * The places of the text, as far as each is within one piece of text.
+ * The ranges of the text, each within one text node.
  * @param {HTMLElement} root
  * @param {string} wanted
  */
@@ -315,7 +317,7 @@ function rangesOf(root, wanted) {
   while (ranges.length < MAX_MARKS && walker.nextNode()) {
     const node = /** @type {Text} */ (walker.currentNode);
     const text = node.data.toLowerCase();
-    if (text.length !== node.data.length) continue; // a letter that has more than one small one
+    if (text.length !== node.data.length) continue; // a letter whose lower case has another length
     for (
       let from = text.indexOf(wanted);
       from >= 0;

@@ -6,53 +6,53 @@ import { makeTimer, on } from "./lifetime.js";
 
 /** Milliseconds of quiet before the kernel is informed. */
 const QUIET = 200;
-/** The class of what has the focus because the page put it there. */
+/** The class of an element that got its focus from the page. */
 export const PLACED = "nba-placed";
 
 /**
- * Tells the kernel after a moment of quiet when a person comes or goes, and which rows are open.
+ * Reports to the kernel, after a short pause, whether a person works in the card and which rows are open.
  * @param {HTMLElement} root
  * @param {import("./store.js").Store} store
  * @param {AbortSignal} signal
  */
 export function reportFocus(root, store, signal) {
-  const quiet = makeTimer(signal);
-  let told = JSON.stringify({ busy: false, opened: [] }); // as the page's hello says
+  const timer = makeTimer(signal);
+  let reported = JSON.stringify({ busy: false, opened: [] }); // what the kernel assumes after the page's hello
   const report = () => {
     if (store.gone) return;
     const now = { busy: isBusy(root), opened: openKeys(root) };
-    if (JSON.stringify(now) === told) return;
-    told = JSON.stringify(now);
+    if (JSON.stringify(now) === reported) return;
+    reported = JSON.stringify(now);
     store.send({ type: "focus", ...now });
   };
-  const soon = () => quiet.start(QUIET, report);
-  on(signal, root, "focusin", soon);
-  on(signal, root, "focusout", soon);
-  on(signal, root, "toggle", soon, true);
-  on(signal, document, "selectionchange", soon);
-  soon();
+  const reportSoon = () => timer.start(QUIET, report);
+  on(signal, root, "focusin", reportSoon);
+  on(signal, root, "focusout", reportSoon);
+  on(signal, root, "toggle", reportSoon, true);
+  on(signal, document, "selectionchange", reportSoon);
+  reportSoon();
 }
 
-/** The selectors that Jupyter looks for around the place of a key press. */
+/** The attribute that Jupyter looks for around the target of a key press. */
 const SUPPRESS = "data-lm-suppress-shortcuts";
 
 /**
  * Keeps keys that are pressed in the card from the host: in JupyterLab, X on a focused radio would cut the cell.
- * Keys of the window, such as Ctrl+S, pass. Notebook 7 listens before the card does, so the
- * page is informed first.
+ * Keys of the window, such as Ctrl+S, pass. Notebook 7 listens before the card does, so the attribute is set
+ * first.
  * @param {HTMLElement} root
  * @param {AbortSignal} signal
  */
 export function keepKeysInside(root, signal) {
   root.setAttribute(SUPPRESS, "true");
-  const tell = (/** @type {KeyboardEvent} */ event) => {
+  const markTarget = (/** @type {KeyboardEvent} */ event) => {
     const target = event.composedPath()[0];
     if (!(target instanceof Element) || !root.contains(target)) return;
-    const own = !isOfTheWindow(event);
-    // The host begins to look at the target itself.
-    for (const el of [root, target]) el.toggleAttribute(SUPPRESS, own);
+    const isForCard = !isOfTheWindow(event);
+    // The host looks for the attribute from the target upwards.
+    for (const el of [root, target]) el.toggleAttribute(SUPPRESS, isForCard);
   };
-  on(signal, window, "keydown", tell, true);
+  on(signal, window, "keydown", markTarget, true);
   on(signal, root, "keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     if (isOfTheWindow(event)) return;
@@ -67,7 +67,7 @@ export function keepKeysInside(root, signal) {
 const EDITING = "acvxyz";
 
 /**
- * Whether a key is the window's: an accelerator with a letter that neither edits text nor is the form's own.
+ * Whether a key is for the window: an accelerator with a letter that does not edit text.
  * @param {KeyboardEvent} event
  */
 function isOfTheWindow({ key, ctrlKey, metaKey, altKey }) {
@@ -81,10 +81,10 @@ function isOfTheWindow({ key, ctrlKey, metaKey, altKey }) {
  * @param {HTMLElement} root
  */
 function isBusy(root) {
-  // What was not sent is in this page alone.
+  // Unsent text exists only in this page.
   if (root.querySelector(".nba-unsent")) return true;
   const at = focused();
-  // After an answer its row or record has the focus, which the page put there: nobody works in the card.
+  // After an answer the page moves the focus to its row or record: nobody works in the card then.
   if (at && root.contains(at) && !at.matches(`.nba-record, .${PLACED}`)) return true;
   const selection = document.getSelection();
   if (!selection || selection.isCollapsed) return false;

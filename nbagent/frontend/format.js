@@ -1,5 +1,5 @@
 // @ts-check
-// Numbers and time as they are written.
+// Numbers and times as text.
 
 /**
  * Digits in groups of three, the same in every locale, as the static view writes them.
@@ -10,16 +10,16 @@ export function groupDigits(n) {
 }
 
 /**
- * A stretch of time in words.
+ * A duration in words.
  * @param {import("./store.js").Store} store
  * @param {number} seconds
- * @param {boolean} [whole] no tenths, for what is counting
+ * @param {boolean} [wholeSeconds] without tenths, for a time that is counting
  */
-export function duration(store, seconds, whole = false) {
-  if (seconds < 0.9995 && !whole)
+export function duration(store, seconds, wholeSeconds = false) {
+  if (seconds < 0.9995 && !wholeSeconds)
     return store.t("milliseconds", { n: Math.max(1, Math.round(seconds * 1000)) });
   if (seconds < 60) {
-    const tenths = seconds < 9.95 && !whole;
+    const tenths = seconds < 9.95 && !wholeSeconds;
     return store.t("seconds", { n: tenths ? seconds.toFixed(1) : Math.floor(seconds) });
   }
   const minutes = Math.floor(seconds / 60);

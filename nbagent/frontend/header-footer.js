@@ -26,8 +26,8 @@ export function drawHeader(card) {
   const strip = div({ class: "nba-strip", "aria-hidden": "true" });
   const legend = div({ class: "nba-legend", "aria-hidden": "true" });
   const el = h("header", "nba-header", who, prompt, pill, strip, legend);
-  const whole = span();
-  const folded = h("details", {}, h("summary", {}, whole));
+  const promptText = span();
+  const foldedPrompt = h("details", {}, h("summary", {}, promptText));
   /** @type {Head|null} */
   let head = null;
   const draw = () => {
@@ -38,15 +38,15 @@ export function drawHeader(card) {
   };
   const update = (/** @type {Head} */ next) => {
     if (head?.prompt !== next.prompt) {
-      setText(whole, next.prompt);
-      fill(prompt, next.prompt.length > LONG_PROMPT ? folded : whole.cloneNode(true));
+      setText(promptText, next.prompt);
+      fill(prompt, next.prompt.length > LONG_PROMPT ? foldedPrompt : promptText.cloneNode(true));
     }
     head = next;
     setText(who, next.agent);
-    const lost = card.store.gone && !ENDED.has(next.status);
-    setText(pill, lost ? card.store.t("status_gone") : next.status_text);
-    const outside = next.status === "interrupted" && !next.questions;
-    attr(pill, "data-status", lost ? "gone" : outside ? "outside" : next.status);
+    const isGone = card.store.gone && !ENDED.has(next.status);
+    setText(pill, isGone ? card.store.t("status_gone") : next.status_text);
+    const isOutside = next.status === "interrupted" && !next.questions;
+    attr(pill, "data-status", isGone ? "gone" : isOutside ? "outside" : next.status);
     draw();
   };
   const tick = () => {
@@ -56,11 +56,12 @@ export function drawHeader(card) {
 }
 
 /**
- * The footer: counts, the way to the next question, and what can be done with the run as a whole.
+ * The footer: counts, the link to the next question, and the buttons for the run.
  * @param {CardContext} card
- * @param {{jump: () => void, ask: () => void, find: () => void}} acts goes to the next question, opens the box, finds
+ * @param {{jump: () => void, ask: () => void, find: () => void}} actions go to the next question, open the message
+ * box, open the search
  */
-export function drawFooter(card, acts) {
+export function drawFooter(card, actions) {
   const { store, signal } = card;
   const counts = span("nba-counts");
   const link = (
@@ -72,9 +73,9 @@ export function drawFooter(card, acts) {
     onClick(signal, button, act);
     return button;
   };
-  const questions = link("jump", "", acts.jump);
-  const find = link("find", store.t("find"), acts.find);
-  const ask = link("ask", store.t("follow_up"), acts.ask);
+  const questions = link("jump", "", actions.jump);
+  const find = link("find", store.t("find"), actions.find);
+  const ask = link("ask", store.t("follow_up"), actions.ask);
   const stop = makeButton("nba-button nba-stop");
   const retry = makeButton("nba-button nba-stop nba-retry", store.t("retry"));
   const el = h("footer", "nba-footer", counts, questions, retry, find, ask, stop);
@@ -87,9 +88,9 @@ export function drawFooter(card, acts) {
     draw();
   });
   const draw = () => {
-    const on = stopping || pressed;
-    setText(stop, store.t(on ? "stopping" : "stop"));
-    disable(stop, on || store.gone);
+    const isStopping = stopping || pressed;
+    setText(stop, store.t(isStopping ? "stopping" : "stop"));
+    disable(stop, isStopping || store.gone);
   };
   const update = (/** @type {Head} */ head) => {
     const ended = ENDED.has(head.status);

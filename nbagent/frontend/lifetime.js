@@ -1,8 +1,8 @@
 // @ts-check
-// Listeners, observers and timers that end with the view they belong to. No other file makes any.
+// Listeners, observers and timers that end with the view they belong to. No other file creates any.
 
 /**
- * A listener that the signal takes away.
+ * Adds a listener until the signal is aborted.
  * @template {keyof (HTMLElementEventMap & DocumentEventMap)} K
  * @param {AbortSignal} signal
  * @param {EventTarget} target
@@ -15,7 +15,7 @@ export function on(signal, target, type, listener, capture = false) {
 }
 
 /**
- * A listener for presses, by pointer or by key, that the signal takes away.
+ * Adds a listener for presses, by pointer or by key.
  * @param {AbortSignal} signal
  * @param {EventTarget} target
  * @param {(event: MouseEvent) => void} listener
@@ -25,7 +25,7 @@ export function onClick(signal, target, listener) {
 }
 
 /**
- * A listener for what is typed, key by key.
+ * Adds a listener for typed input, called at each key.
  * @param {AbortSignal} signal
  * @param {EventTarget} target
  * @param {(event: Event) => void} listener
@@ -35,7 +35,7 @@ export function onInput(signal, target, listener) {
 }
 
 /**
- * A listener for a control's new value, once it is final.
+ * Adds a listener for a control's new value, called once it is final.
  * @param {AbortSignal} signal
  * @param {EventTarget} target
  * @param {(event: Event) => void} listener
@@ -45,7 +45,7 @@ export function onChange(signal, target, listener) {
 }
 
 /**
- * Does something once, when the signal is aborted.
+ * Calls a listener once, when the signal is aborted.
  * @param {AbortSignal} signal
  * @param {() => unknown} listener
  */
@@ -54,8 +54,8 @@ export function onAbort(signal, listener) {
 }
 
 /**
- * A life within another: it can end by itself, and ends with the one around it.
- * @param {AbortSignal} signal of the one around it
+ * A controller within another one: it can be aborted alone, and is aborted with the outer one.
+ * @param {AbortSignal} signal of the outer one
  */
 export function lifeWithin(signal) {
   const life = new AbortController();
@@ -64,7 +64,7 @@ export function lifeWithin(signal) {
 }
 
 /**
- * Does something again and again until the signal is aborted.
+ * Calls a function at this interval until the signal is aborted.
  * @param {AbortSignal} signal
  * @param {number} ms
  * @param {() => void} act
@@ -75,7 +75,7 @@ export function every(signal, ms, act) {
 }
 
 /**
- * Does something in the page's next frame, unless the signal is aborted before.
+ * Calls a function in the page's next frame, unless the signal is aborted before.
  * @param {AbortSignal} signal
  * @param {() => void} act
  */
@@ -86,24 +86,24 @@ export function nextFrame(signal, act) {
 }
 
 /**
- * Does something whenever an element has another size, until the signal is aborted.
+ * Calls a function whenever the size of an element changes, until the signal is aborted.
  * @param {AbortSignal} signal
  * @param {Element} el
  * @param {() => void} act
  */
 export function onResize(signal, el, act) {
-  const sizes = new ResizeObserver(act);
-  sizes.observe(el);
-  onAbort(signal, () => sizes.disconnect());
+  const observer = new ResizeObserver(act);
+  observer.observe(el);
+  onAbort(signal, () => observer.disconnect());
 }
 
-/** Of an element that is in view most of it is, or as many pixels; looked at in steps of a twentieth. */
+/** An element is in view if this part of it is visible, or this many pixels; checked in steps of a twentieth. */
 const MOST = 0.6;
 const ENOUGH = 120;
 const STEPS = Array.from({ length: 13 }, (_, n) => n / 20);
 
 /**
- * Tells whether an element is in view, at first and whenever that changes, until the signal is aborted.
+ * Reports whether an element is in view, at first and at each change, until the signal is aborted.
  * @param {AbortSignal} signal
  * @param {Element} el
  * @param {(seen: boolean) => void} act
@@ -111,41 +111,41 @@ const STEPS = Array.from({ length: 13 }, (_, n) => n / 20);
 export function onSeen(signal, el, act) {
   /** @type {boolean|null} */
   let before = null;
-  const look = (/** @type {IntersectionObserverEntry[]} */ all) => {
-    const last = all.at(-1);
+  const check = (/** @type {IntersectionObserverEntry[]} */ entries) => {
+    const last = entries.at(-1);
     const height = last?.intersectionRect.height ?? 0;
     const seen = height > 0 && height >= Math.min(ENOUGH, MOST * el.clientHeight);
     if (seen !== before) act(seen);
     before = seen;
   };
-  const places = new IntersectionObserver(look, { threshold: STEPS });
-  places.observe(el);
-  onAbort(signal, () => places.disconnect());
+  const observer = new IntersectionObserver(check, { threshold: STEPS });
+  observer.observe(el);
+  onAbort(signal, () => observer.disconnect());
 }
 
 /** @typedef {ReturnType<typeof makeTimer>} Timer */
 
 /**
- * One timer, started as often as needed: each start forgets the one before, and an abort all of them.
+ * One timer that can be started again: each start cancels the one before, and an abort cancels it for good.
  * @param {AbortSignal} signal
  */
 export function makeTimer(signal) {
   let id = 0;
   /** @type {(() => void)|null} */
-  let due = null;
+  let pending = null;
   const stop = () => {
-    due = null;
+    pending = null;
     clearTimeout(id);
   };
   const now = () => {
-    const act = due;
+    const act = pending;
     stop();
     act?.();
   };
   onAbort(signal, stop);
   return {
     stop,
-    /** Acts at once, if it was about to. */
+    /** Calls the pending function at once, if there is one. */
     now,
     /**
      * @param {number} ms
@@ -154,7 +154,7 @@ export function makeTimer(signal) {
     start(ms, act) {
       stop();
       if (signal.aborted) return;
-      due = act;
+      pending = act;
       id = setTimeout(now, ms);
     },
   };

@@ -5,12 +5,12 @@ beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
 
 test("a timer that is started again forgets the start before", () => {
-  const heard = [];
+  const calls = [];
   const timer = makeTimer(new AbortController().signal);
-  timer.start(100, () => heard.push("first"));
-  timer.start(200, () => heard.push("second"));
+  timer.start(100, () => calls.push("first"));
+  timer.start(200, () => calls.push("second"));
   vi.advanceTimersByTime(1000);
-  expect(heard).toEqual(["second"]);
+  expect(calls).toEqual(["second"]);
 });
 
 test("after its signal is aborted a timer neither fires nor starts", () => {

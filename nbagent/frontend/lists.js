@@ -1,6 +1,6 @@
 // @ts-check
 // The filters of a store's lists, an inbox or its runs, and the table of the runs. It also informs the kernel
-// that a page shows the list, so that hidden lists are not read.
+// that a page shows the list, so that the kernel does not read hidden lists.
 
 import { h, setText } from "./dom.js";
 import { keepKeysInside } from "./focus.js";
@@ -15,16 +15,16 @@ import {
   onInput,
 } from "./lifetime.js";
 import { whenLost } from "./lost.js";
-import beside from "./page.js";
+import withChannel from "./page.js";
 import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
 
 /** @typedef {import("./wire.js").Model} Model */
 
-/** Milliseconds between two words that the list is on a page that is looked at. */
+/** Milliseconds between two messages that a visible page shows the list. */
 const SHOWN = 15_000;
-/** Milliseconds after the last key until it is looked for. */
+/** Milliseconds after the last key until the filter changes. */
 const LOOK_AFTER = 150;
-/** Frames in which the card beside a bar may be drawn. */
+/** Frames to wait for the card beside a bar. */
 const FRAMES = 240;
 const STYLE = `
 .nba-chooser[hidden] { display: none; }
@@ -41,26 +41,26 @@ const STYLE = `
  * Puts the bar below the head of the card beside it, once that is drawn.
  * @param {HTMLElement} bar @param {HTMLElement} el where it was drawn @param {AbortSignal} signal
  */
-function standInside(bar, el, signal, frames = FRAMES) {
+function moveBelowHeader(bar, el, signal, frames = FRAMES) {
   const header = el.closest(".widget-vbox")?.querySelector("section.nbagent > .nba-header");
   if (header) header.after(bar);
-  else if (frames > 0) nextFrame(signal, () => standInside(bar, el, signal, frames - 1));
+  else if (frames > 0) nextFrame(signal, () => moveBelowHeader(bar, el, signal, frames - 1));
 }
 
 /** The filters of a list, and the runs, as anywidget defines them. */
 export default {
   /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} context */
-  render({ model: given, el, signal }) {
+  render({ model: hostModel, el, signal }) {
     /** @type {any} */
-    const model = beside({ model: given, signal });
+    const model = withChannel({ model: hostModel, signal });
     const style = document.createElement("style");
     style.textContent = STYLE;
     const bar = document.createElement("div");
     bar.className = "nba-chooser";
     bar.setAttribute("role", "group");
-    const said = h("div", { class: "nba-heard", role: "status" });
-    const say = () => setText(said, model.get("said") ?? "");
-    el.append(style, bar, said);
+    const statusEl = h("div", { class: "nba-heard", role: "status" });
+    const showStatus = () => setText(statusEl, model.get("said") ?? "");
+    el.append(style, bar, statusEl);
     /** @type {Map<string, HTMLInputElement|HTMLSelectElement>} */
     const controls = new Map();
     const draw = () => {
@@ -109,35 +109,35 @@ export default {
       input.value = model.get("chosen")["text"] ?? "";
       onInput(signal, input, () => timer.start(LOOK_AFTER, () => choose("text", input.value)));
     };
-    const told = lifeWithin(signal);
+    const reportLife = lifeWithin(signal);
     const send = (/** @type {object} */ message) => {
       try {
         model.send(message);
         return true;
       } catch {
-        told.abort(); // the kernel is gone
+        reportLife.abort(); // the kernel is gone
         return false;
       }
     };
-    const tell = () => {
+    const reportShown = () => {
       if (document.visibilityState !== "visible" || !bar.isConnected) return;
       send({ type: "shown" });
     };
     /** @type {() => void} */
-    let lose = () => {};
-    const cut = () => {
-      told.abort();
+    let disableRuns = () => {};
+    const onLost = () => {
+      reportLife.abort();
       for (const control of controls.values()) control.disabled = true;
-      lose();
+      disableRuns();
     };
-    whenLost(model, signal, cut);
+    whenLost(model, signal, onLost);
     model.on("change:choices", draw);
-    model.on("change:said", say);
-    every(told.signal, SHOWN, tell);
-    on(told.signal, document, "visibilitychange", tell);
+    model.on("change:said", showStatus);
+    every(reportLife.signal, SHOWN, reportShown);
+    on(reportLife.signal, document, "visibilitychange", reportShown);
     onAbort(signal, () => {
       model.off("change:choices", draw);
-      model.off("change:said", say);
+      model.off("change:said", showStatus);
       bar.remove();
     });
     draw();
@@ -145,7 +145,7 @@ export default {
       const root = h("div", "nbagent nba-runs");
       const runs = drawRuns({ send, signal });
       const update = () => runs.update(model.get("table"));
-      lose = runs.lose;
+      disableRuns = runs.disable;
       style.textContent += TABLE_STYLE;
       el.append(root);
       root.append(bar, runs.el);
@@ -155,8 +155,8 @@ export default {
       keepKeysInside(root, signal);
     } else {
       keepKeysInside(bar, signal);
-      standInside(bar, el, signal);
+      moveBelowHeader(bar, el, signal);
     }
-    tell();
+    reportShown();
   },
 };

@@ -1,53 +1,53 @@
 // @ts-check
-// The own code of every card: it takes the common code of all cards from the widget that
-// `front_end` names, which a kernel opens once (../notebook/cards/front_end.py).
+// The code of a single card. It takes the code that all cards share from the widget that `front_end` names,
+// which a kernel opens once (../notebook/cards/front_end.py).
 
 /** @typedef {import("./wire.js").Model} Model */
 /** @typedef {{get: (name: string) => any}} FrontEnd */
 /** @typedef {{code: string, find: string, waiting: string, saved: string, css: string, texts: Record<string, string>, page?: string}} Parts */
 /** @typedef {{initialize: (context: any) => void, render: (context: any) => void}} Card */
 
-/** On the page, whichever card came first: the code of each front end, once it is loaded. */
+/** The page's property for the loaded code of each front end, which all cards share. */
 const LOADED = Symbol.for("nbagent.loaded");
 const STYLE = "nbagent-style";
-/** The selector of live cards, for which the style sheet has "&"; ../notebook/render/styles.py has the same. */
+/** The selector of live cards, which replaces "&" in the style sheet; ../notebook/render/styles.py has the same. */
 const LIVE = ".nbagent:not(.nba-static,#nba)";
 
 /**
- * A card as anywidget defines it. The code may come later than what anywidget waits for.
+ * A card as anywidget defines it. Its code may arrive after `initialize` has returned.
  */
 export default function loader() {
   /** @type {Promise<Card>|null} */
-  let card = null;
+  let loading = null;
   /** @param {{model: Model}} context */
-  const made = (context) => {
-    card ??= frontEndOf(context.model).then(async (frontEnd) => {
-      const [{ default: start }, saved, parts] = await load(frontEnd);
+  const loadCard = (context) => {
+    loading ??= frontEndOf(context.model).then(async (frontEnd) => {
+      const [{ default: start }, saved, parts] = await loadParts(frontEnd);
       const { texts, css, find, waiting, page } = parts;
       showStyle(css.replaceAll("&", LIVE));
-      const one = start();
+      const card = start();
       /** @type {Promise<any>|null} */
-      let found = null;
-      const finder = () => (found ??= run(find));
+      let finderModule = null;
+      const finder = () => (finderModule ??= importCode(find));
       /** @type {Promise<any>|null} */
-      let waited = null;
-      const waiter = () => (waited ??= run(waiting));
-      // a kernel that is in the page gets it another way
-      const model = page ? (await run(page)).default(context) : context.model;
-      one.initialize({ ...context, model, texts, css, finder, waiter, saved });
-      return one;
+      let waiterModule = null;
+      const waiter = () => (waiterModule ??= importCode(waiting));
+      // messages to a kernel in the page need a channel
+      const model = page ? (await importCode(page)).default(context) : context.model;
+      card.initialize({ ...context, model, texts, css, finder, waiter, saved });
+      return card;
     });
-    return card;
+    return loading;
   };
   return {
     /** @param {{model: Model}} context */
     initialize(context) {
-      made(context).catch(() => {}); // `render` tells it
+      loadCard(context).catch(() => {}); // `render` reports the error
     },
     /** @param {{model: Model, signal: AbortSignal}} context */
     async render(context) {
-      const one = await made(context);
-      if (!context.signal.aborted) one.render(context);
+      const card = await loadCard(context);
+      if (!context.signal.aborted) card.render(context);
     },
   };
 }
@@ -64,18 +64,22 @@ async function frontEndOf(model) {
 }
 
 /**
- * The code of cards, that of what a saved notebook keeps of them, and all the parts, loaded once.
+ * The module for cards, the module for saved notebooks, and all the parts, loaded once.
  * @param {FrontEnd} frontEnd
  * @returns {Promise<[{default: () => Card}, object, Parts]>}
  */
-function load(frontEnd) {
+function loadParts(frontEnd) {
   const page = /** @type {any} */ (globalThis);
   /** @type {WeakMap<FrontEnd, Promise<any>>} */
   const loaded = page[LOADED] ?? new WeakMap();
   page[LOADED] = loaded;
   const parts =
     loaded.get(frontEnd) ??
-    unpacked(frontEnd).then(async (all) => [await run(all.code), await run(all.saved), all]);
+    unpackParts(frontEnd).then(async (all) => [
+      await importCode(all.code),
+      await importCode(all.saved),
+      all,
+    ]);
   loaded.set(frontEnd, parts);
   return parts;
 }
@@ -84,13 +88,13 @@ function load(frontEnd) {
  * @param {FrontEnd} frontEnd
  * @returns {Promise<Parts>}
  */
-function unpacked(frontEnd) {
+function unpackParts(frontEnd) {
   const stream = new Blob([frontEnd.get("packed")]).stream();
   return new Response(stream.pipeThrough(new DecompressionStream("gzip"))).json();
 }
 
 /** @param {string} code of a module */
-async function run(code) {
+async function importCode(code) {
   const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
   try {
     return await import(/* @vite-ignore */ /* webpackIgnore: true */ url);

@@ -7,24 +7,24 @@ import { onAbort } from "./lifetime.js";
 const LOST = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
 /**
- * Calls `lost` once the kernel no longer receives the page's messages, maybe more than once.
+ * Calls `onLost` when the kernel no longer receives the page's messages, maybe more than once.
  * @param {import("./wire.js").Model} model
  * @param {AbortSignal} signal
- * @param {() => void} lost
+ * @param {() => void} onLost
  */
-export function whenLost(model, signal, lost) {
-  // Jupyter cuts all comms when it restarts a kernel; that a kernel died it only tells of the kernel.
-  const cut = () => lost();
-  const status = (/** @type {unknown} */ _, /** @type {string} */ now) => {
-    if (LOST.has(now)) lost();
+export function whenLost(model, signal, onLost) {
+  // Jupyter closes all comms when it restarts a kernel. Only the kernel connection reports that a kernel died.
+  const onDisconnect = () => onLost();
+  const onStatus = (/** @type {unknown} */ _, /** @type {string} */ status) => {
+    if (LOST.has(status)) onLost();
   };
   const kernel = model.widget_manager?.kernel;
-  model.on("comm_live_update", cut);
-  kernel?.statusChanged?.connect(status);
-  kernel?.disposed?.connect(cut);
+  model.on("comm_live_update", onDisconnect);
+  kernel?.statusChanged?.connect(onStatus);
+  kernel?.disposed?.connect(onDisconnect);
   onAbort(signal, () => {
-    model.off("comm_live_update", cut);
-    kernel?.statusChanged?.disconnect(status);
-    kernel?.disposed?.disconnect(cut);
+    model.off("comm_live_update", onDisconnect);
+    kernel?.statusChanged?.disconnect(onStatus);
+    kernel?.disposed?.disconnect(onDisconnect);
   });
 }

@@ -1,17 +1,17 @@
 // @ts-check
-// The way to a kernel that is in the page, as in JupyterLite: the front end holds a widget's messages back while a cell
-// runs, so a card's messages use a channel of its own, whose name is in the widget's state.
+// The channel to a kernel that is in the page, as in JupyterLite. The front end holds a widget's messages back
+// while a cell runs, so a card sends through a channel of its own, whose name is in the widget's state.
 
 import { onAbort } from "./lifetime.js";
 
 /** @typedef {import("./wire.js").Model} Model */
 
 /**
- * The model, sending by its channel where it has one.
+ * The model, which sends through its channel if it has one.
  * @param {{model: Model, signal: AbortSignal}} context
  * @returns {Model}
  */
-export default function beside({ model, signal }) {
+export default function withChannel({ model, signal }) {
   const name = model.get("channel");
   if (!name) return model;
   const channel = new BroadcastChannel(name);

@@ -1,56 +1,56 @@
 // @ts-check
-// The place of the person: the buttons of a long form stay in view, and the element that replaces an answered
-// form is where its button was.
+// Keeps the person's place: the buttons of a long form stay in view, and the element that replaces an answered
+// form appears where its button was.
 
 import { boxOf, byPlace, focused, focusInPlace } from "./dom.js";
 import { makeTimer, on } from "./lifetime.js";
 
-/** Pixels that nobody calls a jump. */
+/** Pixels by which an element may move without a correction. */
 const SLACK = 24;
 /** Milliseconds until the buttons follow. */
 const FRAME = 16;
-/** Pixels of a form that are to be seen above its buttons. */
+/** Pixels of a form that stay visible above its buttons. */
 const ABOVE = 90;
 
 /**
- * Lifts the buttons of a form that reaches below what is seen to the edge of that. A sticky position would
- * do, but Jupyter has boxes around an output that never scroll and hold it all the same.
+ * Lifts the buttons of a form that ends below the visible area to the bottom of that area. A sticky position
+ * does not work: Jupyter has boxes around an output that never scroll but would contain it.
  * @param {HTMLElement} form
- * @param {HTMLElement} acts
+ * @param {HTMLElement} buttons
  * @param {AbortSignal} signal
- * @returns {() => void} called where the form may have another height
+ * @returns {() => void} call it when the form's height may have changed
  */
-export function keepInView(form, acts, signal) {
+export function keepInView(form, buttons, signal) {
   const timer = makeTimer(signal);
   let lift = 0;
-  const place = () => {
-    const { top, bottom } = boxOf(acts);
-    const over = bottom + lift - seenTo(form);
+  const updateLift = () => {
+    const { top, bottom } = boxOf(buttons);
+    const overflow = bottom + lift - visibleBottom(form);
     const room = top + lift - boxOf(form).top - ABOVE;
-    const wanted = form.contains(acts) ? Math.max(0, Math.min(over, room)) : 0;
-    if (Math.abs(wanted - lift) < 1) return;
-    lift = wanted;
-    acts.style.translate = lift ? `0 ${-lift}px` : "";
-    acts.toggleAttribute("data-lifted", lift > 0);
+    const newLift = form.contains(buttons) ? Math.max(0, Math.min(overflow, room)) : 0;
+    if (Math.abs(newLift - lift) < 1) return;
+    lift = newLift;
+    buttons.style.translate = lift ? `0 ${-lift}px` : "";
+    buttons.toggleAttribute("data-lifted", lift > 0);
   };
-  const soon = () => timer.start(FRAME, place);
-  on(signal, window, "scroll", place, true);
-  on(signal, window, "resize", soon);
-  return soon;
+  const updateSoon = () => timer.start(FRAME, updateLift);
+  on(signal, window, "scroll", updateLift, true);
+  on(signal, window, "resize", updateSoon);
+  return updateSoon;
 }
 
 /**
- * The end of the visible part of the page.
+ * The bottom of the visible part of the page.
  * @param {Element} el
  */
-function seenTo(el) {
+function visibleBottom(el) {
   return Math.min(boxOf(scrollerOf(el)).bottom, innerHeight);
 }
 
 /**
- * Remembers where the focus stands in these items, before they are drawn anew. What is returned is called
- * after: where a form with the focus gave way, what has the focus now stands there, and the focus goes on
- * to the next question that waits, to its heading and never to a button.
+ * Remembers the position of the focus in these items before they are drawn again. The returned function is
+ * called afterwards: if a form with the focus was replaced, it scrolls the element that has the focus now to
+ * that position, and moves the focus to the heading of the next open question, never to a button.
  * @param {HTMLElement} items
  */
 export function holdPlace(items) {
@@ -61,8 +61,8 @@ export function holdPlace(items) {
   return () => {
     const now = focused();
     if (!form || form.isConnected || !now || !items.contains(now)) return;
-    const by = boxOf(now).top - top;
-    if (Math.abs(by) > SLACK) scrollerOf(now).scrollBy({ top: by, behavior: "instant" });
+    const shift = boxOf(now).top - top;
+    if (Math.abs(shift) > SLACK) scrollerOf(now).scrollBy({ top: shift, behavior: "instant" });
     const next = nextHeading(items, now);
     focusInPlace(next);
     (next ?? now).scrollIntoView({ block: "nearest", behavior: "instant" });

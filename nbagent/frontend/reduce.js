@@ -34,7 +34,7 @@ export function apply(view, op) {
         return item;
       });
     case "block":
-      return editItem(view, op.key, (item) => (item.type === "text" ? goOn(item, op) : item));
+      return editItem(view, op.key, (item) => (item.type === "text" ? extendText(item, op) : item));
     case "print":
       return editItem(view, op.key, (item) =>
         item.type === "call" ? { ...item, printed: item.printed + op.text } : item,
@@ -43,15 +43,16 @@ export function apply(view, op) {
 }
 
 /**
- * The text after some of it was finished, or its open end drawn again.
+ * The text item after a change of its open part, of which blocks may be finished.
  * @param {import("./wire.js").TextItem} item
  * @param {import("./wire.js").Block} op
  */
-function goOn(item, op) {
-  const open = openEnd(item.tail, item.raw);
-  const drawn = open.slice(0, op.start) + long(op.html) + open.slice(open.length - op.end);
-  const finished = op.ends.map((end, index) => drawn.slice(op.ends[index - 1] ?? 0, end));
-  const tail = drawn.slice(op.ends.at(-1) ?? 0);
+function extendText(item, op) {
+  const openPart = openEnd(item.tail, item.raw);
+  const html =
+    openPart.slice(0, op.start) + long(op.html) + openPart.slice(openPart.length - op.end);
+  const finished = op.ends.map((end, index) => html.slice(op.ends[index - 1] ?? 0, end));
+  const tail = html.slice(op.ends.at(-1) ?? 0);
   return { ...item, blocks: [...item.blocks, ...finished], tail, raw: op.raw };
 }
 
@@ -74,7 +75,7 @@ export function changes(before, after) {
 }
 
 /**
- * The items with this one in them: in its old place, or at the index.
+ * The items with this one: it replaces the item of its key, or is inserted at the index.
  * @param {Item[]} items
  * @param {Item} item
  * @param {number} index

@@ -20,7 +20,7 @@ test("of what is open only the middle travels, and of tags a sign each", () => {
   }
 });
 
-test("only what changed is told", () => {
+test("only changed keys are reported", () => {
   const view = snapshot.view;
   const after = apply(view, { op: "print", key: "c1", text: "x" });
   expect([...changes(view, after)]).toEqual(["c1"]);

@@ -1,6 +1,6 @@
 // @ts-check
-// The runs of a store as a table: a press on a column's head sorts, one on a row opens its run below. The kernel
-// sorts and chooses, as only it has all runs.
+// The runs of a store as a table: a press on a column's head sorts, one on a row opens its run below. The
+// kernel sorts and filters, as only the kernel has all runs.
 
 import { attr, div, expand, h, makeButton, setText, showText, span, words } from "./dom.js";
 import { nextFrame, on, onClick } from "./lifetime.js";
@@ -14,7 +14,7 @@ import { nextFrame, on, onClick } from "./lifetime.js";
  * }} Table
  */
 
-/** Frames in which the card of a run that was opened may come. */
+/** Frames to wait for the card of an opened run. */
 const FRAMES = 240;
 const KEYS = new Map([
   ["ArrowDown", 1],
@@ -23,9 +23,9 @@ const KEYS = new Map([
   ["End", Number.POSITIVE_INFINITY],
 ]);
 
-/** As the sheet of live cards has it, by an id that nothing has, and more: its rules for tables do not count here. */
+/** A selector with the id that no element has, as in the style sheet of live cards, and a class twice: so its rules win over those for tables there. */
 const ROOT = ".nba-runs.nba-runs:not(#nba)";
-/** Where there is no room for columns, a run is a few lines; with more columns that is sooner. */
+/** In a narrow card a run is a few lines instead of a row; with more columns the limit is higher. */
 const narrow = (/** @type {string} */ root, /** @type {number} */ width) => `
 @container nbagent (max-width: ${width}px) {
   ${root} {
@@ -91,20 +91,20 @@ ${narrow(`${ROOT}.nba-many`, 680)}
 `;
 
 /**
- * Draws the table; returns the function that draws it again.
+ * Draws the table; `update` draws it again.
  * @param {{send: (message: object) => boolean, signal: AbortSignal}} page
  */
 export function drawRuns({ send, signal }) {
   const head = h("tr", { role: "row" });
   const body = h("tbody", { role: "rowgroup" });
-  const none = h("p", { class: "nba-none", hidden: true });
+  const emptyEl = h("p", { class: "nba-none", hidden: true });
   const table = h("table", { role: "table", "aria-label": "Runs" });
   table.append(h("thead", { role: "rowgroup" }, head), body);
-  const said = span({ role: "status" });
-  const more = makeButton("nba-button");
-  const lost = span({ role: "alert", hidden: true });
-  const foot = div("nba-foot", said, more, lost);
-  const el = div("", div("nba-scroll", table, none), foot);
+  const statusEl = span({ role: "status" });
+  const moreButton = makeButton("nba-button");
+  const lostEl = span({ role: "alert", hidden: true });
+  const foot = div("nba-foot", statusEl, moreButton, lostEl);
+  const el = div("", div("nba-scroll", table, emptyEl), foot);
   /** @type {Map<string, {row: HTMLTableRowElement, button: HTMLButtonElement, cells: HTMLElement[]}>} */
   const rows = new Map();
   /** @type {Map<string, {th: HTMLElement, button: HTMLButtonElement, label: HTMLElement, mark: HTMLElement}>} */
@@ -112,69 +112,69 @@ export function drawRuns({ send, signal }) {
   /** @type {Table|null} */
   let shown = null;
   /** The row that Tab goes to. */
-  let at = "";
+  let tabRow = "";
 
-  const tell = (/** @type {object} */ message) => {
-    const heard = send(message);
-    if (!heard) lose();
-    return heard;
+  const sendMessage = (/** @type {object} */ message) => {
+    const isSent = send(message);
+    if (!isSent) disableButtons();
+    return isSent;
   };
-  /** The kernel no longer receives presses. */
-  const lose = () => {
-    showText(lost, shown?.gone ?? "");
+  /** Disables all buttons, as the kernel no longer receives presses. */
+  const disableButtons = () => {
+    showText(lostEl, shown?.gone ?? "");
     for (const button of el.querySelectorAll("button")) button.disabled = true;
   };
   const open = (/** @type {string} */ run) => {
-    stop(run);
-    if (tell({ type: "open", run }) && shown?.opened !== run) show(run);
+    setTabRow(run);
+    if (sendMessage({ type: "open", run }) && shown?.opened !== run) scrollToCard(run);
   };
   /** Brings the card of the run into view once it is there. */
-  const show = (/** @type {string} */ run, frames = FRAMES) => {
+  const scrollToCard = (/** @type {string} */ run, frames = FRAMES) => {
     const outer = el.closest(".widget-vbox, .jp-OutputArea-output") ?? el;
     const card = [...outer.querySelectorAll("section.nbagent")].at(-1);
     const below = card && card.compareDocumentPosition(el) & Node.DOCUMENT_POSITION_PRECEDING;
     if (shown?.opened === run && below && card.childElementCount) {
       card.scrollIntoView({ block: "nearest" });
-    } else if (frames > 0) nextFrame(signal, () => show(run, frames - 1));
+    } else if (frames > 0) nextFrame(signal, () => scrollToCard(run, frames - 1));
   };
-  /** Tab goes to this row from now on. */
-  const stop = (/** @type {string} */ run) => {
-    at = run;
-    for (const [id, { button }] of rows) button.tabIndex = id === at ? 0 : -1;
+  /** Makes this row the one that Tab goes to. */
+  const setTabRow = (/** @type {string} */ run) => {
+    tabRow = run;
+    for (const [id, { button }] of rows) button.tabIndex = id === tabRow ? 0 : -1;
   };
   on(signal, body, "keydown", (event) => {
     const step = KEYS.get(event.key);
     if (step === undefined || !shown) return;
     event.preventDefault();
     const ids = shown.rows.map(([id]) => id);
-    const to = Math.min(Math.max(ids.indexOf(at) + step, 0), ids.length - 1);
-    stop(ids[to] ?? "");
-    rows.get(at)?.button.focus();
+    const to = Math.min(Math.max(ids.indexOf(tabRow) + step, 0), ids.length - 1);
+    setTabRow(ids[to] ?? "");
+    rows.get(tabRow)?.button.focus();
   });
   onClick(signal, body, (event) => {
     const row = event.target instanceof Element ? event.target.closest("tr") : null;
     const selected = document.getSelection()?.toString() && event.detail > 0;
     if (row?.dataset["run"] !== undefined && !selected) open(row.dataset["run"]);
   });
-  onClick(signal, more, () => tell({ type: "more" }));
+  onClick(signal, moreButton, () => sendMessage({ type: "more" }));
 
   const drawHead = (/** @type {Table} */ { columns }) => {
-    for (const [name, label, order, has] of columns) {
-      let made = heads.get(name);
-      if (!made) {
+    for (const [name, label, order, isShown] of columns) {
+      let headCell = heads.get(name);
+      if (!headCell) {
         const text = span();
         const mark = span({ "aria-hidden": "true" });
         const button = makeButton("nba-sort", text, mark);
         const th = h("th", { scope: "col", role: "columnheader", "data-of": name }, button);
-        onClick(signal, button, () => tell({ type: "sort", column: name }));
-        made = { th, button, label: text, mark };
-        heads.set(name, made);
+        onClick(signal, button, () => sendMessage({ type: "sort", column: name }));
+        headCell = { th, button, label: text, mark };
+        heads.set(name, headCell);
         head.append(th);
       }
-      setText(made.label, label);
-      setText(made.mark, order === "ascending" ? "▲" : order === "descending" ? "▼" : "");
-      attr(made.th, "aria-sort", order || null);
-      made.th.hidden = !has;
+      setText(headCell.label, label);
+      setText(headCell.mark, order === "ascending" ? "▲" : order === "descending" ? "▼" : "");
+      attr(headCell.th, "aria-sort", order || null);
+      headCell.th.hidden = !isShown;
     }
     if (!head.querySelector('[data-of="open"]'))
       head.append(h("td", { role: "cell", "data-of": "open" }));
@@ -186,19 +186,19 @@ export function drawRuns({ send, signal }) {
     const row = h("tr", { role: "row", "data-run": id }, ...cells);
     row.append(h("td", { role: "cell", "data-of": "open" }, button));
     button.tabIndex = -1;
-    const made = { row, button, cells };
-    rows.set(id, made);
-    return made;
+    const parts = { row, button, cells };
+    rows.set(id, parts);
+    return parts;
   };
   const update = (/** @type {Table} */ next) => {
     shown = next;
     drawHead(next);
     const rare = next.columns.filter(([name, , , has]) => has && /deadline|cost/.test(name));
     el.parentElement?.classList.toggle("nba-many", rare.length > 0);
-    const there = new Set(next.rows.map(([id]) => id));
+    const ids = new Set(next.rows.map(([id]) => id));
     const active = document.activeElement;
     for (const [id, { row }] of rows) {
-      if (there.has(id)) continue;
+      if (ids.has(id)) continue;
       row.remove();
       rows.delete(id);
     }
@@ -223,14 +223,14 @@ export function drawRuns({ send, signal }) {
       if (place !== row) body.insertBefore(row, place);
       before = row;
     }
-    // A row that moved has lost the focus, one that went has none.
+    // A row that moved has lost the focus; a row that was removed cannot have it.
     if (active instanceof HTMLElement && body.contains(active)) active.focus();
-    if (!there.has(at)) stop(next.rows[0]?.[0] ?? "");
-    showText(none, next.rows.length ? "" : next.none);
+    if (!ids.has(tabRow)) setTabRow(next.rows[0]?.[0] ?? "");
+    showText(emptyEl, next.rows.length ? "" : next.none);
     table.hidden = !next.columns.length;
-    setText(said, next.said);
+    setText(statusEl, next.said);
     foot.hidden = !next.said;
-    showText(more, next.more);
+    showText(moreButton, next.more);
   };
-  return { el, update, lose };
+  return { el, update, disable: disableButtons };
 }

@@ -1,7 +1,7 @@
 // @ts-check
-// The form of a card in a saved notebook. Only its kernel can draw a widget, so while JupyterLab or Notebook 7 saves,
-// the kernel's static HTML is in the widget's place; a page that is opened while the kernel still has the card
-// puts the widget back, and a page that learns of the end leaves the HTML for good.
+// A card in a saved notebook. Only a kernel can draw a widget, so while JupyterLab or Notebook 7 saves, the
+// kernel's static HTML replaces the widget. A page that is opened while the kernel still has the card puts the
+// widget back. Once the card has ended, the HTML stays.
 
 import { div, sanitized } from "./dom.js";
 import { onAbort } from "./lifetime.js";
@@ -22,122 +22,124 @@ const BLOCKS = new Set(
 );
 
 /**
- * The notebook that the page shows the card in, if it can write into that.
+ * The notebook that shows the card, if the page can write into it.
  * @param {import("./wire.js").Model} model
  * @returns {Notebook|null}
  */
 export function notebookOf(model) {
   const context = model.widget_manager?.context;
   const notebook = context?.model;
-  // VS Code lends one without cells. A shared document is saved by its server, whatever a page does meanwhile.
+  // In VS Code it has no cells. A shared document is saved by its server, which ignores what the page does.
   const writes = context?.saveState && notebook?.cells.length && !notebook.collaborative;
   return writes ? context : null;
 }
 
 /**
- * Keeps the card in its notebook until the signal is aborted.
+ * Saves the card's static HTML in its notebook until the signal is aborted.
  * @param {import("./store.js").Store} store
  * @param {import("./wire.js").Model} model
  * @param {Notebook} context
  * @param {AbortSignal} signal
- * @param {string} [css] the style sheet that all cards have in common
+ * @param {string} [css] the style sheet that all cards share
  */
 export function keepSaved(store, model, context, signal, css = "") {
   const notebook = context.model;
   /** @type {Keep|null} */
-  let kept = null;
-  /** @type {Record<string, string>} What was kept last, by mime type. */
+  let lastKeep = null;
+  /** @type {Record<string, string>} The last static output, by mime type. */
   let bundle = {};
 
   /**
-   * Each output that shows the card, or what was kept of it.
+   * Calls a function for each output that shows the card or its static HTML.
    * @param {(cell: CodeCell, index: number, output: Output, live: boolean) => void} act
    */
-  const each = (act) => {
-    if (kept === null) return;
+  const forEachOutput = (act) => {
+    if (lastKeep === null) return;
     for (const cell of notebook.cells) {
       for (let index = 0; index < (cell.outputs?.length ?? 0); index++) {
         const output = cell.outputs.get(index);
-        const live = output.data[WIDGET]?.model_id === kept.view;
-        if (live || output.metadata.nbagent?.view === kept.view) act(cell, index, output, live);
+        const live = output.data[WIDGET]?.model_id === lastKeep.view;
+        if (live || output.metadata.nbagent?.view === lastKeep.view) act(cell, index, output, live);
       }
     }
   };
   /**
-   * Writes what is saved, and leaves what is shown.
-   * @param {(output: Output) => object} saved
+   * Changes the outputs that are saved, and not those that are shown.
+   * @param {(output: Output) => object} makeSaved
    */
-  const write = (saved) =>
-    each((cell, index, output, live) => {
-      if (live) cell.sharedModel.updateOutputs(index, index + 1, [saved(output)], "silent-change");
+  const writeOutputs = (makeSaved) =>
+    forEachOutput((cell, index, output, live) => {
+      if (live)
+        cell.sharedModel.updateOutputs(index, index + 1, [makeSaved(output)], "silent-change");
     });
-  /** The form that needs no kernel, as an output. */
-  const still = () => ({
+  /** The static HTML as an output. */
+  const staticOutput = () => ({
     output_type: "display_data",
     data: bundle,
-    metadata: kept?.ended ? {} : { nbagent: { view: kept?.view } },
+    metadata: lastKeep?.ended ? {} : { nbagent: { view: lastKeep?.view } },
   });
   /** The output of the live card. */
-  const widget = () => {
-    const shown = { version_major: 2, version_minor: 0, model_id: kept?.view };
+  const widgetOutput = () => {
+    const shown = { version_major: 2, version_minor: 0, model_id: lastKeep?.view };
     return { output_type: "display_data", data: { ...bundle, [WIDGET]: shown }, metadata: {} };
   };
-  /** Shows what was kept, in the widget's place. */
-  const show = () => each((cell, index) => cell.outputs.set(index, still()));
-  /** No cell's output has it: it is in a person's widget, such as an `Output`, and is replaced in its own place. */
-  const showElsewhere = () => {
+  /** Replaces the widget by the static HTML. */
+  const showStatic = () => forEachOutput((cell, index) => cell.outputs.set(index, staticOutput()));
+  /** Replaces the card where no cell's output has it: inside another widget, such as an `Output`. */
+  const showStaticElsewhere = () => {
     for (const el of store.views) {
-      el.replaceWith(div("", sanitized(bundle["text/html"] ?? ""))); // as a saved output has it
+      el.replaceWith(div("", sanitized(bundle["text/html"] ?? ""))); // as in a saved output
     }
   };
-  const saving = (/** @type {unknown} */ _, /** @type {string} */ state) => {
-    if (state === "started") write(still);
+  const onSaveState = (/** @type {unknown} */ _, /** @type {string} */ state) => {
+    if (state === "started") writeOutputs(staticOutput);
     else {
       const { dirty } = notebook;
-      write((output) => output.toJSON());
+      writeOutputs((output) => output.toJSON());
       notebook.dirty = dirty; // the widget is back as it was: what is on disk is up to date
     }
   };
   /** Whether the widget is no longer needed once its kernel has stopped. */
-  const over = () => kept?.over && !store.typed;
-  const heard = (/** @type {FromKernel} */ content) => {
+  const isOver = () => lastKeep?.over && !store.typed;
+  const onMessage = (/** @type {FromKernel} */ content) => {
     if (content.type !== "keep") return;
-    const before = kept;
+    const previous = lastKeep;
     const pieces = Object.entries(content.bundle);
-    const missed = pieces.length
+    const isMissed = pieces.length
       ? content.seq !== null && content.seq !== store.seq
-      : content.number !== before?.number;
-    if (missed) {
+      : content.number !== previous?.number;
+    if (isMissed) {
       model.send({ type: "keeps", ended: false });
       return;
     }
-    if (pieces.length) bundle = Object.fromEntries(pieces.map(joined));
-    kept = content;
+    if (pieces.length) bundle = Object.fromEntries(pieces.map(joinPieces));
+    lastKeep = content;
     if (content.ended) {
-      let stands = false;
-      each(() => {
-        stands = true;
+      let isInCell = false;
+      forEachOutput(() => {
+        isInCell = true;
       });
-      show();
-      if (!stands && store.views.size) showElsewhere();
+      showStatic();
+      if (!isInCell && store.views.size) showStaticElsewhere();
       else model.send({ type: "keeps", ended: true });
       return;
     }
-    each((cell, index, _, live) => live || cell.outputs.set(index, widget()));
-    if (before && pieces.length) notebook.dirty = true;
+    forEachOutput((cell, index, _, live) => live || cell.outputs.set(index, widgetOutput()));
+    if (previous && pieces.length) notebook.dirty = true;
   };
   /**
-   * @param {[string, import("./wire.js").Piece[]]} told
+   * @param {[string, import("./wire.js").Piece[]]} entry
    * @returns {[string, string]}
    */
-  const joined = ([mime, pieces]) => [
+  const joinPieces = ([mime, pieces]) => [
     mime,
     pieces
-      .map((one) => {
-        if (typeof one === "string") return one;
-        if (Array.isArray(one)) return css.slice(...one);
-        const item = store.view?.items.find(({ key }) => key === one.key);
-        if (item?.type !== "text") throw new Error(`nbagent: there is no text ${one.key} to store`);
+      .map((piece) => {
+        if (typeof piece === "string") return piece;
+        if (Array.isArray(piece)) return css.slice(...piece);
+        const item = store.view?.items.find(({ key }) => key === piece.key);
+        if (item?.type !== "text")
+          throw new Error(`nbagent: there is no text ${piece.key} to store`);
         const blocks = [...item.blocks, item.tail];
         return mime === "text/html"
           ? blocks.join("")
@@ -146,42 +148,42 @@ export function keepSaved(store, model, context, signal, css = "") {
       .join(""),
   ];
 
-  model.on("msg:custom", heard);
-  context.saveState?.connect(saving);
-  store.listen(({ type }) => type === "gone" && over() && show(), signal);
+  model.on("msg:custom", onMessage);
+  context.saveState?.connect(onSaveState);
+  store.listen(({ type }) => type === "gone" && isOver() && showStatic(), signal);
   onAbort(signal, () => {
-    model.off("msg:custom", heard);
-    context.saveState?.disconnect(saving);
-    // the kernel is gone: what is saved, and shown where nothing goes on, is what was kept last
-    if (over()) show();
-    else saving(null, "started");
+    model.off("msg:custom", onMessage);
+    context.saveState?.disconnect(onSaveState);
+    // the kernel is gone: save the last static HTML, and show it if the card is finished
+    if (isOver()) showStatic();
+    else onSaveState(null, "started");
   });
 }
 
 /**
- * HTML that the kernel sanitized as text; ../notebook/render/plain.py has the same.
+ * The plain text of HTML that the kernel sanitized; ../notebook/render/plain.py returns the same.
  * @param {string} html
  */
 export function textOf(html) {
-  const read = (/** @type {string} */ part) =>
+  const decode = (/** @type {string} */ part) =>
     part.includes("&") ? (sanitized(part).textContent ?? "") : part;
-  let [at, pre, cells, out] = [0, 0, 0, ""];
+  let [position, preDepth, cellCount, text] = [0, 0, 0, ""];
   const add = (/** @type {string} */ part) => {
-    const data = read(part);
-    if (pre > 0 || !data.includes("\n")) out += data;
-    else if (data.trim()) out += data.replaceAll("\n", " ");
+    const data = decode(part);
+    if (preDepth > 0 || !data.includes("\n")) text += data;
+    else if (data.trim()) text += data.replaceAll("\n", " ");
   };
   for (const { 0: tag, 1: closes, 2: name = "", index } of html.matchAll(TAG)) {
-    add(html.slice(at, index));
-    at = index + tag.length;
-    if (BLOCKS.has(name)) out += "\n";
-    if (name === "pre") pre += closes ? -1 : 1;
-    if (name === "tr") cells = 0;
-    else if (/^t[dh]$/.test(name) && !closes) out += cells++ ? " | " : "";
-    else if (name === "img") out += read(/\balt="([^"]*)"/.exec(tag)?.[1] ?? "");
-    else if (!closes) out += { li: "- ", hr: "---\n" }[name] ?? "";
+    add(html.slice(position, index));
+    position = index + tag.length;
+    if (BLOCKS.has(name)) text += "\n";
+    if (name === "pre") preDepth += closes ? -1 : 1;
+    if (name === "tr") cellCount = 0;
+    else if (/^t[dh]$/.test(name) && !closes) text += cellCount++ ? " | " : "";
+    else if (name === "img") text += decode(/\balt="([^"]*)"/.exec(tag)?.[1] ?? "");
+    else if (!closes) text += { li: "- ", hr: "---\n" }[name] ?? "";
   }
-  add(html.slice(at));
-  const lines = out.split("\n").map((line) => line.trimEnd());
+  add(html.slice(position));
+  const lines = text.split("\n").map((line) => line.trimEnd());
   return lines.filter(Boolean).join("\n");
 }

@@ -58,16 +58,16 @@ const HELLO = { type: "hello", keeps: true, again: false };
 test("while it is saved HTML stands where the widget does, and what is shown is left alone", () => {
   const { model, page, save } = open(live);
   const { shown } = page;
-  expect(model.sent).toEqual([HELLO]);
+  expect(model.messages).toEqual([HELLO]);
   save("started");
   expect(page.saved).toBe(null);
-  model.tell(keep("works"));
-  model.tell(keep("waits"));
+  model.receive(keep("works"));
+  model.receive(keep("waits"));
   expect(page.notebook.model.dirty).toBe(true);
   save("started");
   expect(page.saved.data).toEqual({ "text/html": "waits" });
   expect(page.saved.metadata).toEqual({ nbagent: { view: "m1" } });
-  page.notebook.model.dirty = false; // as Jupyter does before it tells
+  page.notebook.model.dirty = false; // as Jupyter does before it reports the save
   save("completed");
   expect(page.saved.data).toEqual(live);
   expect(page.notebook.model.dirty).toBe(false);
@@ -76,38 +76,38 @@ test("while it is saved HTML stands where the widget does, and what is shown is 
 
 test("a page that is opened later puts the widget back, and the end takes its place for good", () => {
   const { model, page, save } = open({ "text/html": "old" }, { nbagent: { view: "m1" } });
-  model.tell(keep("waits"));
+  model.receive(keep("waits"));
   expect(page.shown.data[WIDGET].model_id).toBe("m1");
-  model.tell(keep("done", END));
+  model.receive(keep("done", END));
   expect(page.shown.data).toEqual({ "text/html": "done" });
   expect(page.shown.metadata).toEqual({});
-  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: true });
+  expect(model.messages.at(-1)).toEqual({ type: "keeps", ended: true });
   save("started");
   expect(page.saved).toBe(null);
 });
 
-test("what was told before is told by its number, and is asked for where it was missed", () => {
+test("HTML that the page has is referred to by its number, and is requested again if it was missed", () => {
   const { model, page, save } = open(live);
-  model.tell(keep("", { ...END, number: 2 }));
-  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: false });
-  model.tell(keep("works"));
+  model.receive(keep("", { ...END, number: 2 }));
+  expect(model.messages.at(-1)).toEqual({ type: "keeps", ended: false });
+  model.receive(keep("works"));
   page.notebook.model.dirty = false;
-  model.tell(keep("", OVER));
+  model.receive(keep("", OVER));
   expect(page.notebook.model.dirty).toBe(false); // what is on disk is up to date
   save("started");
   expect(page.saved.data).toEqual({ "text/html": "works" });
-  model.tell(keep("", { ...END, number: 2 }));
-  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: false });
+  model.receive(keep("", { ...END, number: 2 }));
+  expect(model.messages.at(-1)).toEqual({ type: "keeps", ended: false });
   expect(page.shown.data).toEqual(live);
-  model.tell(keep("done", { number: 2 }));
-  model.tell(keep("", { ...END, number: 2 }));
+  model.receive(keep("done", { number: 2 }));
+  model.receive(keep("", { ...END, number: 2 }));
   expect(page.shown.data).toEqual({ "text/html": "done" });
-  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: true });
+  expect(model.messages.at(-1)).toEqual({ type: "keeps", ended: true });
 });
 
 test("rules come as their places in the sheet that the page has", () => {
   const { model, page, save } = open(live);
-  model.tell(keep("", { bundle: { "text/html": ["<", [4, 9], ">"], "text/plain": ["plain"] } }));
+  model.receive(keep("", { bundle: { "text/html": ["<", [4, 9], ">"], "text/plain": ["plain"] } }));
   save("started");
   expect(page.saved.data).toEqual({ "text/html": "<sheet>", "text/plain": "plain" });
 });
@@ -116,7 +116,7 @@ test("texts come as the items that the page draws, and as words where that is an
   const { model, page, save } = open(live);
   const text = { type: "text", key: "0.t", blocks: ["<p>One</p>"], tail: "", raw: "" };
   const view = { ...WIRE.from_kernel.snapshot.view, items: [text] };
-  model.tell({ ...WIRE.from_kernel.snapshot, seq: 1, view });
+  model.receive({ ...WIRE.from_kernel.snapshot, seq: 1, view });
   const block = {
     op: "block",
     key: "0.t",
@@ -127,17 +127,17 @@ test("texts come as the items that the page draws, and as words where that is an
   };
   const patch = { type: "patch", seq: 2, ops: [{ ...block, raw: "" }] };
   const bundle = { "text/html": ["<", { key: "0.t" }, ">"], "text/plain": [{ key: "0.t" }, "."] };
-  model.tell(keep("", { bundle, seq: 2 })); // the patch before it was lost
-  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: false });
-  model.tell(keep("whole"));
-  model.tell(patch);
-  model.tell(keep("", { bundle, seq: 2, number: 2 }));
+  model.receive(keep("", { bundle, seq: 2 })); // the patch before it was lost
+  expect(model.messages.at(-1)).toEqual({ type: "keeps", ended: false });
+  model.receive(keep("complete"));
+  model.receive(patch);
+  model.receive(keep("", { bundle, seq: 2, number: 2 }));
   save("started");
   expect(page.saved.data).toEqual({
     "text/html": "<<p>One</p><p>two &amp; three</p>>",
     "text/plain": "One\n\ntwo & three.",
   });
-  expect(model.said("keeps").length).toBe(1);
+  expect(model.sent("keeps").length).toBe(1);
 });
 
 test("what HTML says is read as the kernel reads it", () => {
@@ -152,7 +152,7 @@ test("once the kernel is gone what is over stands there as HTML, and what waits 
   ]) {
     const { model, page, store, save } = open(live);
     store.written = written;
-    model.tell(keep("as it stood", more));
+    model.receive(keep("as it stood", more));
     model.fire("comm_live_update");
     expect(WIDGET in page.shown.data).toBe(stays);
     save("started");
@@ -162,7 +162,7 @@ test("once the kernel is gone what is over stands there as HTML, and what waits 
 
 test("of a kernel that is gone the last that was kept is saved, and nothing listens any more", () => {
   const { model, page, life } = open(live);
-  model.tell(keep("waits"));
+  model.receive(keep("waits"));
   life.abort();
   expect(page.saved.data).toEqual({ "text/html": "waits" });
   expect(page.saving.size + model.listening).toBe(0);
@@ -170,10 +170,10 @@ test("of a kernel that is gone the last that was kept is saved, and nothing list
 
 test("another card's output, and a notebook that its server saves, are left alone", () => {
   const { model, page, save } = open({ [WIDGET]: { model_id: "m2" } });
-  model.tell(keep("waits"));
+  model.receive(keep("waits"));
   save("started");
   expect(page.saved).toBe(null);
-  const [hello] = open(live, {}, { collaborative: true }).model.sent;
+  const [hello] = open(live, {}, { collaborative: true }).model.messages;
   expect(hello).toEqual({ ...HELLO, keeps: false });
 });
 
@@ -183,7 +183,7 @@ test("a card in an Output widget gives way in its own place, and its widget stay
   const around = document.createElement("div");
   around.append(el);
   store.views.add(el);
-  model.tell(keep("<p>the end</p>", END));
+  model.receive(keep("<p>the end</p>", END));
   expect(around.innerHTML).toBe("<div><p>the end</p></div>");
-  expect(model.sent.filter(({ type }) => type === "keeps")).toEqual([]);
+  expect(model.messages.filter(({ type }) => type === "keeps")).toEqual([]);
 });

@@ -41,14 +41,14 @@ export const long = (text) =>
  * @param {string} raw
  */
 export function openEnd(tail, raw) {
-  const whole = tail || "<p></p>";
-  const end = endOfText(whole);
+  const html = tail || "<p></p>";
+  const end = endOfText(html);
   const text = raw.replace(/[&<>]/g, (sign) => NAMES[/** @type {"&"} */ (sign)]);
-  return whole.slice(0, end) + text + whole.slice(end);
+  return html.slice(0, end) + text + html.slice(end);
 }
 
 /**
- * The end of the last block's text, before the tags that close it and its surroundings.
+ * The end of the last block's text, before the tags that close it and the elements around it.
  * @param {string} text
  */
 function endOfText(text) {

@@ -22,7 +22,7 @@ test("every sentence the page asks for is one Python sends", () => {
   expect(asked.filter(([key]) => !(key in TEXTS))).toEqual([]);
 });
 
-/** The sources in which this stands. */
+/** The sources that contain this. */
 const containing = (/** @type {RegExp} */ what) =>
   sources.filter(([, source]) => what.test(source)).map(([name]) => name);
 
@@ -30,10 +30,10 @@ test("markup comes in at one place only", () => {
   expect(containing(/innerHTML|outerHTML|insertAdjacentHTML/)).toEqual(["dom.js"]);
 });
 
-test("listeners and timers are made at one place only, where each has a signal that ends it", () => {
-  const made =
+test("listeners and timers are created at one place only, where each has a signal that ends it", () => {
+  const creation =
     /addEventListener|setTimeout|setInterval|request\w+(Frame|Callback)|Observer\(|\.on\w+ =/;
-  expect(containing(made)).toEqual(["lifetime.js"]);
+  expect(containing(creation)).toEqual(["lifetime.js"]);
 });
 
 test("the page's code stays small, since each notebook with a card loads it", () => {

@@ -1,5 +1,5 @@
 // @ts-check
-// The state of one run on one page. Lives as long as the model; every view draws from it.
+// The state of one run on one page. It lives as long as the model, and every view draws from it.
 
 import { groupDigits } from "./format.js";
 import { onAbort } from "./lifetime.js";
@@ -20,20 +20,20 @@ import { apply, changes } from "./reduce.js";
  * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"} | {type: "written"}} Event
  */
 
-/** Loads what finds in a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
+/** Loads the module that searches a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
 /** Loads the module for open questions. @typedef {() => Promise<typeof import("./waiting.js")>} LoadWaiter */
 
-/** Bytes of one message: a server closes the channel on 10 MiB, in which Jupyter's own part is too. */
+/** Maximum bytes of one message: a server closes the channel above 10 MiB, including the data that Jupyter adds. */
 const MAX_MESSAGE = 10 * 2 ** 20 - 2 ** 16;
-/** Milliseconds after which a gap asks for a snapshot once more. */
+/** Milliseconds after which a snapshot that did not arrive is requested again. */
 const ASK_AGAIN = 1000;
 
 export class Store {
   /** @type {Model} */ #model;
   /** @type {Set<(event: Event) => void>} */ #listeners = new Set();
   /**
-   * The number of the last message applied, and when a snapshot was asked for since, so that a lost
-   * one is asked for again; null until a live snapshot came.
+   * The number of the last applied message, and when a snapshot was requested after it, so that a lost one is
+   * requested again; null until the first live snapshot.
    * @type {{seq: number, asked: number}|null}
    */
   #live = null;
@@ -43,34 +43,34 @@ export class Store {
   /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
   /** Whether the kernel no longer receives this page's messages. */ gone = false;
   /** The elements of its views. @type {Set<HTMLElement>} */ views = new Set();
-  /** @type {LoadWaiter|undefined} Where there is one. */ waiter;
+  /** @type {LoadWaiter|undefined} Missing if the host has none. */ waiter;
   /** The text in a chat's box, for a view that is drawn again. */ written = "";
-  /** The files there. @type {import("./chat/composer.js").Chip[]} */ chips = [];
+  /** The files in that box. @type {import("./chat/composer.js").Chip[]} */ chips = [];
 
   /**
    * @param {Model} model
-   * @param {AbortSignal} signal aborting it takes every listener away
-   * @param {Record<string, string>} [texts] the sentences that all cards have in common
-   * @param {LoadFinder} [finder] where there is one
-   * @param {boolean} [keeps] whether the page writes what is kept of the card into its notebook
+   * @param {AbortSignal} signal aborting it removes every listener
+   * @param {Record<string, string>} [texts] the sentences that all cards share
+   * @param {LoadFinder} [finder] if the card has one
+   * @param {boolean} [keeps] whether the page writes static HTML of the card into its notebook
    */
   constructor(model, signal, texts = {}, finder, keeps = false) {
     this.#model = model;
     this.finder = finder;
     this.texts = texts;
-    const synced = () => {
-      if (this.#live === null) this.#fromTrait(model.get("snapshot"));
+    const onSnapshotChange = () => {
+      if (this.#live === null) this.#applyTrait(model.get("snapshot"));
     };
-    const message = (/** @type {FromKernel} */ content) => this.#receive(content);
-    model.on("change:snapshot", synced);
-    model.on("msg:custom", message);
-    whenLost(model, signal, () => this.#lost());
+    const onMessage = (/** @type {FromKernel} */ content) => this.#receive(content);
+    model.on("change:snapshot", onSnapshotChange);
+    model.on("msg:custom", onMessage);
+    whenLost(model, signal, () => this.#markGone());
     onAbort(signal, () => {
-      model.off("change:snapshot", synced);
-      model.off("msg:custom", message);
+      model.off("change:snapshot", onSnapshotChange);
+      model.off("msg:custom", onMessage);
       this.#listeners.clear();
     });
-    synced();
+    onSnapshotChange();
     this.send({ type: "hello", keeps, again: false });
   }
 
@@ -106,8 +106,8 @@ export class Store {
   }
 
   /**
-   * Sends to the kernel. False, and `gone` for every view, where the channel is dead. What is too large for
-   * the channel is refused here, as the kernel would.
+   * Sends a message to the kernel. Returns false, and notifies every view with `gone`, if the channel is dead.
+   * A message that is too large for the channel is refused here, with a receipt like the kernel's.
    * @param {FromFrontEnd} content
    */
   send(content) {
@@ -120,7 +120,7 @@ export class Store {
         interrupt: "",
         ok: false,
       };
-      queueMicrotask(() => this.#tell({ type: "receipt", receipt: { ...receipt, errors } }));
+      queueMicrotask(() => this.#notify({ type: "receipt", receipt: { ...receipt, errors } }));
       return true;
     }
     try {
@@ -128,12 +128,12 @@ export class Store {
       return true;
     } catch (error) {
       console.warn("nbagent: the kernel cannot be reached", error);
-      this.#lost();
+      this.#markGone();
       return false;
     }
   }
 
-  /** The number of the last message applied. */
+  /** The number of the last applied message. */
   get seq() {
     return this.#live?.seq;
   }
@@ -143,27 +143,27 @@ export class Store {
     return this.written !== "" || this.chips.length > 0;
   }
 
-  /** Asks for all of the card once more. */
+  /** Requests a new snapshot. */
   greet() {
     this.send({ type: "hello", keeps: false, again: true });
   }
 
-  #lost() {
+  #markGone() {
     if (this.gone) return;
     this.gone = true;
-    this.#tell({ type: "gone" });
+    this.#notify({ type: "gone" });
   }
 
   /**
-   * Draws the content of the notebook's trait, before the first message of the kernel.
+   * Shows the snapshot of the synced trait, before the kernel's first message.
    * @param {Partial<Snapshot>|null|undefined} snapshot
    */
-  #fromTrait(snapshot) {
-    if (snapshot?.view) this.#adopt(/** @type {Snapshot} */ (snapshot));
+  #applyTrait(snapshot) {
+    if (snapshot?.view) this.#applySnapshot(/** @type {Snapshot} */ (snapshot));
   }
 
   /**
-   * Takes a message from the kernel.
+   * Handles a message from the kernel.
    * @param {FromKernel} content
    */
   #receive(content) {
@@ -171,32 +171,32 @@ export class Store {
       const first = this.#live === null;
       this.#live = { seq: content.seq, asked: 0 };
       this.skew = content.now - Date.now() / 1000;
-      this.#adopt(content);
+      this.#applySnapshot(content);
       if (first && (content.written || content.attached?.length) && !this.typed) {
         this.written = content.written;
         this.chips = content.attached ?? [];
-        this.#tell({ type: "written" });
+        this.#notify({ type: "written" });
       }
     } else if (content.type === "patch") {
-      this.#patch(content);
+      this.#applyPatch(content);
     } else if (content.type === "receipt") {
-      this.#tell({ type: "receipt", receipt: content });
+      this.#notify({ type: "receipt", receipt: content });
     } else if (content.type === "names") {
-      this.#tell({ type: "names", names: content });
+      this.#notify({ type: "names", names: content });
     }
   }
 
   /**
-   * Applies a patch, or asks for a snapshot where one before it was missed.
+   * Applies a patch, or requests a snapshot if an earlier patch was missed.
    * @param {import("./wire.js").Patch} patch
    */
-  #patch(patch) {
+  #applyPatch(patch) {
     const live = this.#live;
-    if (live === null || this.view === null) return; // the snapshot asked for includes it
+    if (live === null || this.view === null) return; // the requested snapshot includes it
     if (patch.seq <= live.seq) return;
     if (patch.seq === live.seq + 1) {
       live.seq = patch.seq;
-      this.#show(patch.ops.reduce(apply, this.view));
+      this.#setView(patch.ops.reduce(apply, this.view));
     } else if (Date.now() - live.asked >= ASK_AGAIN) {
       live.asked = Date.now();
       this.greet();
@@ -204,30 +204,30 @@ export class Store {
   }
 
   /**
-   * Takes all from a snapshot.
+   * Replaces the texts and the view by those of a snapshot.
    * @param {Snapshot} snapshot
    */
-  #adopt(snapshot) {
+  #applySnapshot(snapshot) {
     this.texts = { ...this.texts, ...snapshot.texts };
     this.gone = false;
-    this.#show(snapshot.view);
+    this.#setView(snapshot.view);
   }
 
   /**
-   * Tells every view what differs from before.
+   * Replaces the view, and notifies the listeners of the keys that changed.
    * @param {View} view
    */
-  #show(view) {
+  #setView(view) {
     const keys = changes(this.view, view);
     this.view = view;
-    this.#tell({ type: "view", keys });
+    this.#notify({ type: "view", keys });
   }
 
   /**
-   * Tells every listener.
+   * Calls every listener with the event.
    * @param {Event} event
    */
-  #tell(event) {
+  #notify(event) {
     for (const listener of [...this.#listeners]) listener(event);
   }
 }

@@ -13,7 +13,7 @@ import { duration } from "./format.js";
 const LANES = ["wait", "model", "tool"];
 
 /** The order of the legend. @type {Span["lane"][]} */
-const TOLD = ["model", "tool", "wait"];
+const LEGEND_ORDER = ["model", "tool", "wait"];
 
 /**
  * The place of each span, those below first.
@@ -38,8 +38,8 @@ export function layOut(spans, now, ended) {
 }
 
 /**
- * Draws the spans into the strip, reusing what is there: each lies over all of it and shows a part, so that
- * nothing moves and no layout is made.
+ * Draws the spans into the strip and reuses its elements: each covers the whole strip and shows a part of it,
+ * so that the browser need not lay out anything.
  * @param {HTMLElement} strip
  * @param {Span[]} spans
  * @param {number} now
@@ -62,7 +62,7 @@ export function drawStrip(strip, spans, now, ended) {
  * @returns {{lane: Span["lane"], seconds: number}[]}
  */
 export function lengths(spans, now) {
-  return TOLD.flatMap((lane) => {
+  return LEGEND_ORDER.flatMap((lane) => {
     const own = spans.filter((span) => span.lane === lane).sort((a, b) => a.start - b.start);
     let [seconds, done] = [0, 0];
     for (const { start, end } of own) {
@@ -75,7 +75,7 @@ export function lengths(spans, now) {
 }
 
 /**
- * Draws what the colors of the strip mean, and how long each was.
+ * Draws the meaning of the strip's colors, with the duration of each.
  * @param {HTMLElement} legend
  * @param {Span[]} spans
  * @param {number} now

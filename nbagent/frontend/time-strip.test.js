@@ -28,7 +28,7 @@ test("nothing, and nonsense, draw nothing outside the strip", () => {
   }
 });
 
-test("of each lane the legend tells how long it was busy, and what ran at once counts once", () => {
+test("the legend shows how long each lane was busy, and counts parallel spans once", () => {
   const spans = [span("tool", 5, 9), span("tool", 6, 8), span("tool", 12), span("model", 0, 5)];
   expect(lengths(spans, 15)).toEqual([
     { lane: "model", seconds: 5 },

@@ -1,5 +1,5 @@
 // @ts-check
-// One drawing of a run: follows the store item by item and never draws again what did not change.
+// One view of a run: it follows the store item by item, and never draws unchanged items again.
 
 import { drawComposer } from "./chat/composer.js";
 import { stayAtEnd } from "./chat/scroll.js";
@@ -41,11 +41,11 @@ import { HEAD } from "./reduce.js";
 /** @typedef {import("./items/grouping.js").Placed} Placed */
 /** @typedef {{type: Placed["type"], drawn: DrawnItem}} Shown */
 
-/** Milliseconds in which what lies below a table, or rows that become one, comes up. */
+/** Milliseconds in which the items below a table, or below rows that become one, move up. */
 const GLIDE = 180;
-/** From how many items on something may be looked for. */
+/** The number of items from which on the card can be searched. */
 const LONG = 8;
-/** Milliseconds for which rows that become one leave their room to what comes next. */
+/** Milliseconds for which the room of rows that become one stays free for new items. */
 const ROOM = 1000;
 
 export class RunView {
@@ -53,31 +53,38 @@ export class RunView {
   /** @type {CardContext} */ #card;
   /** @type {Map<string, Shown>} */ #shown = new Map();
   /** @type {Map<string, Set<string>>} */ #tables = new Map();
-  /** @type {Set<string>} Interrupts this view answered: their record takes the focus. */ #answered =
+  /** @type {Set<string>} The interrupts that this view answered: their record takes the focus. */ #answered =
     new Set();
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
   /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
-  /** Whether the box is below a run that has ended. */ #asking = false;
+  /** Whether the message box is open below a run that has ended. */ #isBoxOpen = false;
   /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
-  /** @type {HTMLElement|null} */ #jumped = null;
+  /** @type {HTMLElement|null} */ #lastJumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
-  /** @type {Set<string>} Keys that the next frame draws. */ #due = new Set();
-  /** Whether a question has waited here. */ #asked = false;
-  /** @type {Placed[]} What is drawn, in its order. */ #placed = [];
+  /** @type {Set<string>} Keys that the next frame draws. */ #pendingKeys = new Set();
+  /** Whether a question has waited here. */ #hasAsked = false;
+  /** @type {Placed[]} The drawn items, in their order. */ #placed = [];
   #items = div("nba-items");
-  #live = div({ class: "nba-sr", "aria-live": "polite" });
-  #unsent = div("nba-unsents");
-  #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
+  #liveRegion = div({ class: "nba-sr", "aria-live": "polite" });
+  #unsentNotes = div("nba-unsents");
+  #goneNote = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**
    * @param {import("./store.js").Store} store
    * @param {AbortSignal} signal
-   * @param {string} prefix what the ids of this view begin with
+   * @param {string} prefix the start of the ids of this view
    */
   constructor(store, signal, prefix) {
     this.#store = store;
-    this.el = h("section", "nbagent", this.#items, this.#unsent, this.#gone, this.#live);
+    this.el = h(
+      "section",
+      "nbagent",
+      this.#items,
+      this.#unsentNotes,
+      this.#goneNote,
+      this.#liveRegion,
+    );
     store.views.add(this.el);
     onAbort(signal, () => store.views.delete(this.el));
     let ids = 0;
@@ -87,10 +94,10 @@ export class RunView {
       id: () => `${prefix}-${++ids}`,
       clock: () => performance.now(),
       answered: (item) => this.#answered.add(item.interrupt),
-      form: (item) => this.#take(item),
+      form: (item) => this.#takeForm(item),
       edit: (item) => this.#composer?.edit(item),
       unsent: (title, typed) => this.#keepUnsent(title, typed),
-      say: (message) => this.#say(message),
+      say: (message) => this.#announceText(message),
     };
     this.#copies = offerCopies(this.el, this.#card);
     this.el.append(this.#copies.el);
@@ -111,92 +118,95 @@ export class RunView {
   #draw(keys) {
     const { view } = this.#store;
     if (view === null) return;
-    for (const key of this.#due) keys.add(key);
-    const goesOn = this.#due.size > 0;
-    this.#due = new Set();
+    for (const key of this.#pendingKeys) keys.add(key);
+    const isContinued = this.#pendingKeys.size > 0;
+    this.#pendingKeys = new Set();
     if (keys.has(HEAD)) this.#drawHead(view.head);
-    const placed = holdPlace(this.#items);
+    const restorePlace = holdPlace(this.#items);
     const tables = this.#tables.size;
     const items = foldStretches(groupAlike(view.items, this.#tables));
     this.#placed = items;
-    // A form that moves into a table is still there until the table takes it over, a row in an open stretch too.
-    const kept = new Set(
+    // A form that moves into a table is kept until the table takes it over, and so is a row that moves into an
+    // open stretch.
+    const keptKeys = new Set(
       items.flatMap((item) =>
         [item, ...(item.type === "stretch" ? this.#rowsOf(item) : forms(item))].map(
           ({ key }) => key,
         ),
       ),
     );
-    const folds = [...this.#shown].some(([key, { type }]) => type === "call" && !kept.has(key));
-    const height = tables || folds ? this.#items.offsetHeight : 0;
-    const answered = this.#drop(kept);
+    const hasFolded = [...this.#shown].some(
+      ([key, { type }]) => type === "call" && !keptKeys.has(key),
+    );
+    const height = tables || hasFolded ? this.#items.offsetHeight : 0;
+    const answered = this.#removeMissing(keptKeys);
     /** @type {Placed[]} */
     const fresh = [];
     /** @type {Placed[]} */
     const changed = [];
     for (const [index, item] of items.entries()) {
-      const before = this.#shown.get(item.key);
-      if (!before && fresh.length >= AT_ONCE) {
+      const shown = this.#shown.get(item.key);
+      if (!shown && fresh.length >= AT_ONCE) {
         // In order: the items before an item are drawn before it.
-        const rest = items.slice(index).flatMap((one) => ("items" in one ? one.items : [one]));
-        this.#due = new Set(rest.map(({ key }) => key));
+        const remaining = items.slice(index).flatMap((one) => ("items" in one ? one.items : [one]));
+        this.#pendingKeys = new Set(remaining.map(({ key }) => key));
         break;
       }
       const parts = "items" in item ? item.items : [item];
-      const is = !before || parts.some(({ key }) => keys.has(key));
-      if (is) changed.push(item);
-      if (before && is && this.#fits(before, item)) before.drawn.update(item);
-      else if (is) {
+      const isChanged = !shown || parts.some(({ key }) => keys.has(key));
+      if (isChanged) changed.push(item);
+      if (shown && isChanged && this.#canFollow(shown, item)) shown.drawn.update(item);
+      else if (isChanged) {
         fresh.push(item);
-        if (before) answered.push(...this.#leave(before));
-        this.#insert(item, index, before);
+        if (shown) answered.push(...this.#endItem(shown));
+        this.#insert(item, index, shown);
       }
-      this.#put(this.#shown.get(item.key)?.drawn.el, index);
+      this.#placeElement(this.#shown.get(item.key)?.drawn.el, index);
     }
-    this.#tellGone(view.head);
+    this.#showGone(view.head);
     if (this.#frame)
       this.#frame.footer.find.hidden = !this.#store.finder || view.items.length < LONG;
-    this.#notice(fresh, changed, answered);
-    placed();
+    this.#announceChanges(fresh, changed, answered);
+    restorePlace();
     this.#copies.look();
     this.#scroll?.follow(!ENDED.has(view.head.status));
-    if (this.#asked || view.head.questions) this.#tellWaiting();
-    if (folds || this.#tables.size < tables) glide(this.#items, height, folds);
-    if (this.#due.size > 0 && !goesOn) this.#later();
+    if (this.#hasAsked || view.head.questions) this.#reportWaiting();
+    if (hasFolded || this.#tables.size < tables) glide(this.#items, height, hasFolded);
+    if (this.#pendingKeys.size > 0 && !isContinued) this.#drawLater();
   }
 
-  /** Draws what is due, frame by frame. */
-  #later() {
+  /** Draws the pending items, frame by frame. */
+  #drawLater() {
     nextFrame(this.#card.signal, () => {
-      if (this.#due.size === 0) return;
+      if (this.#pendingKeys.size === 0) return;
       this.#draw(new Set());
-      if (this.#due.size > 0) this.#later();
+      if (this.#pendingKeys.size > 0) this.#drawLater();
     });
   }
 
   /**
-   * Puts an element where it belongs; one that is there already stays untouched, with the person's focus.
+   * Puts an element at its place; an element that is there already is not touched, so that it keeps the focus.
    * @param {HTMLElement|undefined} el
    * @param {number} index
    */
-  #put(el, index) {
-    const there = this.#items.children[index] ?? null;
-    if (el && el !== there) this.#items.insertBefore(el, there);
+  #placeElement(el, index) {
+    const current = this.#items.children[index] ?? null;
+    if (el && el !== current) this.#items.insertBefore(el, current);
   }
 
   /**
-   * The row of a call in a stretch: the earlier row of its own, or a new one.
+   * The row of a call in a stretch: its earlier row, or a new one.
    * @param {import("./wire.js").CallItem} item
    */
-  #row(item) {
-    const known = this.#shown.get(item.key)?.drawn;
-    known?.update(item);
-    return (known ?? this.#make(item)).el;
+  #callRow(item) {
+    const drawn = this.#shown.get(item.key)?.drawn;
+    drawn?.update(item);
+    return (drawn ?? this.#drawNew(item)).el;
   }
 
   /**
-   * The calls that have rows in a stretch: all once it is open, as it is where a person has opened one that
-   * stood alone, or works in it; else none.
+   * The calls that have rows in a stretch: all if it is open, else none. It is also open if a person has opened
+   * one of its rows while that was separate, or works in it.
    * @param {import("./items/stretch.js").StretchItem} item
    */
   #rowsOf(item) {
@@ -211,43 +221,44 @@ export class RunView {
   }
 
   /**
-   * The form of a question for its table: the form that was shown by itself, with its unsent input.
+   * The form of a question for its table: the form that was shown separately, with its unsent input, or a new
+   * one.
    * @param {import("./wire.js").FormItem} item
    */
-  #take(item) {
+  #takeForm(item) {
     const drawn = this.#shown.get(item.key)?.drawn;
     this.#shown.delete(item.key);
     return drawn instanceof FormView ? drawn : new FormView(item, this.#card);
   }
 
   /**
-   * Draws an item for the first time, or in the place of one that it cannot follow.
+   * Draws a new item, or replaces an element that cannot show the item.
    * @param {Placed} item
    * @param {number} index
    * @param {Shown|undefined} before
    */
   #insert(item, index, before) {
-    const drawn = this.#make(item);
+    const drawn = this.#drawNew(item);
     if (before) before.drawn.el.replaceWith(drawn.el);
-    else this.#put(drawn.el, index);
-    // Only on the page can a table take over a form with the focus in it, or a stretch a row.
+    else this.#placeElement(drawn.el, index);
+    // A table can take over a form that has the focus, and a stretch a row, only once it is on the page.
     if ("items" in item) drawn.update(item);
   }
 
   /** @param {Placed} item */
-  #make(item) {
-    const drawn = drawItem(item, this.#card, (call) => this.#row(call));
+  #drawNew(item) {
+    const drawn = drawItem(item, this.#card, (call) => this.#callRow(call));
     attr(drawn.el, "data-key", item.key);
     this.#shown.set(item.key, { type: item.type, drawn });
     return drawn;
   }
 
   /**
-   * Whether what is drawn can follow this item; another question never takes over a form.
+   * Whether a drawn item can show this item; a form never shows another question.
    * @param {Shown} shown
    * @param {Placed} item
    */
-  #fits({ type, drawn }, item) {
+  #canFollow({ type, drawn }, item) {
     if (type !== item.type) return false;
     return (
       item.type !== "form" || !(drawn instanceof FormView) || drawn.interrupt === item.interrupt
@@ -255,15 +266,15 @@ export class RunView {
   }
 
   /**
-   * Removes items that no longer exist, and returns the answered questions, or a table, among them.
+   * Removes the elements of items that no longer exist. Returns the answered questions, or a table, among them.
    * @param {Set<string>} keys
    */
-  #drop(keys) {
+  #removeMissing(keys) {
     /** @type {string[]} */
     const answered = [];
     for (const [key, shown] of [...this.#shown]) {
       if (keys.has(key)) continue;
-      answered.push(...this.#leave(shown));
+      answered.push(...this.#endItem(shown));
       shown.drawn.el.remove();
       this.#shown.delete(key);
     }
@@ -271,16 +282,16 @@ export class RunView {
   }
 
   /**
-   * Ends a drawn item, and returns whether its focus moves to a record.
+   * Ends a drawn item. Returns its question, or a table, if a record takes the focus.
    * @param {Shown} shown
    */
-  #leave({ type, drawn }) {
+  #endItem({ type, drawn }) {
     const active = focused();
     const inside = drawn.el.contains(active);
     drawn.remove?.();
     if (type === "group" && inside) return [type];
     if (!(drawn instanceof FormView) || !this.#answered.delete(drawn.interrupt)) return [];
-    // A person who has moved on to something else stays there.
+    // If the person has moved the focus to something else, it stays there.
     return active === null || active === document.body || inside ? [drawn.interrupt] : [];
   }
 
@@ -290,42 +301,42 @@ export class RunView {
    * @param {Placed[]} changed
    * @param {string[]} answered
    */
-  #notice(fresh, changed, answered) {
+  #announceChanges(fresh, changed, answered) {
     for (const item of fresh)
       if (item.type === "form" && item.actions.length)
-        this.#say(this.#store.t("asked", { title: item.title }));
+        this.#announceText(this.#store.t("asked", { title: item.title }));
     if (!answered.length) return;
     const settled = changed.filter((item) => recordsOf(item).length > 0);
-    const mine = settled.find((item) =>
+    const answeredItem = settled.find((item) =>
       recordsOf(item).some((record) => answered.includes(questionId(record))),
     );
-    const key = (mine ?? settled[0])?.key ?? "";
+    const key = (answeredItem ?? settled[0])?.key ?? "";
     const el = this.#shown.get(key)?.drawn.el;
     /** @type {HTMLElement|null|undefined} */
-    const line = el?.querySelector(":scope > summary") ?? el;
-    if (!line) return;
-    setClass(line, PLACED);
-    on(this.#card.signal, line, "focusout", () => setClass(line, PLACED, false));
-    focusInPlace(line);
+    const rowEl = el?.querySelector(":scope > summary") ?? el;
+    if (!rowEl) return;
+    setClass(rowEl, PLACED);
+    on(this.#card.signal, rowEl, "focusout", () => setClass(rowEl, PLACED, false));
+    focusInPlace(rowEl);
   }
 
   /**
-   * Shows what was typed into a question that was settled elsewhere; who stops the run means it.
+   * Shows the unsent input of a question that was settled elsewhere, except after the run was stopped.
    * @param {string} title
    * @param {import("./wire.js").Fact[]} typed
    */
   #keepUnsent(title, typed) {
     if (this.#store.view?.head.status === "cancelled") return;
-    this.#unsent.append(drawUnsent(title, typed, this.#card));
+    this.#unsentNotes.append(drawUnsent(title, typed, this.#card));
   }
 
   /**
-   * Tells who cannot see the page.
+   * Announces a message to screen readers.
    * @param {string} message
    */
-  #say(message) {
-    this.#live.append(h("p", {}, message));
-    while (this.#live.children.length > 3) this.#live.firstElementChild?.remove();
+  #announceText(message) {
+    this.#liveRegion.append(h("p", {}, message));
+    while (this.#liveRegion.children.length > 3) this.#liveRegion.firstElementChild?.remove();
   }
 
   /**
@@ -338,16 +349,16 @@ export class RunView {
         header: drawHeader(this.#card),
         footer: drawFooter(this.#card, {
           jump: () => this.#jump(),
-          ask: () => this.#ask(true),
+          ask: () => this.#openBox(true),
           find: () => this.#find(),
         }),
       };
       this.#copies.name();
       this.#items.before(this.#frame.header.el);
-      this.#gone.after(this.#frame.footer.el);
+      this.#goneNote.after(this.#frame.footer.el);
     }
     if (head.chat) setClass(this.el, "nba-chat");
-    else if (head.asks && this.#store.typed) this.#asking = true; // before a reload
+    else if (head.asks && this.#store.typed) this.#isBoxOpen = true; // typed before a reload
     setLabel(
       this.el,
       this.#store.t("card", { agent: head.agent, prompt: head.prompt.slice(0, 80) }),
@@ -358,14 +369,14 @@ export class RunView {
     this.#drawBox(head);
   }
 
-  /** The box of a chat, and of a run that is asked on. @param {import("./wire.js").Head} head */
+  /** Draws the message box of a chat, or of a run that takes a follow-up question. @param {import("./wire.js").Head} head */
   #drawBox(head) {
     const { gone, typed } = this.#store;
-    const open = head.chat || (this.#asking && (!gone || typed));
+    const open = head.chat || (this.#isBoxOpen && (!gone || typed));
     if (open && !this.#composer) {
       const end = () => this.#scroll?.toEnd();
-      this.#composer = drawComposer(this.#card, end, () => this.#ask(false));
-      this.#gone.after(this.#composer.el);
+      this.#composer = drawComposer(this.#card, end, () => this.#openBox(false));
+      this.#goneNote.after(this.#composer.el);
     }
     if (!this.#composer) return;
     this.#composer.el.hidden = !open;
@@ -375,16 +386,16 @@ export class RunView {
     this.#scroll = stayAtEnd(this.#card, this.el, this.#items, tail);
   }
 
-  /** Opens the box below a run that has ended, or closes it. @param {boolean} open */
-  #ask(open) {
+  /** Opens the message box below a run that has ended, or closes it. @param {boolean} open */
+  #openBox(open) {
     const head = this.#store.view?.head;
     if (!head?.asks) return;
-    this.#asking = open;
+    this.#isBoxOpen = open;
     this.#drawBox(head);
     (open ? this.#composer?.box : this.#frame?.footer.ask)?.focus();
   }
 
-  /** Opens what finds in the run; its code comes when it is first used, and what is typed until then is kept. */
+  /** Opens the search in the run. Its code is loaded at the first use; the keys that are typed until then are kept. */
   async #find() {
     const life = lifeWithin(this.#card.signal);
     let typed = "";
@@ -403,29 +414,30 @@ export class RunView {
       const finder = await this.#store.finder?.();
       finder?.default(this.#card, this.#items, typed);
     } finally {
-      life.abort(); // also where it did not come: keys go where they went
+      life.abort(); // also if the code could not be loaded: keys work as before
     }
   }
 
   /**
-   * Shows that the kernel has stopped, if no form shows it beside its buttons; in a table they are folded.
+   * Shows that the kernel has stopped, unless a form shows it beside its buttons. In a table the forms are
+   * folded.
    * @param {import("./wire.js").Head} head
    */
-  #tellGone(head) {
-    const told = [...this.#shown.values()].some(({ type }) => type === "form");
-    const lost = this.#store.gone && !told && (head.chat || !ENDED.has(head.status));
-    showText(this.#gone, lost ? this.#store.t("gone", { run: head.run }) : "");
+  #showGone(head) {
+    const isShownInForm = [...this.#shown.values()].some(({ type }) => type === "form");
+    const isLost = this.#store.gone && !isShownInForm && (head.chat || !ENDED.has(head.status));
+    showText(this.#goneNote, isLost ? this.#store.t("gone", { run: head.run }) : "");
     attr(this.el, "data-gone", this.#store.gone);
   }
 
-  /** Tells the page what waits here; the code for that comes with the first question. */
-  async #tellWaiting() {
+  /** Reports this view's open questions to the page; the code for that is loaded with the first question. */
+  async #reportWaiting() {
     const { signal } = this.#card;
     const waiter = await this.#store.waiter?.();
     const { view, gone } = this.#store;
     if (!waiter || !view) return;
-    if (!this.#asked) onAbort(signal, () => waiter.default(this.el, { ...asking, waits: [] }));
-    this.#asked = true;
+    if (!this.#hasAsked) onAbort(signal, () => waiter.default(this.el, { ...asking, waits: [] }));
+    this.#hasAsked = true;
     const { run, agent } = view.head;
     const waits = this.#placed.flatMap((item) => {
       const asked = (item.type === "form" ? [item] : forms(item)).filter(isAsked);
@@ -434,20 +446,21 @@ export class RunView {
       const enter = () => drawn?.enter?.();
       return drawn && asked[0] ? [{ el: drawn.el, ids, title: asked[0].title, enter }] : [];
     });
-    const away = gone || signal.aborted || this.el.closest(".nba-inbox");
-    const asking = { store: this.#store, agent, waits: away ? [] : waits };
+    const isElsewhere = gone || signal.aborted || this.el.closest(".nba-inbox");
+    const asking = { store: this.#store, agent, waits: isElsewhere ? [] : waits };
     waiter.default(this.el, asking);
   }
 
-  /** Goes to the next question, round and round. */
+  /** Goes to the next question, and after the last one to the first. */
   #jump() {
     const forms = [...this.#shown.values()].flatMap(({ drawn }) =>
       drawn.enter && !drawn.el.matches("[data-outside]") ? [drawn] : [],
     );
     const inOrder = forms.sort((a, b) => byPlace(a.el, b.el));
-    const next = inOrder[inOrder.findIndex((form) => form.el === this.#jumped) + 1] ?? inOrder[0];
+    const next =
+      inOrder[inOrder.findIndex((form) => form.el === this.#lastJumped) + 1] ?? inOrder[0];
     if (!next) return;
-    this.#jumped = next.el;
+    this.#lastJumped = next.el;
     next.el.scrollIntoView({ block: "nearest" });
     next.enter?.();
   }
@@ -460,17 +473,17 @@ export class RunView {
 }
 
 /**
- * Lets what lies below come up softly where a table gives way, or rows become one. Rows leave their room for a
- * while to what comes next, so that nothing goes up and down with each turn.
+ * Moves the items below up slowly when a table disappears, or when rows become one. After rows became one their
+ * room stays free for a while for new items, so that the page does not move up and down with each turn.
  * @param {HTMLElement} el
  * @param {number} height it had before
- * @param {boolean} waits
+ * @param {boolean} isDelayed
  */
-function glide(el, height, waits) {
+function glide(el, height, isDelayed) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches || !el.animate) return;
   for (const before of el.getAnimations()) before.cancel();
   const minHeight = [height, el.offsetHeight].map((px) => `${px}px`);
-  el.animate({ minHeight }, { duration: GLIDE, delay: waits ? ROOM : 0, fill: "backwards" });
+  el.animate({ minHeight }, { duration: GLIDE, delay: isDelayed ? ROOM : 0, fill: "backwards" });
 }
 
 /**

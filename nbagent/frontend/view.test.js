@@ -175,16 +175,16 @@ test("items keep their order through insertions and removals", () => {
   expect(keys).toEqual(["n1", "c1", "d1", "r1"]);
 });
 
-test("the kernel hears of focus and open rows after a moment, and of each change once", () => {
+test("focus and open rows are reported to the kernel after a moment, and each change once", () => {
   const { model, $ } = open([call]);
   $(".nba-call").open = true;
   $(".nba-call").dispatchEvent(new Event("toggle"));
   $("summary").focus();
   vi.advanceTimersByTime(1000);
-  expect(model.said("focus")).toEqual([{ type: "focus", busy: true, opened: ["c1"] }]);
+  expect(model.sent("focus")).toEqual([{ type: "focus", busy: true, opened: ["c1"] }]);
   document.activeElement.blur();
   vi.advanceTimersByTime(1000);
-  expect(model.said("focus").at(-1)).toEqual({ type: "focus", busy: false, opened: ["c1"] });
+  expect(model.sent("focus").at(-1)).toEqual({ type: "focus", busy: false, opened: ["c1"] });
 });
 
 test("keys pressed in the card never reach the notebook", () => {
@@ -224,12 +224,12 @@ test("the footer leads from question to question", () => {
   }
 });
 
-test("Stop is said once", () => {
+test("Stop is sent once", () => {
   const { model, button, patch, el } = open([]);
   const stop = button("Stop");
   stop.click();
   stop.click();
-  expect(model.said("stop")).toHaveLength(1);
+  expect(model.sent("stop")).toHaveLength(1);
   patch({ op: "head", head: { ...HEAD, status: "cancelled", status_text: "stopped" } });
   expect(el.querySelector(".nba-stop").hidden).toBe(true);
 });
@@ -240,27 +240,27 @@ test("what another page stopped is being stopped here too, and once ended it can
   const stop = button("Stopping…");
   expect(stop.ariaDisabled ?? stop.getAttribute("aria-disabled")).toBe("true");
   stop.click();
-  expect(model.said("stop")).toEqual([]);
+  expect(model.sent("stop")).toEqual([]);
   patch({ op: "head", head: { ...HEAD, status: "cancelled" } });
   expect(stop.hidden).toBe(true);
 });
 
-test("a kernel that is gone is said at once, by the card where no form says it", () => {
+test("a stopped kernel is shown at once, by the card if no form shows it", () => {
   const asked = form({ kind: "text" });
   const { model, $, el, patch } = open([asked]);
-  const said = () => [...el.querySelectorAll(".nba-gone")].filter((one) => !one.hidden);
+  const visibleNotes = () => [...el.querySelectorAll(".nba-gone")].filter((one) => !one.hidden);
   patch({ op: "head", head: { ...HEAD, status: "running" } });
   model.fire("comm_live_update");
-  expect(said().map((one) => one.closest("form") !== null)).toEqual([true]);
+  expect(visibleNotes().map((one) => one.closest("form") !== null)).toEqual([true]);
   expect($(".nba-pill").textContent).toBe("kernel stopped");
   patch({ op: "remove", key: asked.key }, { op: "head", head: { ...HEAD, status: "running" } });
-  expect(said().map((one) => one.closest("form") !== null)).toEqual([false]);
-  expect(said()[0].textContent).toContain("Run the cell again");
+  expect(visibleNotes().map((one) => one.closest("form") !== null)).toEqual([false]);
+  expect(visibleNotes()[0].textContent).toContain("Run the cell again");
   patch({ op: "head", head: { ...HEAD, status: "completed", status_text: "done" } });
-  expect([said(), $(".nba-pill").textContent]).toEqual([[], "done"]);
+  expect([visibleNotes(), $(".nba-pill").textContent]).toEqual([[], "done"]);
 });
 
-test("a kernel that is gone is said by the card where its forms are folded into a table", () => {
+test("a stopped kernel is shown by the card if its forms are folded into a table", () => {
   const asked = ["a", "b", "c"].map((id) =>
     form({ kind: "text" }, { key: id, interrupt: id, group: "g", input: [] }),
   );
@@ -271,7 +271,7 @@ test("a kernel that is gone is said by the card where its forms are folded into 
   expect($(".nbagent > .nba-gone").hidden).toBe(false);
 });
 
-test("a notice's button tells the kernel once, and the focus stays in the notice", () => {
+test("a press of a notice's button is sent once, and the focus stays in the notice", () => {
   const actions = [
     { name: "stop", label: "Stop previous run" },
     { name: "show", label: "Show previous run" },
@@ -280,7 +280,7 @@ test("a notice's button tells the kernel once, and the focus stays in the notice
   button("Stop previous run").focus();
   button("Stop previous run").click();
   button("Stop previous run").click();
-  expect(model.said("press")).toEqual([WIRE.from_front_end.press]);
+  expect(model.sent("press")).toEqual([WIRE.from_front_end.press]);
   patch({ op: "put", index: 0, item: { ...notice, actions: [actions[1]], text: "is stopping" } });
   expect(document.activeElement).toBe(button("Show previous run"));
   patch({ op: "put", index: 0, item: { ...notice, actions: [] } });
@@ -318,14 +318,14 @@ test("what came with a message is drawn below it, a picture as such and both by 
 test("hundreds of items are drawn some in a frame, in their order, with all that changes meanwhile", async () => {
   const say = (n, what = n) => ({ ...text, key: `t${n}`, blocks: [`<p>${what}</p>`], raw: "" });
   const { el, patch } = open(Array.from({ length: 200 }, (_, n) => say(n)));
-  const said = () => [...el.querySelectorAll(".nba-say")].map((each) => each.textContent);
-  const whole = Array.from({ length: 200 }, (_, n) => String(n));
-  expect(said()).toEqual(whole.slice(0, 40));
+  const texts = () => [...el.querySelectorAll(".nba-say")].map((each) => each.textContent);
+  const expected = Array.from({ length: 200 }, (_, n) => String(n));
+  expect(texts()).toEqual(expected.slice(0, 40));
   patch({ op: "put", item: say(3, "changed"), index: 3 }, { op: "remove", key: "t150" });
-  whole[3] = "changed";
-  whole.splice(150, 1);
-  expect(said()).toEqual(whole.slice(0, 80));
-  await vi.waitFor(() => expect(said()).toEqual(whole));
+  expected[3] = "changed";
+  expected.splice(150, 1);
+  expect(texts()).toEqual(expected.slice(0, 80));
+  await vi.waitFor(() => expect(texts()).toEqual(expected));
 });
 
 const looks = (count, state = "done") =>
@@ -347,14 +347,14 @@ test("a stretch has rows once it is open, some in a frame, and those of now", as
   const stretch = el.querySelector(".nba-stretch");
   const rows = () =>
     [...stretch.querySelectorAll(".nba-body .nba-brief")].map((one) => one.textContent);
-  const whole = looks(100).map(({ brief }) => brief);
+  const expected = looks(100).map(({ brief }) => brief);
   expect(rows()).toEqual([]);
   expect(stretch.textContent).toContain("100");
   stretch.open = true;
-  expect(rows()).toEqual(whole.slice(0, 40));
+  expect(rows()).toEqual(expected.slice(0, 40));
   patch({ op: "put", index: 7, item: { ...looks(100)[7], brief: "changed" } });
-  whole[7] = "changed";
-  await vi.waitFor(() => expect(rows()).toEqual(whole));
+  expected[7] = "changed";
+  await vi.waitFor(() => expect(rows()).toEqual(expected));
   stretch.open = false;
   patch({ op: "put", index: 100, item: { ...looks(101)[100] } });
   expect(rows()).toEqual([]);
@@ -446,7 +446,7 @@ test("what is typed before the code that finds has come is kept for it, and then
   const el = document.createElement("div");
   widget.render({ model, el, signal: life.signal });
   const calls = Array.from({ length: 9 }, (_, n) => ({ ...call, id: `call ${n}` }));
-  model.tell(snapshot(calls));
+  model.receive(snapshot(calls));
   const buttons = [...el.querySelectorAll("button")];
   const button = buttons.find((one) => one.textContent === "Find…");
   if (!button) throw new Error(`no Find… among ${buttons.map((one) => one.textContent)}`);

@@ -1,7 +1,7 @@
 // @ts-check
-// Ways to open questions: a button in the corner of the notebook leads to those that are out of
-// sight, the title of a page in the background counts them, and the browser notifies about new ones if that is turned
-// on. A module of its own, loaded when a question waits for the first time.
+// Points to open questions: a button in the corner of the notebook goes to those that are out of sight, the
+// title of a page in the background counts them, and the browser shows notifications of new ones if the person
+// has turned that on. This module is loaded when a question waits for the first time.
 
 import { boxOf, byPlace, div, makeButton, setText } from "./dom.js";
 import { every, lifeWithin, nextFrame, on, onClick, onResize, onSeen } from "./lifetime.js";
@@ -9,15 +9,15 @@ import { panelOf } from "./place.js";
 
 /**
  * The open questions of a card: its element, their ids, their titles, and the function that moves the focus there.
- * @typedef {{el: HTMLElement, ids: string[], title: string, enter: () => void}} Waits
+ * @typedef {{el: HTMLElement, ids: string[], title: string, enter: () => void}} OpenQuestions
  */
 /** @typedef {import("./store.js").Store} Store */
-/** @typedef {{store: Store, agent: string, waits: Waits[]}} Asking */
-/** @typedef {{el: HTMLElement, draw: (all: Waits[], out: Waits[], store: Store) => void}} Corner */
+/** @typedef {{store: Store, agent: string, waits: OpenQuestions[]}} CardQuestions */
+/** @typedef {{el: HTMLElement, draw: (all: OpenQuestions[], out: OpenQuestions[], store: Store) => void}} Corner */
 
-/** All that waits on the page, whichever code its cards were drawn by. */
+/** The page's property for the function that all copies of this module share. */
 const PAGE = Symbol.for("nbagent.waiting");
-/** In the browser's storage, where a person has turned notifications on. */
+/** The key in the browser's storage that is set if the person has turned notifications on. */
 const NOTIFY = "nbagent.notify";
 /** Pixels from the edges of the panel. */
 const INSIDE = 16;
@@ -27,7 +27,7 @@ const SECOND = 1000;
 /**
  * Reports the open questions of a card; a card that is removed has none.
  * @param {HTMLElement} root of the card
- * @param {Asking} asking
+ * @param {CardQuestions} asking
  */
 export default function wait(root, asking) {
   const page = /** @type {any} */ (globalThis);
@@ -38,7 +38,7 @@ export default function wait(root, asking) {
 /**
  * Turns notifications on or off; the browser asks the person when they are first turned on.
  * @param {string} action of the button that was pressed
- * @returns {Promise<"notify"|"quiet"|"blocked">} what became of it
+ * @returns {Promise<"notify"|"quiet"|"blocked">} the new state
  */
 export async function notify(action) {
   localStorage.removeItem(NOTIFY);
@@ -51,7 +51,7 @@ export async function notify(action) {
 
 /** Follows the questions of all cards, while there are any. */
 function watchPage() {
-  /** @type {Map<HTMLElement, Asking>} */
+  /** @type {Map<HTMLElement, CardQuestions>} */
   const cards = new Map();
   /** @type {AbortController|null} */
   let life = null;
@@ -60,9 +60,9 @@ function watchPage() {
   /** @type {Map<Element, Corner>} */
   const corners = new Map();
   /** The shown notifications, by the id of their question. @type {Map<string, Notification|null>} */
-  const told = new Map();
+  const notifications = new Map();
 
-  const update = (/** @type {HTMLElement} */ root, /** @type {Asking} */ asking) => {
+  const update = (/** @type {HTMLElement} */ root, /** @type {CardQuestions} */ asking) => {
     if (asking.waits.length) cards.set(root, asking);
     else cards.delete(root);
     if (cards.size && !life) {
@@ -78,12 +78,12 @@ function watchPage() {
       places.delete(el);
     }
     for (const el of els) if (!places.has(el)) watch(el);
-    for (const each of cards.values()) tell(each);
+    for (const card of cards.values()) notifyNew(card);
     const ids = new Set(all.flatMap((one) => one.ids));
-    for (const [id, shown] of told) {
+    for (const [id, notification] of notifications) {
       if (ids.has(id)) continue;
-      shown?.close();
-      told.delete(id);
+      notification?.close();
+      notifications.delete(id);
     }
     draw();
     if (!cards.size) {
@@ -101,42 +101,42 @@ function watchPage() {
       draw();
     });
   };
-  /** Shows the browser's notification of what is new, where nobody sees the page. @param {Asking} asking */
-  const tell = ({ store, agent, waits }) => {
+  /** Shows a browser notification for new questions while the page is hidden. @param {CardQuestions} asking */
+  const notifyNew = ({ store, agent, waits }) => {
     for (const { ids, title, el, enter } of waits) {
-      const fresh = ids.filter((id) => !told.has(id));
-      for (const id of fresh) told.set(id, null);
-      const [id] = fresh;
+      const newIds = ids.filter((id) => !notifications.has(id));
+      for (const id of newIds) notifications.set(id, null);
+      const [id] = newIds;
       if (id === undefined || !document.hidden || localStorage.getItem(NOTIFY) !== "on") continue;
       if (!("Notification" in globalThis) || Notification.permission !== "granted") continue;
-      const about = { body: title, tag: `nbagent-${id}` };
-      const shown = new Notification(store.t("notify_asks", { agent }), about);
-      told.set(id, shown);
+      const options = { body: title, tag: `nbagent-${id}` };
+      const notification = new Notification(store.t("notify_asks", { agent }), options);
+      notifications.set(id, notification);
       if (!life) return;
-      on(life.signal, shown, "click", () => {
+      on(life.signal, notification, "click", () => {
         window.focus();
-        lead({ el, enter });
+        goToQuestion({ el, enter });
       });
     }
   };
-  const lead = (/** @type {{el: HTMLElement, enter: () => void}} */ { el, enter }) => {
+  const goToQuestion = (/** @type {{el: HTMLElement, enter: () => void}} */ { el, enter }) => {
     const show = () => {
       const high = boxOf(el).height > innerHeight / 2;
       el.scrollIntoView({ block: high ? "start" : "center", behavior: "instant" });
     };
     show();
     enter();
-    if (life) nextFrame(life.signal, show); // what Jupyter had not laid out has its height now
+    if (life) nextFrame(life.signal, show); // Jupyter may have laid out more cells, which changes heights
   };
   const countAll = () => {
     const all = [...cards.values()].flatMap(({ waits }) => waits);
-    count(new Set(all.flatMap(({ ids }) => ids)).size);
+    showCount(new Set(all.flatMap(({ ids }) => ids)).size);
   };
   const draw = () => {
     countAll();
     const all = [...cards.values()].flatMap(({ waits }) => waits);
     const [first] = cards.values();
-    /** @type {Map<Element, Waits[]>} */
+    /** @type {Map<Element, OpenQuestions[]>} */
     const panels = new Map();
     for (const one of all) {
       const panel = one.el.isConnected && one.el.checkVisibility() && panelOf(one.el);
@@ -149,7 +149,7 @@ function watchPage() {
     }
     for (const [panel, waits] of panels) {
       if (!first || !life) return;
-      const corner = corners.get(panel) ?? drawCorner(panel, life.signal, lead, draw);
+      const corner = corners.get(panel) ?? drawCorner(panel, life.signal, goToQuestion, draw);
       corners.set(panel, corner);
       const inOrder = waits.sort((a, b) => byPlace(a.el, b.el));
       const out = inOrder.filter(({ el }) => places.get(el)?.seen === false);
@@ -163,23 +163,23 @@ function watchPage() {
  * The button in the corner of a notebook's panel.
  * @param {Element} panel
  * @param {AbortSignal} signal
- * @param {(to: Waits) => void} lead
- * @param {() => void} again draws all of it again
+ * @param {(to: OpenQuestions) => void} goToQuestion
+ * @param {() => void} redraw draws all corners again
  * @returns {Corner}
  */
-function drawCorner(panel, signal, lead, again) {
+function drawCorner(panel, signal, goToQuestion, redraw) {
   const button = makeButton("nba-button");
   const el = div("nbagent nba-corner", button);
-  /** @type {Waits|undefined} */
+  /** @type {OpenQuestions|undefined} */
   let next;
-  /** @type {HTMLElement|null} Where the button has led last. */
-  let last = null;
+  /** @type {HTMLElement|null} The element that the button went to last. */
+  let lastLed = null;
   onClick(signal, button, () => {
     if (!next) return;
-    last = next.el;
-    lead(next);
+    lastLed = next.el;
+    goToQuestion(next);
   });
-  onResize(signal, panel, again);
+  onResize(signal, panel, redraw);
   document.body.append(el);
   return {
     el,
@@ -188,23 +188,24 @@ function drawCorner(panel, signal, lead, again) {
       const n = new Set(out.flatMap(({ ids }) => ids)).size;
       el.hidden = n === 0 || box.width === 0;
       if (el.hidden) return;
-      const after = all.slice(all.findIndex((one) => one.el === last) + 1);
-      const below = (/** @type {Waits} */ one) => boxOf(one.el).top >= box.top;
-      next = (last && after.find((one) => out.includes(one))) ?? out.find(below) ?? out[0];
+      const after = all.slice(all.findIndex((one) => one.el === lastLed) + 1);
+      const below = (/** @type {OpenQuestions} */ one) => boxOf(one.el).top >= box.top;
+      next = (lastLed && after.find((one) => out.includes(one))) ?? out.find(below) ?? out[0];
       setText(button, `${store.tn("away", n)} ${next && below(next) ? "↓" : "↑"}`);
-      el.style.left = `${box.left + INSIDE}px`; // on the right a card has its buttons
+      el.style.left = `${box.left + INSIDE}px`; // a card has its buttons on the right
       el.style.bottom = `${innerHeight - box.bottom + INSIDE}px`;
     },
   };
 }
 
-/** The start of the title. */
-let counted = "";
+/** The count at the start of the title, or empty. */
+let countPrefix = "";
 
-/** Counts in the page's title while it is in the background. @param {number} n */
-function count(n) {
+/** Shows the count in the page's title while the page is in the background. @param {number} n */
+function showCount(n) {
   const title = document.title;
-  const plain = counted && title.startsWith(counted) ? title.slice(counted.length) : title;
-  counted = n && document.hidden ? `(${n}) ` : "";
-  if (title !== counted + plain) document.title = counted + plain;
+  const plain =
+    countPrefix && title.startsWith(countPrefix) ? title.slice(countPrefix.length) : title;
+  countPrefix = n && document.hidden ? `(${n}) ` : "";
+  if (title !== countPrefix + plain) document.title = countPrefix + plain;
 }

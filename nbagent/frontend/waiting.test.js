@@ -1,5 +1,5 @@
 // @ts-check
-// What tells of questions that wait, without a browser: title, notifications, and nothing that is left behind.
+// The reports of open questions, without a browser: title, notifications, and that nothing is left behind.
 
 import { afterEach, expect, test, vi } from "vitest";
 import card from "./card.js";
@@ -67,7 +67,7 @@ test("the title counts while the page is in the background, whatever Jupyter wri
   vi.useRealTimers();
 });
 
-test("a new question is told once, where that was turned on and nobody sees the page", async () => {
+test("a new question is notified once, if that is turned on and the page is hidden", async () => {
   vi.stubGlobal("Notification", Fake);
   hide(true);
   waits("1");
@@ -86,7 +86,7 @@ test("a new question is told once, where that was turned on and nobody sees the 
   expect(Fake.shown.length).toBe(1);
 });
 
-test("a browser that has no notifications, or allows none, is told as that", async () => {
+test("a browser without notifications, or that blocks them, is reported as that", async () => {
   expect(await notify("notify")).toBe("blocked");
   vi.stubGlobal("Notification", Fake);
   Fake.permission = "denied";
@@ -94,22 +94,22 @@ test("a browser that has no notifications, or allows none, is told as that", asy
   Fake.permission = "granted";
 });
 
-test("the code that tells of questions comes with the first, and goes with the card", async () => {
+test("the code for open questions is loaded with the first one, and ends with the card", async () => {
   const model = new FakeModel();
   const life = new AbortController();
-  const told = vi.fn();
-  const waiter = vi.fn(async () => ({ default: told }));
+  const report = vi.fn();
+  const waiter = vi.fn(async () => ({ default: report }));
   const widget = card();
   widget.initialize({ model, signal: life.signal, waiter: /** @type {any} */ (waiter) });
   const el = document.createElement("div");
   widget.render({ model, el, signal: life.signal });
   const head = { ...HEAD, questions: 0 };
-  model.tell(snapshot([], { head }));
+  model.receive(snapshot([], { head }));
   expect(waiter).not.toHaveBeenCalled();
-  model.tell(snapshot([form(null)], { head: { ...HEAD, questions: 1 }, seq: 2 }));
+  model.receive(snapshot([form(null)], { head: { ...HEAD, questions: 1 }, seq: 2 }));
   await Promise.resolve();
   await Promise.resolve();
-  expect(told.mock.lastCall?.[1].waits).toMatchObject([{ ids: [`${HEAD.run}:i1`] }]);
+  expect(report.mock.lastCall?.[1].waits).toMatchObject([{ ids: [`${HEAD.run}:i1`] }]);
   life.abort();
-  expect(told.mock.lastCall?.[1].waits).toEqual([]);
+  expect(report.mock.lastCall?.[1].waits).toEqual([]);
 });

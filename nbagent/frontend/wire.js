@@ -32,7 +32,7 @@
  * @typedef {object} Action
  * @property {"submit"|"approve"|"reject"|"answer"} name
  * @property {string} label
- * @property {boolean} [menu] whether it is in the menu
+ * @property {boolean} [menu] whether its button is in the menu
  * @property {string|null} changed_label
  * @property {boolean} primary
  * @property {boolean} danger
@@ -40,7 +40,7 @@
  * @property {string} [help]
  */
 /**
- * The form of a call's result, given in its place.
+ * The form for a result that a person gives instead of running the call.
  * @typedef {object} Instead
  * @property {{root: import("./fields/spec.js").SpecNode}} spec
  * @property {import("./fields/spec.js").Draft} drafts
@@ -98,7 +98,7 @@
  * @property {number} questions
  * @property {boolean} stopping
  * @property {boolean} chat
- * @property {boolean} [asks] it has ended and can be asked on
+ * @property {boolean} [asks] whether it has ended and takes a follow-up question
  * @property {Span[]} spans
  */
 /** @typedef {{head: Head, items: Item[]}} View */
@@ -146,7 +146,7 @@
 /** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Attach|Say|Complete|Keeps} FromFrontEnd */
 
 /**
- * A kernel's connection in JupyterLab, as far as the card looks at it.
+ * The part of JupyterLab's kernel connection that the card uses.
  * @typedef {object} Kernel
  * @property {KernelSignal} [statusChanged]
  * @property {KernelSignal} [disposed] the page has released it, as after a shutdown
@@ -155,14 +155,14 @@
 /** @typedef {(kernel: Kernel, status: string) => void} KernelSlot */
 
 /**
- * A notebook open in JupyterLab, as far as the card looks at it.
+ * The part of a notebook in JupyterLab that the card uses.
  * @typedef {object} Notebook
  * @property {{connect: (slot: SaveSlot) => void, disconnect: (slot: SaveSlot) => void}} [saveState]
  * @property {{cells: Iterable<CodeCell> & {length: number}, dirty: boolean, collaborative?: boolean}} model
  */
 /** @typedef {(context: unknown, state: string) => void} SaveSlot */
 /**
- * A cell; of others than code `outputs` is undefined.
+ * A cell; `outputs` is undefined unless it is a code cell.
  * @typedef {object} CodeCell
  * @property {{length: number, get: (index: number) => Output, set: (index: number, output: object) => void}} outputs what is shown
  * @property {{updateOutputs: (start: number, end: number, outputs: object[], origin: string) => void}} sharedModel what is saved
@@ -170,13 +170,13 @@
 /** @typedef {{data: Record<string, any>, metadata: Record<string, any>, toJSON: () => object}} Output */
 
 /**
- * The arguments from anywidget, as far as the card uses them.
+ * The part of anywidget's model that the card uses.
  * @typedef {object} Model
  * @property {(name: string) => any} get
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send
- * @property {{kernel?: Kernel, context?: Notebook, get_model?: (id: string) => Promise<any>}} [widget_manager] Jupyter's, where there is one
+ * @property {{kernel?: Kernel, context?: Notebook, get_model?: (id: string) => Promise<any>}} [widget_manager] Jupyter's widget manager, if there is one
  */
 
 export {};

@@ -196,8 +196,8 @@ def address_of(
         merged = {**found.headers, **_texts("headers", headers)}
         return _with_auth(found._replace(headers=merged), auth), name
     if headers is not None or auth is not None:
-        what = "auth" if headers is None else "headers"
-        raise UsageError(f"{what}= is for a URL, but a command was given. Use env=")
+        argument = "auth" if headers is None else "headers"
+        raise UsageError(f"{argument}= is for a URL, but a command was given. Use env=")
     merged = {**found.env, **_texts("env", env)}
     place = found.cwd if cwd is None else os.fspath(cwd)
     return found._replace(env=merged, cwd=place), name

@@ -28,7 +28,7 @@ from nbagent.core.run.host import current_host
 
 from .address import Address, Command, McpSignIn, remove_secrets
 from .exchange import CANCEL, MAX_QUESTIONS, Answer, Asked, Exchange, current
-from .process import MAX_LINE, Said, process
+from .process import MAX_LINE, ErrorOutput, process
 from .results import ASKS_MIDWAY, MAX_CONTENT, asks_midway
 from .sign_in import SignIn, SignInQuestion
 
@@ -82,7 +82,7 @@ class Options(NamedTuple):
     samples: bool = False
     """Whether the server may ask a model."""
     protocol: str | None = None
-    """The version of the protocol to speak; None for the newest that both know."""
+    """The version of the protocol to use; None for the newest that both support."""
 
 
 class Connection:
@@ -102,7 +102,7 @@ class Connection:
         self.name = options.name
         self._address = address
         self._options = options
-        self._said = Said()
+        self._error_output = ErrorOutput()
         self._status: int | None = None
         """The last HTTP error status."""
         self._reason = ""
@@ -116,7 +116,7 @@ class Connection:
         self._wanted: tuple[SignInQuestion, asyncio.Future[str]] | None = None
         """The open sign-in question, with its answer."""
         self._put_already: SignInQuestion | None = None
-        self._stirred = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._leave = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._opened.add_done_callback(_retrieve_error)
@@ -213,7 +213,7 @@ class Connection:
     async def _transport(self) -> AsyncGenerator[Any, None]:
         address = self._address
         if isinstance(address, Command):
-            async with process(address, self._said) as (read, write):
+            async with process(address, self._error_output) as (read, write):
                 yield self._streams(read, write)
             return
         timeout = httpx2.Timeout(30.0, read=None, connect=self._options.connect_timeout)
@@ -258,7 +258,7 @@ class Connection:
             raise McpError("the run that asked you to sign in has ended. The next run asks again")
         answer: asyncio.Future[str] = self._loop.create_future()
         self._wanted = question, answer
-        self._stirred.set()
+        self._wakeup.set()
         try:
             return await answer
         finally:
@@ -273,7 +273,7 @@ class Connection:
         if self._sign_in is None:
             return await asyncio.wait_for(work, seconds)
         task = asyncio.ensure_future(work)
-        task.add_done_callback(lambda _: self._stirred.set())
+        task.add_done_callback(lambda _: self._wakeup.set())
         self._waiting += 1
         end = self._loop.time() + seconds
         try:
@@ -284,9 +284,9 @@ class Connection:
                     await self._put(question, answer)
                     end += self._loop.time() - since
                     continue
-                self._stirred.clear()
+                self._wakeup.clear()
                 async with asyncio.timeout(max(0.0, end - self._loop.time())):
-                    await self._stirred.wait()
+                    await self._wakeup.wait()
             return task.result()
         finally:
             self._waiting -= 1
@@ -331,7 +331,7 @@ class Connection:
         if exchange is not None:
             return _pasted(await exchange.ask(question), question)
         try:
-            said = await current_host().ask(question.reply, question.message, link=question.link)
+            answer = await current_host().ask(question.reply, question.message, link=question.link)
         except Rejected:
             raise McpError(f"nobody signed in at {question.host}: the form was cancelled") from None
         except HumanInputRequired:
@@ -340,7 +340,7 @@ class Connection:
                 "`await server.connect()` once; later runs use its tokens. In a script, use nb.mcp(url, auth='TOKEN'), "
                 "or auth=nb.McpSignIn(answer=…)"
             ) from None
-        return str(said.address.get_secret_value())
+        return str(answer.address.get_secret_value())
 
     async def _noted(self, response: httpx2.Response) -> None:
         """Remember an HTTP error, and limit the size of the body."""
@@ -352,7 +352,7 @@ class Connection:
         self._status, self._reason = None, ""
         is_refusal = response.status_code >= 400
         kind = response.headers.get("content-type", "")
-        kept = _Events() if kind.startswith("text/event-stream") else _Whole()
+        kept = _Events() if kind.startswith("text/event-stream") else _Body()
         response.stream = _Bounded(response.stream, kept)  # type: ignore[arg-type]
         if is_refusal:
             self._status = response.status_code
@@ -446,7 +446,7 @@ class Connection:
             )
         except Exception as error:
             if isinstance(error, MCPError) and error.message == _CLOSED:
-                await self._said.wait_until_read()
+                await self._error_output.wait_until_read()
             raise self._why(error) from None  # its cause may contain a credential
         finally:
             self._exchanges.remove(exchange)
@@ -473,18 +473,18 @@ class Connection:
         self, context: Any, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         del context
-        said = await self._answer_in_call(params)
-        if isinstance(said, types.ElicitResult | types.ErrorData):
-            return said
+        answer = await self._answer_in_call(params)
+        if isinstance(answer, types.ElicitResult | types.ErrorData):
+            return answer
         return types.ElicitResult(action="decline")
 
     async def _sampled(
         self, context: Any, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         del context
-        said = await self._answer_in_call(params)
-        if isinstance(said, types.CreateMessageResult | types.ErrorData):
-            return said
+        answer = await self._answer_in_call(params)
+        if isinstance(answer, types.CreateMessageResult | types.ErrorData):
+            return answer
         return types.ErrorData(code=types.INVALID_REQUEST, message="no person can answer")
 
     async def _answer_in_call(self, params: Asked) -> Answer | None:
@@ -493,17 +493,17 @@ class Connection:
         A server on pipes does not say which call asks. If several run, the others get a moment to end. If the call
         that was taken ends without an answer, the question moves to another running call.
         """
-        if (known := current.get()) is not None:
-            return await known.ask(params) or CANCEL
+        if (exchange := current.get()) is not None:
+            return await exchange.ask(params) or CANCEL
         until = asyncio.get_running_loop().time() + UNCLEAR
         while len(self._exchanges) > 1 and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - calls end without an event, and this is rare
             await asyncio.sleep(UNCLEAR / 50)
         tried: list[Exchange] = []
-        while left := [one for one in self._exchanges if one not in tried]:
-            tried.append(left[0])
-            count = len(left)
+        while remaining := [one for one in self._exchanges if one not in tried]:
+            tried.append(remaining[0])
+            count = len(remaining)
             note = f" (in one of {count} running calls; the server does not say which)"
-            answer = await left[0].ask(params, note=note if count > 1 else "")
+            answer = await remaining[0].ask(params, note=note if count > 1 else "")
             if answer is not None:
                 return answer
         if tried:
@@ -514,12 +514,12 @@ class Connection:
         return None
 
     async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
-        said = _in_words(params.data)
+        text = _in_words(params.data)
         exchange = current.get() or next(iter(self._exchanges), None)
         if exchange is None:
-            logger.debug("%s: %s", self.name, said[:MAX_WHY])
+            logger.debug("%s: %s", self.name, text[:MAX_WHY])
         else:
-            exchange.log(f"{params.level}: {said}")
+            exchange.log(f"{params.level}: {text}")
 
     async def _on_message(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
@@ -537,16 +537,16 @@ class Connection:
 
     def failure(self, why: str) -> McpError:
         """The error for a failure of this connection, with the server's last output."""
-        last = self._said.last()
-        said = f"\nIts last output:\n{last}" if last else ""
+        last = self._error_output.last()
+        output = f"\nIts last output:\n{last}" if last else ""
         return McpError(
-            remove_secrets(f"The MCP server {self.name}: {why[:MAX_WHY]}{said}", self._secrets())
+            remove_secrets(f"The MCP server {self.name}: {why[:MAX_WHY]}{output}", self._secrets())
         )
 
-    def _why(self, error: BaseException, what: str = "") -> McpError:
+    def _why(self, error: BaseException, action: str = "") -> McpError:
         if isinstance(error, McpError):
             return error
-        prefix = f"{what}: " if what else ""
+        prefix = f"{action}: " if action else ""
         return self.failure(f"{prefix}{self._refusal(error) or self._trouble(error)}")
 
     def _refusal(self, error: BaseException) -> str:
@@ -555,7 +555,7 @@ class Connection:
         if status is None or not isinstance(error, MCPError | httpx2.HTTPError):
             return ""
         message = error.message if isinstance(error, MCPError) else str(error)
-        said = self._reason[: MAX_WHY // 2] if self._reason and message in _STAND_INS else message
+        reason = self._reason[: MAX_WHY // 2] if self._reason and message in _STAND_INS else message
         if status in (401, 403) and self._sign_in is not None and self._sign_in.failure:
             return (
                 f"it rejected the request (HTTP {status}), and signing in failed: {self._sign_in.failure}. You can also "
@@ -564,13 +564,13 @@ class Connection:
         if status in (401, 403):
             return f"it rejected the request (HTTP {status}). Pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
         if status in (404, 405, 406, 415) and not self._opened.done():
-            return f"there is no MCP server at this URL (HTTP {status}: {said}). {_OTHER_URL}"
+            return f"there is no MCP server at this URL (HTTP {status}: {reason}). {_OTHER_URL}"
         is_other = isinstance(error, MCPError) and (
             error.code == types.URL_ELICITATION_REQUIRED or asks_midway(message)
         )
         if is_other or message in (_CLOSED, _OVER):
             return ""
-        return f"it rejected the request (HTTP {status}): {said}"
+        return f"it rejected the request (HTTP {status}): {reason}"
 
     def _trouble_by_protocol(self, error: MCPError) -> str:
         is_opening = not self._opened.done()
@@ -619,9 +619,9 @@ class _HidingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Remove credentials and the traceback from the record; always return True."""
-        said = record.getMessage()
+        message = record.getMessage()
         record.exc_info = None
-        if (public := remove_secrets(said, self._secrets())) != said:
+        if (public := remove_secrets(message, self._secrets())) != message:
             record.msg, record.args = public, ()
         return True
 
@@ -742,36 +742,36 @@ def _without_excess(params: dict[str, Any]) -> None:
             params[name] = []
 
 
-class _Whole:
+class _Body:
     """Counts a message that is the body of a response."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def count(self, piece: bytes) -> None:
         """Count a piece."""
-        self._held += piece
-        if len(self._held) > MAX_LINE:
+        self._buffer += piece
+        if len(self._buffer) > MAX_LINE:
             raise TooManyParts(f"it has more than {MAX_LINE:,} bytes")
 
     def end(self) -> None:
         """Count the end."""
-        counted(bytes(self._held))
+        counted(bytes(self._buffer))
 
 
-class _Events(_Whole):
+class _Events(_Body):
     """Counts messages in the events of a stream, each before its reader gets its end."""
 
     def count(self, piece: bytes) -> None:
         """Count a piece."""
-        searched = max(len(self._held) - 3, 0)
-        self._held += piece
+        searched = max(len(self._buffer) - 3, 0)
+        self._buffer += piece
         end = 0
-        for found in _BLANK.finditer(self._held, searched):
+        for found in _BLANK.finditer(self._buffer, searched):
             self._count(end, found.start())
             end = found.end()
-        del self._held[:end]
-        if len(self._held) > MAX_LINE:
+        del self._buffer[:end]
+        if len(self._buffer) > MAX_LINE:
             raise TooManyParts(f"an event has more than {MAX_LINE:,} bytes")
 
     def end(self) -> None:
@@ -780,7 +780,7 @@ class _Events(_Whole):
     def _count(self, start: int, end: int) -> None:
         if end - start <= MAX_PARTS:
             return
-        event = bytes(self._held[start:end])
+        event = bytes(self._buffer[start:end])
         if event.count(b"\n") + event.count(b"\r") > MAX_PARTS:
             raise TooManyParts(f"an event has more than {MAX_PARTS:,} lines")
         lines = event.replace(b"\r", b"\n").split(b"\n")
@@ -794,7 +794,7 @@ _BLANK = re.compile(rb"\n\n|\r\r|\r\n\r\n|\n\r|\r\n\n")
 class _Bounded(httpx2.AsyncByteStream):
     """A response body that raises an error if a message in it is too large."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, messages: _Whole) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, messages: _Body) -> None:
         self._inner = inner
         self._messages = messages
 
@@ -821,14 +821,14 @@ def _in_words(logged: Any) -> str:
     }
     if set(rest) == {"extra"} and isinstance(rest["extra"], dict):
         rest = rest["extra"]
-    beside = json.dumps(rest, default=str, ensure_ascii=False) if rest else ""
-    return " ".join(filter(None, ("" if name is None else logged[name], beside)))
+    others = json.dumps(rest, default=str, ensure_ascii=False) if rest else ""
+    return " ".join(filter(None, ("" if name is None else logged[name], others)))
 
 
-def _pasted(said: Answer | None, question: SignInQuestion) -> str:
-    if not isinstance(said, str):
+def _pasted(answer: Answer | None, question: SignInQuestion) -> str:
+    if not isinstance(answer, str):
         raise McpError(f"nobody signed in at {question.host}")
-    return said
+    return answer
 
 
 def _misfit(error: ValidationError) -> str:

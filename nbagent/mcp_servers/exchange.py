@@ -32,7 +32,7 @@ Answer: TypeAlias = types.ElicitResult | types.CreateMessageResult | types.Error
 
 MAX_QUESTIONS = 20
 """Questions of one call."""
-MAX_SAID = 2_000
+MAX_MESSAGE = 2_000
 """Characters of a question, a log line, or a progress message."""
 MAX_PROMPT = 19_000
 """Characters that a server may send to the model in one request; the approval shows all of them."""
@@ -81,7 +81,7 @@ class Exchange:
         self._server = server
         self._times = times
         self._loop = asyncio.get_running_loop()
-        self._stirred = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._asked: deque[tuple[tuple[Asked, str], asyncio.Future[Answer | None]]] = deque()
         self._questions = 0
         self._lines = 0
@@ -96,7 +96,7 @@ class Exchange:
         """Ask a person a question of the server; returns the answer, or None if the call ends before."""
         answer: asyncio.Future[Answer | None] = self._loop.create_future()
         self._asked.append(((params, note), answer))
-        self._stirred.set()
+        self._wakeup.set()
         return await answer
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -106,13 +106,13 @@ class Exchange:
         fraction = progress / total if total else None
         if now - self._shown_at >= OFTEN or (fraction is not None and fraction >= 1):
             self._shown_at = now
-            text = (message or "")[:MAX_SAID] or ("" if total else f"{progress:g}")
+            text = (message or "")[:MAX_MESSAGE] or ("" if total else f"{progress:g}")
             self._ctx.progress(fraction, text)
 
     def fail(self, why: str) -> None:
         """End the call with this error, because no answer will arrive."""
         self._failure = why
-        self._stirred.set()
+        self._wakeup.set()
 
     def log(self, text: str) -> None:
         """Show a log line of the server."""
@@ -123,7 +123,7 @@ class Exchange:
         more = (
             "\n… further log lines of the server are left out" if self._lines == MAX_LINES else ""
         )
-        self._output.write("log", f"{text[:MAX_SAID]}{more}\n")
+        self._output.write("log", f"{text[:MAX_MESSAGE]}{more}\n")
 
     # --- of the body
 
@@ -136,14 +136,14 @@ class Exchange:
         outer = current.set(self)
         task = self._loop.create_task(sent)
         current.reset(outer)
-        task.add_done_callback(lambda _: self._stirred.set())
+        task.add_done_callback(lambda _: self._wakeup.set())
         self._alive()
         try:
             while not task.done():
                 if self._asked:
                     await self._answer(*self._asked.popleft(), task)
                     continue
-                self._stirred.clear()
+                self._wakeup.clear()
                 if self._failure:
                     raise McpError(
                         f"{self._server} {self._failure}. The call may or may not have taken effect"
@@ -152,7 +152,7 @@ class Exchange:
                 if now >= min(self._until, self._end):
                     raise self._too_late(now)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stirred.wait(), min(self._until, self._end) - now)
+                    await asyncio.wait_for(self._wakeup.wait(), min(self._until, self._end) - now)
             return task.result()
         finally:
             for _, answer in self._asked:
@@ -165,12 +165,12 @@ class Exchange:
 
     def _too_late(self, now: float) -> McpError:
         """The error for an exceeded time limit, with the option that waits longer."""
-        went, option = f"sent nothing for {_seconds(self._times.silent)}", "timeout"
+        reason, option = f"sent nothing for {_seconds(self._times.silent)}", "timeout"
         if now >= self._end:
-            went = f"sent no result within {_seconds(self._times.total)}"
+            reason = f"sent no result within {_seconds(self._times.total)}"
             option = "max_total_timeout"
         return McpError(
-            f"{self._server} {went}, so nbagent stopped waiting for the call. It may or may not have taken effect. To wait longer, "
+            f"{self._server} {reason}, so nbagent stopped waiting for the call. It may or may not have taken effect. To wait longer, "
             f"use nb.mcp(…, {option}=…)"
         )
 
@@ -186,12 +186,12 @@ class Exchange:
         try:
             if isinstance(params, SignInQuestion):
                 asked = {"message": params.message, "link": params.link}
-                said = await self._ctx.ask(asked, reply=params.reply)
-                return str(said.address.get_secret_value())
+                answer = await self._ctx.ask(asked, reply=params.reply)
+                return str(answer.address.get_secret_value())
             if isinstance(params, types.CreateMessageRequestParams):
                 return await self._sampled(params, note)
             name = f"{self._server[:1].upper()}{self._server[1:]}"
-            heading = f"{name} asks{note}: {params.message[:MAX_SAID]}"
+            heading = f"{name} asks{note}: {params.message[:MAX_MESSAGE]}"
             if isinstance(params, types.ElicitRequestURLParams):
                 return await self._ask_to_open(params, heading)
             return await self._filled(params, heading)
@@ -228,9 +228,9 @@ class Exchange:
         try:
             await asyncio.wait({asking, task, answer}, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
-                said = asking.result()
+                result = asking.result()
                 if not answer.done():
-                    answer.set_result(said)
+                    answer.set_result(result)
         finally:
             _leave(answer)
             if not asking.done():
@@ -259,7 +259,7 @@ class Exchange:
     ) -> types.ElicitResult:
         """Ask a person to open a page."""
         host = host_of(params.url)
-        if host is None or len(params.url) > MAX_SAID:
+        if host is None or len(params.url) > MAX_MESSAGE:
             self.log(
                 f"{self._server} asked to open an address that is not a web page; it was declined"
             )
@@ -273,18 +273,22 @@ class Exchange:
         """Ask the model for the server, in a run inside the call: shown there, and counted in the run's budget."""
         if self._model is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="Sampling not supported")
-        said = [(one.role, _text_of(one.content)) for one in params.messages]
-        prompt = said[0][1] if len(said) == 1 else "\n\n".join(": ".join(one) for one in said)
+        turns = [(one.role, _text_of(one.content)) for one in params.messages]
+        prompt = turns[0][1] if len(turns) == 1 else "\n\n".join(": ".join(one) for one in turns)
         system = params.system_prompt or ""
         if len(prompt) + len(system) > MAX_PROMPT or not prompt.strip():
             return types.ErrorData(
                 code=types.INVALID_PARAMS, message="no prompt, or it is too long"
             )
         agent = Agent(self._model, name="sampling", instructions=system or None, max_turns=1)
-        wants = f"{self._server[:1].upper()}{self._server[1:]} asks to use the model"
-        around = f"with these instructions: {system}\n\nand this prompt: " if system else ""
+        question = f"{self._server[:1].upper()}{self._server[1:]} asks to use the model"
+        instructions_text = (
+            f"with these instructions: {system}\n\nand this prompt: " if system else ""
+        )
         try:
-            await self._ctx.ask(Confirm(f"{wants} {agent.model.name}{note}: {around}{prompt}"))
+            await self._ctx.ask(
+                Confirm(f"{question} {agent.model.name}{note}: {instructions_text}{prompt}")
+            )
             result = await agent.run(prompt)
         except Rejected:
             return types.ErrorData(code=-1, message="User rejected sampling request")

@@ -35,13 +35,13 @@ class Bounds(NamedTuple):
     reader: str
     """The path of the module that counts parts; it is loaded for the first line that may have too many."""
 
-    def misfit(self, held: bytearray, length: int, *, is_whole: bool) -> str:
+    def misfit(self, buffer: bytearray, length: int, *, is_complete: bool) -> str:
         """The reason not to pass on this line of this length so far; empty if it is passed on."""
         if length > self.bytes:
             return f"more than {self.bytes:,} bytes"
-        if not is_whole or length <= self.parts:
+        if not is_complete or length <= self.parts:
             return ""
-        found = runpy.run_path(self.reader)["parts_of"](bytes(held[:length]), self.parts)
+        found = runpy.run_path(self.reader)["parts_of"](bytes(buffer[:length]), self.parts)
         return f"more than {self.parts:,} values" if found > self.parts else ""
 
 
@@ -53,15 +53,15 @@ def main(bounds: Bounds, command: list[str]) -> int:
         signal.SIGTERM, signal.SIG_IGN
     )  # the group gets the signal; this process ends after the server
     assert child.stdout is not None
-    source, held, left_at = child.stdout.fileno(), bytearray(), 0.0
+    source, buffer, exited_at = child.stdout.fileno(), bytearray(), 0.0
     while True:
         if os.getppid() != parent:
             return _end(child)
-        has_left = child.poll() is not None
-        if has_left and not left_at:
-            left_at = time.monotonic()
+        has_exited = child.poll() is not None
+        if has_exited and not exited_at:
+            exited_at = time.monotonic()
         ready, _, _ = select.select([source], [], [], LOOK)
-        if has_left and (not ready or time.monotonic() - left_at > GRACE):
+        if has_exited and (not ready or time.monotonic() - exited_at > GRACE):
             return _end(child)  # all of it is read; a child process may still write to the pipe
         if not ready:
             continue
@@ -71,20 +71,20 @@ def main(bounds: Bounds, command: list[str]) -> int:
                 child.wait(GRACE)
             return _end(child)
         end = data.find(b"\n")
-        is_whole = end >= 0
-        length = len(held) + (end if is_whole else len(data))  # later lines are complete
-        held += data
-        if misfit := bounds.misfit(held, length, is_whole=is_whole):
+        is_complete = end >= 0
+        length = len(buffer) + (end if is_complete else len(data))  # later lines are complete
+        buffer += data
+        if misfit := bounds.misfit(buffer, length, is_complete=is_complete):
             message = f"nbagent: a line of the server has {misfit}; the server was stopped\n"
             os.write(2, message.encode())
             return _end(child)
-        if is_whole:
-            last = held.rfind(b"\n") + 1
+        if is_complete:
+            last = buffer.rfind(b"\n") + 1
             try:
-                _write(held[:last])
+                _write(buffer[:last])
             except OSError:  # the reader has closed it
                 return _end(child)
-            del held[:last]
+            del buffer[:last]
 
 
 def _write(data: bytearray) -> None:
@@ -112,12 +112,12 @@ def _end(child: subprocess.Popen[bytes]) -> int:
 
 def _others(server: int) -> bool:
     """Whether other processes than the server run in this group."""
-    group, mine = os.getpgrp(), {os.getpid(), server}
+    group, own_pids = os.getpgrp(), {os.getpid(), server}
     try:
         listed = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:  # a system without it, such as macOS
-        return _others_by_ps(group, mine)
-    return any(_runs_in(group, pid) for pid in listed if pid not in mine)
+        return _others_by_ps(group, own_pids)
+    return any(_runs_in(group, pid) for pid in listed if pid not in own_pids)
 
 
 def _runs_in(group: int, pid: int) -> bool:
@@ -129,12 +129,12 @@ def _runs_in(group: int, pid: int) -> bool:
     return int(found) == group and state not in (b"Z", b"X")
 
 
-def _others_by_ps(group: int, mine: set[int]) -> bool:
+def _others_by_ps(group: int, own_pids: set[int]) -> bool:
     command = ["ps", "-A", "-o", "pid=,pgid=,stat="]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as ps:
         assert ps.stdout is not None
         rows = [line.split()[:3] for line in ps.stdout]
-    known = mine | {ps.pid}
+    known = own_pids | {ps.pid}
     return any(
         int(one[0]) not in known and int(one[1]) == group and not one[2].startswith(b"Z")
         for one in rows

@@ -29,7 +29,7 @@ GONE = 25
 """The number of checks, 20 ms apart, that the stream of an ended process is fully read."""
 
 
-class Said:
+class ErrorOutput:
     """The error stream of a process: it is read completely, and its end is kept."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Said:
 
 
 @asynccontextmanager
-async def process(command: Command, said: Said) -> AsyncGenerator[Any, None]:
+async def process(command: Command, error_output: ErrorOutput) -> AsyncGenerator[Any, None]:
     """Start the server and yield its streams; at the end ask it to stop, then end it.
 
     Raises:
@@ -92,7 +92,7 @@ async def process(command: Command, said: Said) -> AsyncGenerator[Any, None]:
         command=argv[0], args=argv[1:], env=command.env, cwd=command.cwd
     )
     source, target = os.pipe()
-    said.follow(source)
+    error_output.follow(source)
     errors = os.fdopen(target, "w", encoding="utf-8")
     try:
         async with stdio_client(parameters, errlog=errors) as streams:

@@ -44,7 +44,9 @@ class _Part(NamedTuple):
     """Its bytes in base64, if it has some; they appear in no text."""
 
 
-def result_value(result: types.CallToolResult, schema: dict[str, Any] | None, room: int) -> Any:
+def result_value(
+    result: types.CallToolResult, schema: dict[str, Any] | None, max_bytes: int
+) -> Any:
     """A result for the model: text or data, with its pictures.
 
     Content that is in both texts and data appears once, and without the ``{"result": …}`` that server libraries put
@@ -54,12 +56,12 @@ def result_value(result: types.CallToolResult, schema: dict[str, Any] | None, ro
     Args:
         result: the server's result.
         schema: the server's schema of its data.
-        room: the maximum number of bytes of its pictures together.
+        max_bytes: the maximum number of bytes of its pictures together.
 
     Raises:
         McpError: the server reports a failure of the tool, or its data does not match.
     """
-    parts = _within([_part(part) for part in result.content], room)
+    parts = _within([_part(part) for part in result.content], max_bytes)
     in_words = {part.data: part.text for part in parts if part.data}
     texts = [_without_bytes(part.text, in_words) for part in parts]
     if result.is_error:
@@ -100,16 +102,16 @@ def _alike(content: list[Any], texts: list[str], data: Any) -> Any:
     if not isinstance(data, dict) or len(data) != 1:
         return _OTHER
     ((name, value),) = data.items()
-    whole = "\n".join(texts)
-    if value == whole or _lists(content, texts, value):
-        return whole
+    text = "\n".join(texts)
+    if value == text or _lists(content, texts, value):
+        return text
     if name != "result":  # a key of libraries, not of the tool
         return _OTHER
     if not texts:
         return value if value in (None, "", []) else _OTHER
     is_json_each = isinstance(value, list) and len(value) == len(texts)
     is_each = is_json_each and all(map(_equals_data, texts, value))
-    return value if is_each or _is_json_of(whole, value) else _OTHER
+    return value if is_each or _is_json_of(text, value) else _OTHER
 
 
 def _lists(content: list[Any], texts: list[str], value: Any) -> bool:
@@ -143,16 +145,16 @@ def _without_bytes(value: Any, in_words: Mapping[str, str]) -> Any:
     return value
 
 
-def _within(parts: list[_Part], room: int) -> list[_Part]:
+def _within(parts: list[_Part], max_bytes: int) -> list[_Part]:
     """The parts, with at most as many pictures as a result may have."""
     kept, count = [], 0
     for part in parts:
         size = len(part.picture.data) if part.picture is not None else 0
-        if size and (count == MAX_FILES or size > room):
+        if size and (count == MAX_FILES or size > max_bytes):
             why = f"a result can have at most {MAX_FILES}" if count == MAX_FILES else "no room left"
             kept.append(_unseen(part.text, why, part.data))
             continue
-        count, room = count + bool(size), room - size
+        count, max_bytes = count + bool(size), max_bytes - size
         kept.append(part)
     return kept
 
@@ -194,12 +196,12 @@ def _part(part: Any) -> _Part:
         case types.ResourceLink():
             kind = f", {part.mime_type:.80}" if part.mime_type else ""
             return _Part(f"[{part.name:.200}: {part.uri!s:.2000}{kind}]")
-        case types.EmbeddedResource(resource=types.TextResourceContents() as inside):
-            return _Part(f"{inside.uri!s:.2000}:\n{inside.text}")
-        case types.EmbeddedResource(resource=types.BlobResourceContents() as inside):
-            kind = inside.mime_type or "data"
-            text = f"[{inside.uri!s:.2000}, {kind:.80}, {_size(inside.blob)}]"
-            return _of_bytes(text, kind, inside.blob)
+        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+            return _Part(f"{resource.uri!s:.2000}:\n{resource.text}")
+        case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
+            kind = resource.mime_type or "data"
+            text = f"[{resource.uri!s:.2000}, {kind:.80}, {_size(resource.blob)}]"
+            return _of_bytes(text, kind, resource.blob)
         case _:
             kind = getattr(part, "type", "")
             return _Part(f"[a part of unknown kind {kind!s:.80}]")

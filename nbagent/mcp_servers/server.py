@@ -100,9 +100,9 @@ class McpServer(Travels, ToolSource):
             named = f", prefix of its tools: {self._prefix}" if self._prefix else ""
             return escaped(f"<MCP server {self.label}: not connected yet{named}>")
         names = ", ".join([*self._tools][:SHOWN]) + (", …" if len(self._tools) > SHOWN else "")
-        left = f"; {self._left_out} left out (see .notes)" if self._left_out else ""
+        left_out = f"; {self._left_out} left out (see .notes)" if self._left_out else ""
         count = f"{len(self._tools)} tool{'' if len(self._tools) == 1 else 's'}"
-        return escaped(f"<MCP server {self.label}: {count}{names and f' ({names})'}{left}>")
+        return escaped(f"<MCP server {self.label}: {count}{names and f' ({names})'}{left_out}>")
 
     def __reduce__(self) -> Made:
         address = self._address
@@ -169,15 +169,15 @@ class McpServer(Travels, ToolSource):
     async def ready(self) -> Mapping[str, Tool[..., Any]]:
         """Its current tools; if it cannot list them, the last known ones."""
         try:
-            return await self._now(anew=False)
+            return await self._now(reload=False)
         except McpError as error:
             if self._tools is None:
                 raise
             logger.warning("%s", error)
         return self._tools
 
-    async def _now(self, *, anew: bool) -> Mapping[str, Tool[..., Any]]:
-        """Its tools, listed again if they may have changed, or if ``anew``.
+    async def _now(self, *, reload: bool) -> Mapping[str, Tool[..., Any]]:
+        """Its tools, listed again if they may have changed, or if ``reload``.
 
         Raises:
             McpError: it cannot list them.
@@ -185,7 +185,7 @@ class McpServer(Travels, ToolSource):
         connection = self._connection()
         await connection.wait_until_open()
         async with connection.listing:
-            if anew or connection.is_stale or self._tools is None:
+            if reload or connection.is_stale or self._tools is None:
                 listed = await connection.tools()
                 await asyncio.to_thread(
                     self._update_tools, listed, connection.refused
@@ -195,7 +195,7 @@ class McpServer(Travels, ToolSource):
 
     async def _renewed(self, name: str) -> Tool[..., Any] | None:
         """The current version of a tool, because a server may change one without a notice."""
-        return (await self._now(anew=True)).get(name)
+        return (await self._now(reload=True)).get(name)
 
     def _connection(self) -> Connection:
         """The connection of the running loop; a new one if there is none or it has ended."""
@@ -234,7 +234,7 @@ class McpServer(Travels, ToolSource):
             old = before.get(name)
             same = old is not None and old.code == tool.code and old.spec == tool.spec
             made[name] = old if old is not None and same else tool
-            unchecked += [f"{name}: {what}" for what in unsearched(one)]
+            unchecked += [f"{name}: {problem}" for problem in unsearched(one)]
         known = set(self.notes)
         new = [note for note in map(escaped, notes) if note not in known]
         for note in new[:MAX_LOGGED]:
@@ -297,8 +297,10 @@ class McpServer(Travels, ToolSource):
                 sent = self._connection().call(exchange, listed.name, arguments, responses, state)
                 answer = await exchange.wait(sent)
                 if isinstance(answer, types.CallToolResult):
-                    room = MAX_FILES - size_of_all(ctx.messages)
-                    return await asyncio.to_thread(result_value, answer, listed.output_schema, room)
+                    max_bytes = MAX_FILES - size_of_all(ctx.messages)
+                    return await asyncio.to_thread(
+                        result_value, answer, listed.output_schema, max_bytes
+                    )
                 asked = await ctx.step(step, partial(_wanted, answer))
             responses = await self._responses(asked, exchange)
             state = asked.get("requestState")
@@ -307,7 +309,7 @@ class McpServer(Travels, ToolSource):
     async def _responses(self, asked: Any, exchange: Exchange) -> dict[str, Any]:
         """Ask a person each question, and return the answers by key."""
         wanted = types.InputRequiredResult.model_validate(asked, by_name=False)
-        said: dict[str, Any] = {}
+        answers: dict[str, Any] = {}
         for key, request in (wanted.input_requests or {}).items():
             if not isinstance(request, types.ElicitRequest | types.CreateMessageRequest):
                 raise McpError(
@@ -316,8 +318,8 @@ class McpServer(Travels, ToolSource):
             answer = await exchange.answer(request.params)
             if isinstance(answer, types.ErrorData):
                 raise McpError(f"{self.name} asks to use a model: {answer.message}")
-            said[key] = answer
-        return said
+            answers[key] = answer
+        return answers
 
 
 def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:
@@ -385,15 +387,15 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     """
     if not isinstance(approval, bool) and (misfit := condition_misfit(approval)) is not None:
         raise UsageError(f"approval must be True, False or a condition. A condition {misfit}")
-    for what, value in {"include": include, "exclude": exclude}.items():
+    for option, value in {"include": include, "exclude": exclude}.items():
         if isinstance(value, str):
-            raise UsageError(f"{what} must be a list of names, such as [{value!r}]")
+            raise UsageError(f"{option} must be a list of names, such as [{value!r}]")
     total = max(TOTAL, timeout) if max_total_timeout is None else max_total_timeout
     times = {"timeout": timeout, "connect_timeout": connect_timeout, "max_total_timeout": total}
-    for what, seconds in times.items():
+    for option, seconds in times.items():
         if not seconds > 0:
             raise UsageError(
-                f"{what} must be a number of seconds greater than 0, got {seconds!r:.80}"
+                f"{option} must be a number of seconds greater than 0, got {seconds!r:.80}"
             )
     if protocol is not None and protocol not in KNOWN_PROTOCOL_VERSIONS:
         known = ", ".join(map(repr, KNOWN_PROTOCOL_VERSIONS))

@@ -106,19 +106,21 @@ class SignInQuestion(NamedTuple):
         pairs = parse_qsl(urlsplit(text).query or text.rpartition("?")[2])
         if len({name for name, _ in pairs}) < len(pairs):
             raise ValueError("This address contains a value twice. Open the link again")
-        said = dict(pairs)
-        if not hmac.compare_digest(said.get("state", "").encode(), self.state.encode()):
+        parameters = dict(pairs)
+        if not hmac.compare_digest(parameters.get("state", "").encode(), self.state.encode()):
             raise ValueError(
                 "This address belongs to another sign-in. Open the link above, and paste the address where you end up"
             )
-        if error := said.get("error"):
-            why = said.get("error_description", "")
+        if error := parameters.get("error"):
+            why = parameters.get("error_description", "")
             return escaped(": ".join(filter(None, (error, why)))[:300])
-        if not said.get("code"):
+        if not parameters.get("code"):
             raise ValueError(
                 "This address has no code. Sign in first, then paste the address where you end up"
             )
-        return AuthorizationCodeResult(code=said["code"], state=said["state"], iss=said.get("iss"))
+        return AuthorizationCodeResult(
+            code=parameters["code"], state=parameters["state"], iss=parameters.get("iss")
+        )
 
 
 Ask = Callable[[SignInQuestion], Awaitable[str]]
@@ -226,21 +228,21 @@ class SignIn(OAuthClientProvider):
     async def _answered(self) -> AuthorizationCodeResult:
         question = self._question
         assert question is not None
-        said = question.parse(await self._first_answer(question))
-        if isinstance(said, str):
-            raise OAuthFlowError(f"{question.host} rejected the sign-in: {said}")
-        self.tokens.code = said.code
-        return said
+        answer = question.parse(await self._first_answer(question))
+        if isinstance(answer, str):
+            raise OAuthFlowError(f"{question.host} rejected the sign-in: {answer}")
+        self.tokens.code = answer.code
+        return answer
 
     async def _first_answer(self, question: SignInQuestion) -> str:
         """The pasted text, or the address from the browser's redirect, whichever arrives first."""
         if self._given.answer is not None:
             return await self._given.answer(question.link)
-        async with _listening(question) as brought:
+        async with _listening(question) as redirect:
             asked = asyncio.ensure_future(self._ask(question))
             try:
-                await asyncio.wait({asked, brought}, return_when=asyncio.FIRST_COMPLETED)
-                return asked.result() if asked.done() else brought.result()
+                await asyncio.wait({asked, redirect}, return_when=asyncio.FIRST_COMPLETED)
+                return asked.result() if asked.done() else redirect.result()
             finally:
                 asked.cancel()
                 await asyncio.wait({asked})
@@ -258,7 +260,7 @@ class SignIn(OAuthClientProvider):
 @asynccontextmanager
 async def _listening(question: SignInQuestion) -> AsyncGenerator[asyncio.Future[str], None]:
     """Receive the redirect of a browser on this machine; nothing if the address is on another machine, or in use."""
-    brought: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    redirect: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     parts = urlsplit(question.redirect_uri)
     server = None
     if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
@@ -268,23 +270,23 @@ async def _listening(question: SignInQuestion) -> AsyncGenerator[asyncio.Future[
                 OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
             ):
                 async with asyncio.timeout(PATIENCE):
-                    await _handle_redirect(question, brought, reader, writer)
+                    await _handle_redirect(question, redirect, reader, writer)
             writer.close()
 
         with suppress(OSError):
             port = parts.port or 80
             server = await asyncio.start_server(on_connect, "127.0.0.1", port, limit=MAX_REQUEST)
     try:
-        yield brought
+        yield redirect
     finally:
         if server is not None:
             server.close()
-        brought.cancel()
+        redirect.cancel()
 
 
 async def _handle_redirect(
     question: SignInQuestion,
-    brought: asyncio.Future[str],
+    redirect: asyncio.Future[str],
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
@@ -307,15 +309,15 @@ async def _handle_redirect(
         + page
     )
     await writer.drain()
-    if is_answer and not brought.done():
-        brought.set_result(f"{question.redirect_uri}?{urlsplit(target).query}")
+    if is_answer and not redirect.done():
+        redirect.set_result(f"{question.redirect_uri}?{urlsplit(target).query}")
 
 
 def _is_refused(response: httpx2.Response) -> bool:
     """Whether signing in, or with a larger scope, may help."""
-    wants = response.headers.get("WWW-Authenticate", "")
+    challenge = response.headers.get("WWW-Authenticate", "")
     return response.status_code == 401 or (
-        response.status_code == 403 and "insufficient_scope" in wants
+        response.status_code == 403 and "insufficient_scope" in challenge
     )
 
 

@@ -53,8 +53,8 @@ class Tokens(TokenStorage):
 
     def __init__(self, url: str, given: McpSignIn) -> None:
         self._given = given
-        who = "\0".join((url, given.client_id or "", given.client_metadata_url or ""))
-        digest = hashlib.sha256(who.encode()).hexdigest()[:16]
+        identity = "\0".join((url, given.client_id or "", given.client_metadata_url or ""))
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         host = re.sub(r"[^\w.-]", "_", urlsplit(url).hostname or "")[:80]
         folder = data_folder() / "mcp" if given.folder is None else Path(given.folder).expanduser()
         self.path = folder / f"{host}-{digest}.json"

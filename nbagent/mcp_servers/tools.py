@@ -63,7 +63,7 @@ def tool_of(
     if listed.execution is not None and listed.execution.task_support == "required":
         raise ToolError("it runs only as an MCP task, which nbagent does not support")
     schema = _schema(listed)
-    said = _annotations(listed)
+    annotations = _annotations(listed)
     description = listed.description or listed.title or ""
     if len(description) > MAX_DESCRIPTION:
         description = f"{description[:MAX_DESCRIPTION]}…"
@@ -72,10 +72,10 @@ def tool_of(
         return await call(listed, arguments, ctx)
 
     origin = Origin(
-        told=_description(server, said),
-        annotations=said,
-        identity=[place, description, said, listed.output_schema],
-        said=[description, said],
+        note=_description(server, annotations),
+        annotations=annotations,
+        identity=[place, description, annotations, listed.output_schema],
+        definition=[description, annotations],
         renewed=renewed,
     )
     return Tool(
@@ -84,7 +84,7 @@ def tool_of(
         description=description,
         signature=Signature(
             {},
-            whole=input_model(schema, name),
+            input_type=input_model(schema, name),
             ctx="ctx",
             output=inspect.Signature.empty,
             document="arguments",
@@ -125,14 +125,18 @@ def _annotations(listed: types.Tool) -> dict[str, Any]:
     if listed.annotations is None:
         return {}
     given = listed.annotations.model_dump(by_alias=True, exclude_none=True)
-    said: dict[str, Any] = {word: given[word] for word in _HINTS if word in given}
+    annotations: dict[str, Any] = {word: given[word] for word in _HINTS if word in given}
     if title := given.get("title"):
-        said["title"] = str(title)[:200]
-    return said
+        annotations["title"] = str(title)[:200]
+    return annotations
 
 
-def _description(server: str, said: dict[str, Any]) -> str:
-    words = [_WORDS[word, said[word]] for word in _HINTS if (word, said.get(word)) in _WORDS]
+def _description(server: str, annotations: dict[str, Any]) -> str:
+    words = [
+        _WORDS[word, annotations[word]]
+        for word in _HINTS
+        if (word, annotations.get(word)) in _WORDS
+    ]
     if not words:
         return f"A tool of the MCP server {server}. The server does not say what it changes."
     return f"According to the MCP server {server}, {'; '.join(words)}. Nobody has verified this."

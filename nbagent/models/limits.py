@@ -101,48 +101,48 @@ class Window:
         self.requests = requests
         self.tokens = tokens
         self.length = length
-        self._went: deque[_Stamp] = deque()
+        self._sent: deque[_Stamp] = deque()
         self._sum = 0
 
     def delay(self, now: float, tokens: int) -> tuple[float, str]:
         """Seconds until a request with so many tokens can be sent, and the limit that it waits for."""
-        while self._went and self._went[0].at <= now - self.length:
-            self._sum -= self._went.popleft().tokens
-        at, why, left, room = now, "", len(self._went), self._sum
-        for stamp in self._went:
+        while self._sent and self._sent[0].at <= now - self.length:
+            self._sum -= self._sent.popleft().tokens
+        at, reason, sent_requests, sent_tokens = now, "", len(self._sent), self._sum
+        for stamp in self._sent:
             over = (
                 f"at most {self.requests:,} requests per minute (rpm)"
-                if self.requests is not None and left >= self.requests
+                if self.requests is not None and sent_requests >= self.requests
                 # more than a minute's tokens at once: it is sent alone
                 else f"at most {self.tokens:,} tokens per minute (tpm)"
-                if self.tokens is not None and room + tokens > self.tokens
+                if self.tokens is not None and sent_tokens + tokens > self.tokens
                 else ""
             )
             if not over:
                 break
-            at, why = stamp.at + self.length, over
-            left, room = left - 1, room - stamp.tokens
-        return max(0.0, at - now), why
+            at, reason = stamp.at + self.length, over
+            sent_requests, sent_tokens = sent_requests - 1, sent_tokens - stamp.tokens
+        return max(0.0, at - now), reason
 
-    def went(self, now: float, tokens: int) -> _Stamp | None:
+    def add(self, now: float, tokens: int) -> _Stamp | None:
         """Count a request that is sent now; None if nothing is counted."""
         if self.requests is None and self.tokens is None:
             return None
         stamp = _Stamp(now, tokens)
-        self._went.append(stamp)
+        self._sent.append(stamp)
         self._sum += tokens
         return stamp
 
     def correct(self, stamp: _Stamp, tokens: int) -> None:
         """Set the real tokens of a request."""
-        if self._went and self._went[0].at <= stamp.at:  # else it no longer counts
+        if self._sent and self._sent[0].at <= stamp.at:  # else it no longer counts
             self._sum += tokens - stamp.tokens
         stamp.tokens = tokens
 
     def take_back(self, stamp: _Stamp) -> None:
         """Remove a counted request that was not sent."""
-        if stamp in self._went:
-            self._went.remove(stamp)
+        if stamp in self._sent:
+            self._sent.remove(stamp)
             self._sum -= stamp.tokens
 
 
@@ -156,7 +156,7 @@ class Line:
         self._numbers = count()
         self._line: list[Ticket] = []
         self._under_way = 0
-        self._held: tuple[float, str] = (0.0, "")
+        self._pause: tuple[float, str] = (0.0, "")
         """The monotonic time until which no request is sent, and the reason."""
         self._one_by_one = False
         """Whether waiting requests are sent with time between them."""
@@ -189,19 +189,19 @@ class Line:
             if is_gone:
                 continue
             first.place = "granted"
-            first.stamp = self._window.went(now, first.tokens)
+            first.stamp = self._window.add(now, first.tokens)
             self._under_way += 1
             if self._one_by_one:
                 self._one_by_one = bool(self._line)
-                self._held = (now + SPACING * random.uniform(0.5, 1.5), self._held[1])
+                self._pause = (now + SPACING * random.uniform(0.5, 1.5), self._pause[1])
             if first is not asking:
                 _wake(first)
 
     def _in_the_way(self, ticket: Ticket, now: float) -> Wait | None:
         """The reason why it could not be sent if it were first in line; holds the lock."""
-        until, why = self._held
+        until, reason = self._pause
         if until > now:
-            return Wait(until - now, why)
+            return Wait(until - now, reason)
         if self._concurrency is not None and self._under_way >= self._concurrency:
             return Wait(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
         delay, limit = self._window.delay(now, ticket.tokens)
@@ -222,8 +222,8 @@ class Line:
         with self._lock:
             self._give_back(ticket)
             until = time.monotonic() + seconds + SPACING * random.uniform(0, LATE)
-            if until > self._held[0]:
-                self._held = (until, reason)
+            if until > self._pause[0]:
+                self._pause = (until, reason)
             self._one_by_one = True
             for each in self._line:  # to show the new wait
                 _wake(each)
@@ -273,8 +273,8 @@ class RateLimit(Travels):
         self, *, concurrency: int | None = None, rpm: int | None = None, tpm: int | None = None
     ) -> None:
         for name, value in {"concurrency": concurrency, "rpm": rpm, "tpm": tpm}.items():
-            is_whole = isinstance(value, int) and not isinstance(value, bool) and amount(value)
-            if value is not None and not is_whole:
+            is_valid = isinstance(value, int) and not isinstance(value, bool) and amount(value)
+            if value is not None and not is_valid:
                 raise UsageError(
                     f"{name} must be an integer of at least 1 (None means no limit), got {value!r:.80}"
                 )
@@ -284,8 +284,8 @@ class RateLimit(Travels):
         self._line = Line(concurrency, Window(rpm, tpm))
 
     def __repr__(self) -> str:
-        told = {"concurrency": self.concurrency, "rpm": self.rpm, "tpm": self.tpm}
-        given = ", ".join(f"{name}={value}" for name, value in told.items() if value is not None)
+        limits = {"concurrency": self.concurrency, "rpm": self.rpm, "tpm": self.tpm}
+        given = ", ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
         return f"RateLimit({given})"
 
     def __reduce__(self) -> Made:

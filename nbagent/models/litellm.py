@@ -133,11 +133,11 @@ class _Client:
         try:
             with _quiet():
                 answer = await litellm.acompletion(**arguments)
-            whole = not hasattr(answer, "__aiter__")
-            return _Priced(answer, self._name) if whole else _Stream(answer, self._name)
+            is_complete = not hasattr(answer, "__aiter__")
+            return _Priced(answer, self._name) if is_complete else _Stream(answer, self._name)
         except Exception as error:
-            said = self._error(litellm, error)
-        raise said  # raised here, with its cause only if that has more information
+            failure = self._error(litellm, error)
+        raise failure  # raised here, with its cause only if that has more information
 
     def _error(self, litellm: Any, error: Exception) -> Exception:
         """The error to raise: nbagent's with a clearer message, or LiteLLM's own."""

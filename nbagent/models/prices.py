@@ -69,11 +69,11 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
         raise UsageError(
             f'nb.set_prices takes prices by model: {{"my-model": {{"input": 0.5, "output": 2.0}}}}. Got {prices!r:.80}'
         )
-    said = {
+    checked = {
         name: None if price is None else _checked_price(name, price)
         for name, price in prices.items()
     }
-    for name, price in said.items():
+    for name, price in checked.items():
         if price is None:
             _own.pop(name, None)
         else:
@@ -120,11 +120,11 @@ def _named(provider: str, name: str) -> Price | None:
     return None
 
 
-def _listed(told: Mapping[str, Any]) -> Price | None:
-    if told.get("until", "9999") < datetime.now(UTC).date().isoformat():
+def _listed(entry: Mapping[str, Any]) -> Price | None:
+    if entry.get("until", "9999") < datetime.now(UTC).date().isoformat():
         return None  # its provider has announced another price since then
-    price = Price(**{kind: told[kind] for kind in _KINDS if kind in told})
-    above = told.get("above")
+    price = Price(**{kind: entry[kind] for kind in _KINDS if kind in entry})
+    above = entry.get("above")
     if above is None:
         return price
     long = Price(**{kind: above[kind] for kind in _KINDS if kind in above})

@@ -59,7 +59,7 @@ def reopening(run: Run) -> str:
 
 
 def add_store_notice(view: RunView, run: Run) -> None:
-    """Note in the card of the first run that is stored by default where runs are stored, and what of them."""
+    """Add to the card of the first run that is stored by default where runs are stored."""
     place = reported_place(run.id, session_of(run).journal.store)
     if place is not None:
         text = TEXTS["stored_in"].format(place=reveal(place))
@@ -114,7 +114,7 @@ def exported(shown: Run | Chat, form: Format) -> str:
 
 def _page(view: View, *, reopen: str) -> str:
     title = " · ".join(part for part in (view.head.agent, view.head.prompt[:80]) if part)
-    card = static.render(view, reopen=reopen, whole=True)
+    card = static.render(view, reopen=reopen, all_turns=True)
     return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
 
 
@@ -135,8 +135,8 @@ def _cells(
         yield from _pieces(item, python)
     reopened = static.reopened(head, reopen) if reopen else ""
     if reopened:
-        said, _, code = reopened.partition("\n")
-        yield "markdown", f"{said}\n\n    {code}"
+        sentence, _, code = reopened.partition("\n")
+        yield "markdown", f"{sentence}\n\n    {code}"
 
 
 def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", "code"], str]]:

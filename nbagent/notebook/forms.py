@@ -150,12 +150,12 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
     if _is_instance(given, target):  # its secrets are not in its JSON
         submission = Submission(ok=True, json_text=submission.json_text, value=given)
     if not submission.ok:
-        wrong = "; ".join(
+        problems = "; ".join(
             f"{'.'.join(map(str, path)) or 'value'}: {message}"
             for _, path, message in submission.errors
         )
         raise InvalidAnswer(
-            f"unattended= does not match nb.form({_named(target)}): {wrong}",
+            f"unattended= does not match nb.form({_named(target)}): {problems}",
             errors=[{"loc": path, "msg": message} for _, path, message in submission.errors],
         )
     if kernel.in_kernel():

@@ -35,7 +35,7 @@ class NotebookHost:
         """The display of each batch."""
         self._chats: dict[Chat, Any] = {}
         """The display of each chat."""
-        self._before: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
+        self._earlier: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
         """The runs of the same cell that were unfinished when a run was started."""
 
     def attended(self) -> bool:
@@ -44,7 +44,7 @@ class NotebookHost:
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
         """The kernel's own if a person is there; otherwise the private one, so that cells may block."""
-        return kernel.kernel_loop() if attended else kernel.loop_apart()
+        return kernel.kernel_loop() if attended else kernel.unattended_loop()
 
     def cell(self) -> tuple[str, str] | None:
         """The cell's id, if the front end sends it."""
@@ -62,7 +62,7 @@ class NotebookHost:
         earlier = self._left_of(cell, key)
         if on_rerun == "cancel":
             earlier = _stopped(earlier)
-        self._before[run] = earlier
+        self._earlier[run] = earlier
         self._belongs(cell, key, run)
 
     def _belongs(self, cell: str | None, key: str | None, run: Run) -> None:
@@ -82,7 +82,7 @@ class NotebookHost:
 
     def earlier(self, run: Run) -> list[Run]:
         """The runs of the same cell that were unfinished when this one was started."""
-        return self._before.get(run, [])
+        return self._earlier.get(run, [])
 
     def show(self, run: Run) -> None:
         """Show the run's card in the calling cell."""
@@ -145,8 +145,8 @@ class NotebookHost:
 
         listing = listed.listing
         chosen = [listing.agent or "", *(TEXTS[f"run_{one}"] for one in listing.statuses or ())]
-        of = " · ".join(filter(None, (near(listing.catalog.store), *chosen)))
-        ShownRuns(listed, reveal(of)).show()
+        scope_text = " · ".join(filter(None, (near(listing.catalog.store), *chosen)))
+        ShownRuns(listed, reveal(scope_text)).show()
         return True
 
     def show_batch(self, batch: Any) -> None:

@@ -48,12 +48,12 @@ class Inbox:
     def __init__(
         self,
         waiting: Waiting,
-        of: str,
+        scope_text: str,
         answered: Callable[[], Awaitable[None]] | None = None,
         rule: tuple[str, ...] = (),
     ) -> None:
         self._waiting = waiting
-        self._of = of
+        self._scope_text = scope_text
         self._report = answered
         self._rule = rule
         """The rule that chose its questions, in words."""
@@ -98,13 +98,15 @@ class Inbox:
         given = [partial(_has_input, name, wanted) for name, wanted in inputs.items()]
         waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
         named = _named(waiting.catalog.store, waiting.agent, waiting.tool, waiting.older_than)
-        some = f" · {TEXTS['inbox_filtered']}" if waiting.tests else ""
+        filter_note = f" · {TEXTS['inbox_filtered']}" if waiting.tests else ""
         words = {"agent": agent, "tool": tool, "older_than": older_than}
-        said = [f"{name}={value!r}" for name, value in words.items() if value is not None]
-        said += [_worded(test) for test in tests]
-        said += [f"{name}={_worded(wanted)}" for name, wanted in inputs.items()]
-        of = reveal(named + some) if not self._waiting.catalog.prefix else self._of
-        return Inbox(waiting, of, self._report, (*self._rule, *said))
+        conditions = [f"{name}={value!r}" for name, value in words.items() if value is not None]
+        conditions += [_worded(test) for test in tests]
+        conditions += [f"{name}={_worded(wanted)}" for name, wanted in inputs.items()]
+        scope_text = (
+            reveal(named + filter_note) if not self._waiting.catalog.prefix else self._scope_text
+        )
+        return Inbox(waiting, scope_text, self._report, (*self._rule, *conditions))
 
     def like(self, one: Asked) -> Inbox:
         """An inbox with only the questions that are like this one.
@@ -159,30 +161,30 @@ class Inbox:
         if not standing:
             answered.later = len(now) - len(chosen)
         by = f"rule: {', '.join(self._rule)}"[:_LONGEST] if self._rule else "code"
-        give = partial(self._waiting.answer_each, means=means, by=by, into=answered)
-        await self._answer_and_report(give, chosen)
+        answer_each = partial(self._waiting.answer_each, means=means, by=by, into=answered)
+        await self._answer_and_report(answer_each, chosen)
         self._preview = None
         if standing:
-            answered.standing = asyncio.create_task(self._keep_answering(give))
+            answered.standing = asyncio.create_task(self._keep_answering(answer_each))
         return answered
 
     async def _answer_and_report(
-        self, give: Callable[..., Awaitable[None]], chosen: list[Asked]
+        self, answer_each: Callable[..., Awaitable[None]], chosen: list[Asked]
     ) -> None:
-        await give(chosen)
+        await answer_each(chosen)
         if chosen and self._report is not None:
             await self._report()
 
-    async def _keep_answering(self, give: Callable[..., Awaitable[None]]) -> None:
+    async def _keep_answering(self, answer_each: Callable[..., Awaitable[None]]) -> None:
         """Answer new questions, each once; after a slow read the next one waits longer."""
         tried: set[tuple[str, str]] = set()
         while True:
-            begun = time.monotonic()
+            started_at = time.monotonic()
             found = [one for one in await run_in_thread(self._now) if one.key not in tried]
             tried.update(one.key for one in found)
             with suppress(InvalidAnswer):
-                await self._answer_and_report(give, found)
-            await asyncio.sleep(max(EVERY, 20 * (time.monotonic() - begun)))
+                await self._answer_and_report(answer_each, found)
+            await asyncio.sleep(max(EVERY, 20 * (time.monotonic() - started_at)))
 
     @awaited("inbox.changed")
     async def changed(self) -> int:
@@ -221,15 +223,15 @@ class Inbox:
 
     def __repr__(self) -> str:
         found = self._looked()
-        said = TEXTS["inbox_waiting"].format(n=len(found)) if found else TEXTS["inbox_empty"]
+        summary = TEXTS["inbox_waiting"].format(n=len(found)) if found else TEXTS["inbox_empty"]
         if self._rule:
             of_all = TEXTS["inbox_of"].format(
                 n=f"{len(found):,}", all=f"{len(self._waiting.all):,}"
             )
-            said = reveal(f"{', '.join(self._rule)} · {of_all}")
+            summary = reveal(f"{', '.join(self._rule)} · {of_all}")
         is_new = self._waiting.is_missing
-        of = TEXTS["no_file"].format(place=self._of) if is_new else self._of
-        lines = [f"{TEXTS['inbox']} · {of} · {said}", *map(_line, found[:MAX_LINES])]
+        scope_text = TEXTS["no_file"].format(place=self._scope_text) if is_new else self._scope_text
+        lines = [f"{TEXTS['inbox']} · {scope_text} · {summary}", *map(_line, found[:MAX_LINES])]
         if len(found) > MAX_LINES:
             lines.append(TEXTS["inbox_more"].format(n=len(found) - MAX_LINES))
         return "\n".join(lines)
@@ -242,7 +244,7 @@ class Inbox:
         from .cards.inbox_card import bundle  # noqa: PLC0415 - ipywidgets and anywidget load here
         from .view.inbox import InboxView  # noqa: PLC0415
 
-        view = InboxView(self._of)
+        view = InboxView(self._scope_text)
         view.look(self._now(), self._waiting)
         display(bundle(view), raw=True)  # type: ignore[no-untyped-call]
 
@@ -251,7 +253,7 @@ class Inbox:
         from .cards.inbox_card import InboxCard  # noqa: PLC0415
 
         if self._shown is None:
-            self._shown = ShownInbox(InboxCard(self._waiting.where(), self._of))
+            self._shown = ShownInbox(InboxCard(self._waiting.where(), self._scope_text))
         self._shown.show()
 
     def _now(self) -> list[Asked]:
@@ -315,7 +317,7 @@ def _worded(wanted: Any) -> str:
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
     """A description of the inbox's store and filters."""
     parts = [near(store)]
-    parts += [f"{name} {what}" for name, what in (("agent", agent), ("tool", tool)) if what]
+    parts += [f"{name} {value}" for name, value in (("agent", agent), ("tool", tool)) if value]
     parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
     return " · ".join(parts)
 

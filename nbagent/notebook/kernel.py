@@ -121,7 +121,7 @@ def kernel_loop() -> asyncio.AbstractEventLoop | None:
     return loop
 
 
-loop_apart: Callable[[], asyncio.AbstractEventLoop | None] = private_loop
+unattended_loop: Callable[[], asyncio.AbstractEventLoop | None] = private_loop
 """The loop of runs that are not attended, so that cells may block."""
 
 
@@ -184,11 +184,11 @@ def pump(
     return future.result()
 
 
-def create_comm(**told: Any) -> Any:
+def create_comm(**options: Any) -> Any:
     """A comm of one of nbagent's widgets."""
     import comm  # noqa: PLC0415 - a kernel has it
 
-    return comm.create_comm(**told)
+    return comm.create_comm(**options)
 
 
 def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
@@ -275,7 +275,7 @@ class _Gate:
     def __init__(self, kernel: Any, stream: Any) -> None:
         self._kernel = kernel
         self.stream = stream
-        self._usual: Callable[[list[Any]], object] | None = None
+        self._original: Callable[[list[Any]], object] | None = None
         self._contexts: list[Context] = []
 
     @classmethod
@@ -289,11 +289,11 @@ class _Gate:
     def open(self, context: Context) -> None:
         """Let comm messages through, to be handled in the context of the waiting code."""
         self._contexts.append(context)
-        if self._usual is None:
-            usual = _need(self.stream, "_recv_callback")
-            if usual is None:
+        if self._original is None:
+            original = _need(self.stream, "_recv_callback")
+            if original is None:
                 raise _missing("the callback of the shell stream")
-            self._usual = usual
+            self._original = original
             self.stream.on_recv(self._receive, copy=False)
         self._take_queued()
 
@@ -301,15 +301,15 @@ class _Gate:
         """Stop, unless other code still waits."""
         self._contexts.remove(context)
         if not self._contexts and _need(self.stream, "_recv_callback") == self._receive:
-            self.stream.on_recv(self._usual, copy=False)
-            self._usual = None
+            self.stream.on_recv(self._original, copy=False)
+            self._original = None
 
     def _receive(self, frames: list[Any]) -> object:
         if self._contexts and self._is_comm(frames):
             self._contexts[-1].copy().run(self._handle, frames)
             return None
-        assert self._usual is not None  # set by open, before the stream knows this method
-        return self._usual(frames)
+        assert self._original is not None  # set by open, before the stream knows this method
+        return self._original(frames)
 
     def _take_queued(self) -> None:
         """Handle the messages that ipykernel 6 had already queued behind the cell when the gate opened."""
@@ -317,11 +317,11 @@ class _Gate:
         if queue is None:
             return
         items = [queue.get_nowait() for _ in range(queue.qsize())]
-        passing = [item for item in items if item[2] and self._is_comm(item[2][0])]
+        comm_items = [item for item in items if item[2] and self._is_comm(item[2][0])]
         for item in items:
-            if item not in passing:
+            if item not in comm_items:
                 queue.put_nowait(item)
-        for item in passing:
+        for item in comm_items:
             self._receive(item[2][0])
 
     def _is_comm(self, frames: Any) -> bool:
@@ -332,7 +332,7 @@ class _Gate:
             _, rest = session.feed_identities(frames, copy=False)
             header = session.deserialize(rest, content=False, copy=False)["header"]
         except (ValueError, TypeError, KeyError):
-            return False  # the usual way reports what is malformed
+            return False  # ipykernel itself reports a malformed message
         return header.get("msg_type") in _COMMS
 
     def _handle(self, frames: list[Any]) -> None:
@@ -366,7 +366,7 @@ def _pump(kernel: Any, future: concurrent.futures.Future[Any]) -> None:
                 poller.poll(int(TICK * 1000))
                 stream.flush(zmq.POLLIN)
     finally:
-        # What came last goes the usual way, and the stream watches its socket again.
+        # The stream handles the last messages itself, and watches its socket again.
         stream.flush(zmq.POLLIN)
 
 
@@ -423,10 +423,10 @@ def _patch_lost_requests(kernel: Any) -> None:
         return
     if "_send_on_shell_channel" in vars(manager):
         return
-    usual = manager._send_on_shell_channel  # noqa: SLF001 - where ipykernel keeps it
+    original = manager._send_on_shell_channel  # noqa: SLF001 - where ipykernel keeps it
 
     def send(frames: list[Any]) -> None:
-        usual(frames)
+        original(frames)
         stream._update_handler(stream._state)  # noqa: SLF001 - pyzmq's own way to look again
 
     def replace() -> None:
@@ -528,7 +528,7 @@ if sys.platform == "emscripten":  # a web page, whose kernel is another
     from . import page_kernel
 
     _kernel, _request, attended = page_kernel.found, page_kernel.request, page_kernel.attended
-    kernel_loop = loop_apart = page_kernel.kernel_loop
+    kernel_loop = unattended_loop = page_kernel.kernel_loop
     wait, pump, comms_pass = page_kernel.wait, page_kernel.pump, page_kernel.comms_pass
     create_comm = page_kernel.create_comm
     Cell.show = lambda self, bundle: page_kernel.show(self._request, bundle)

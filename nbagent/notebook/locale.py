@@ -58,7 +58,7 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     if problems:
         raise UsageError("set_locale: " + "; ".join(problems))
     texts = {**ENGLISH, **mapping}
-    # in place and in one step each: who holds the mappings never misses a key
+    # in place and in one step each: a reader of the mappings never misses a key
     TEXTS.update({key: texts[key] for key in TEXTS})
     BATCH_TEXTS.update({key: texts[key] for key in BATCH_TEXTS})
     FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})

@@ -156,8 +156,8 @@ class AgentMagics(Magics):
         if name is not None:
             named = self._names.get(name)
             if not isinstance(named, Agent):
-                what = "no agent" if name in self._names else "not defined"
-                raise CellError(f"%%agent: {name!r} is {what}{suggest(name, agents)}")
+                problem = "no agent" if name in self._names else "not defined"
+                raise CellError(f"%%agent: {name!r} is {problem}{suggest(name, agents)}")
             return named
         if not agents:
             _print(
@@ -210,13 +210,13 @@ def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
     for found in _BRACES.finditer(prompt):
         parts[-1] += prompt[end : found.start()]
         end = found.end()
-        told = f"{{{found['kept']}}}" if found["kept"] else _value(found, names)
-        if isinstance(told, str):
-            parts[-1] += told
-        elif (told.name or "").startswith("@"):
-            parts[-1] += named.setdefault(str(told.name), told).name
+        part = f"{{{found['kept']}}}" if found["kept"] else _value(found, names)
+        if isinstance(part, str):
+            parts[-1] += part
+        elif (part.name or "").startswith("@"):
+            parts[-1] += named.setdefault(str(part.name), part).name
         else:
-            parts += [told, ""]
+            parts += [part, ""]
     parts[-1] += prompt[end:]
     return [*(p for p in parts if not isinstance(p, str) or p.strip()), *named.values()]
 

@@ -30,7 +30,7 @@ class NotifyCard(Card):
 
     def __init__(self) -> None:
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
-        self._told: NoticeActionName = "quiet"
+        self._last_action: NoticeActionName = "quiet"
         self._unsent: list[Op] = []
         self.on_change: Callable[[], None] = lambda: None
         """Called when the card shows something else."""
@@ -50,9 +50,9 @@ class NotifyCard(Card):
         return _bundle(self._item())
 
     def _item(self) -> NoticeItem:
-        text, label = (TEXTS[key] for key in _BUTTONS[self._told])
-        tone = "warn" if self._told == "blocked" else "plain"
-        name: NoticeActionName = "quiet" if self._told == "notify" else "notify"
+        text, label = (TEXTS[key] for key in _BUTTONS[self._last_action])
+        tone = "warn" if self._last_action == "blocked" else "plain"
+        name: NoticeActionName = "quiet" if self._last_action == "notify" else "notify"
         return NoticeItem(
             key=_KEY, tone=tone, text=text, actions=[NoticeAction(name=name, label=label)]
         )
@@ -74,7 +74,7 @@ class NotifyCard(Card):
         if message.notice != _KEY or message.action not in _BUTTONS:
             return
         with self._lock:
-            self._told = message.action
+            self._last_action = message.action
             self._unsent.append(Put(item=self._item(), index=0))
             self._push()
         self.on_change()

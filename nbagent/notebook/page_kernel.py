@@ -104,19 +104,19 @@ def create_comm(**options: Any) -> Any:
     """A comm that also receives nbagent's own messages."""
     import comm  # noqa: PLC0415 - a kernel has it
 
-    usual: Any = comm.create_comm
+    original: Any = comm.create_comm
     if found() is None:
-        return usual(**options)
-    return _page_comm_class(usual)(**options)
+        return original(**options)
+    return _page_comm_class(original)(**options)
 
 
 _classes: dict[type, type] = {}
 
 
-def _page_comm_class(usual: type[Any]) -> type[Any]:
-    if usual not in _classes:
-        _classes[usual] = type("PageComm", (_PageComm, usual), {})
-    return _classes[usual]
+def _page_comm_class(original: type[Any]) -> type[Any]:
+    if original not in _classes:
+        _classes[original] = type("PageComm", (_PageComm, original), {})
+    return _classes[original]
 
 
 class _PageComm:
@@ -171,13 +171,13 @@ class _PageComm:
     def _on_channel_message(self: Any, event: Any) -> None:
         """Take a message of the channel as one of the page's, which it is."""
         text = event.data
-        if not isinstance(text, str) or len(text) > MAX_TEXT:  # no page of ours
+        if not isinstance(text, str) or len(text) > MAX_TEXT:  # not a message of nbagent's pages
             return
         try:
-            said = from_json(counted(text))  # json's own recursion would end Pyodide
+            message = from_json(counted(text))  # json's own recursion would end Pyodide
         except ValueError:
             return
-        content = {"comm_id": self.comm_id, "data": {"method": "custom", "content": said}}
+        content = {"comm_id": self.comm_id, "data": {"method": "custom", "content": message}}
         super().handle_msg({"content": content, "buffers": []})  # type: ignore[misc]
 
 

@@ -64,10 +64,10 @@ def others(tb: TracebackType | None) -> TracebackType | None:
         if is_others:
             kept.append(tb)
         tb = tb.tb_next
-    made: TracebackType | None = None
+    trimmed: TracebackType | None = None
     for one in reversed(kept):
-        made = TracebackType(made, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return made
+        trimmed = TracebackType(trimmed, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return trimmed
 
 
 def _is_library(path: str) -> bool:

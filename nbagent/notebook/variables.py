@@ -54,10 +54,10 @@ def mentioned(text: str) -> list[File]:
 
 def summary(value: Any) -> str:
     """A description of a value, of bounded length."""
-    told = tables.table_summary(value)
-    if told is None:
-        told = f"{_kind(value)}{_size(value)}\n{_inside(value)}"
-    return told if len(told) <= MAX_SUMMARY else f"{told[: MAX_SUMMARY - 1]}…"
+    text = tables.table_summary(value)
+    if text is None:
+        text = f"{_kind(value)}{_size(value)}\n{_inside(value)}"
+    return text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"
 
 
 def _is_data(value: Any) -> bool:

@@ -43,7 +43,7 @@ class Fact(_Wire):
     """A note on the marks, or on the value, in words."""
     html: str = ""
     """The value as code or as a tree: sanitized HTML, drawn in its place."""
-    whole: Any = Field(default=None, exclude=True)
+    nested_value: Any = Field(default=None, exclude=True)
     """The value itself, where the static view draws it nested; it is never sent."""
 
 
@@ -391,7 +391,7 @@ class Snapshot(_Wire):
 
 
 class Patch(_Wire):
-    """Operations in order; a front end whose last number is not ``seq`` - 1 says hello again."""
+    """Operations in order; a front end whose last number is not ``seq`` - 1 sends ``Hello`` again."""
 
     type: Literal["patch"] = "patch"
     seq: int

@@ -50,34 +50,34 @@ class Groups(Generic[T]):
         Raises:
             Exception: the group failed at its end; the write may or may not have taken effect.
         """
-        mine = Waiting(write)
+        entry = Waiting(write)
         try:
             with self._lock:
-                self._waiting.append(mine)
+                self._waiting.append(entry)
                 if self._leader is None:
-                    self._leader = mine
-            if self._leader is not mine:
-                mine.woken.wait()
-            if self._leader is mine:
-                self._lead(mine)
+                    self._leader = entry
+            if self._leader is not entry:
+                entry.woken.wait()
+            if self._leader is entry:
+                self._lead(entry)
         except BaseException:  # Ctrl+C, too: other threads must not wait for this one
             with self._lock:
-                self._waiting = [one for one in self._waiting if one is not mine]
-                if self._leader is mine:
+                self._waiting = [one for one in self._waiting if one is not entry]
+                if self._leader is entry:
                     self._hand_over()
             raise
-        if mine.error is not None:
-            raise mine.error
-        return mine.is_done
+        if entry.error is not None:
+            raise entry.error
+        return entry.is_done
 
-    def _lead(self, mine: Waiting[T]) -> None:
+    def _lead(self, leader: Waiting[T]) -> None:
         """Write the group of this write, and wake the leader of the next group."""
-        group = [mine]
+        group = [leader]
         try:
             with self._lock:
                 rest: list[Waiting[T]] = []
                 for one in self._waiting:
-                    if one is not mine:
+                    if one is not leader:
                         taken = len(group) < MOST and self._fits(one.write, group)
                         (group if taken else rest).append(one)
                 self._waiting = rest

@@ -48,7 +48,7 @@ class Listener:
         self._is_listening = False
         self._ended = False
         self._pid = os.getpid()
-        self._bell, self._rung = socket.socketpair()
+        self._wake_sender, self._wake_receiver = socket.socketpair()
         self._thread = threading.Thread(target=self._work, name="nbagent-listen", daemon=True)
         self._thread.start()
         _listening.add(self)
@@ -63,7 +63,9 @@ class Listener:
         with self._lock:
             self._watchers.setdefault(key, weakref.WeakSet()).add(watcher)
             if len(self._watchers) > 2 * self._swept + 100:
-                self._watchers = {key: there for key, there in self._watchers.items() if there}
+                self._watchers = {
+                    key: watchers for key, watchers in self._watchers.items() if watchers
+                }
                 self._swept = len(self._watchers)
 
     def notify(self, key: str | None) -> None:
@@ -83,7 +85,7 @@ class Listener:
         self._ended = True
         if self._pid == os.getpid():
             with suppress(OSError):
-                self._bell.send(b"!")
+                self._wake_sender.send(b"!")
 
     def join(self) -> None:
         """Wait briefly until it has left the driver, because the end of the interpreter must not interrupt it there."""
@@ -106,8 +108,8 @@ class Listener:
             if not self._ended:
                 self.notify(None)
                 time.sleep(AGAIN)
-        self._bell.close()
-        self._rung.close()
+        self._wake_sender.close()
+        self._wake_receiver.close()
 
     def _listen(self) -> None:
         """Connect and listen until the store ends.
@@ -151,19 +153,21 @@ class Listener:
         connection.execute("select pg_notify(%s, %s)", (CHANNEL, f"{self._token}:"))
         until = time.monotonic() + PATIENCE
         while not self._process_notices(connection) and not self._ended:
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 raise ConnectionError(
                     "its notifications do not arrive. Is there a proxy in front of it?"
                 )
-            self._wait(connection, left)
+            self._wait(connection, remaining)
 
     def _wait(self, connection: Any, seconds: float) -> bool:
         """Wait until there is something to read, or the store ends; return whether there is."""
         with selectors.DefaultSelector() as selector:
             selector.register(connection.fileno(), selectors.EVENT_READ)
-            selector.register(self._rung, selectors.EVENT_READ)
-            return any(key.fileobj is not self._rung for key, _ in selector.select(seconds))
+            selector.register(self._wake_receiver, selectors.EVENT_READ)
+            return any(
+                key.fileobj is not self._wake_receiver for key, _ in selector.select(seconds)
+            )
 
     def _process_notices(self, connection: Any) -> bool:
         """Process the notices that have arrived; return whether its own notice was among them."""

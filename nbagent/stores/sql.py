@@ -279,10 +279,10 @@ class SQLStore(Travels):
             self._notify_here(run_id)
 
     def _new_groups(self) -> Groups[_Append]:
-        me = weakref.ref(self)
+        store_ref = weakref.ref(self)
 
         def append_each(group: Sequence[Waiting[_Append]]) -> None:
-            store = me()
+            store = store_ref()
             assert store is not None  # its ``append`` waits
             store._append_each(group)  # noqa: SLF001 - its own
 
@@ -294,15 +294,15 @@ class SQLStore(Travels):
         A run that another process has locked or changed does not block the others.
         """
         stored: list[tuple[Waiting[_Append], int]] = []
-        is_whole = False
+        is_complete = False
         try:
             with self._writing() as connection:
                 stored = self._append_in(connection, group)
-                is_whole = True
+                is_complete = True
         except (_OtherWasFaster, Busy):  # rolled back
             return
         except BaseException as error:
-            if is_whole:  # the connection may have broken after the commit
+            if is_complete:  # the connection may have broken after the commit
                 for one, _ in stored:
                     one.error = error
             return
@@ -467,12 +467,14 @@ class SQLStore(Travels):
     def _last_events(self, prefix: str) -> Iterator[tuple[int, str, int, bytes | None]]:
         if not _is_storable(prefix):
             return
-        such: sa.ColumnElement[bool]
+        has_prefix: sa.ColumnElement[bool]
         if self._engine.dialect.name == "postgresql":  # uses the index where ids have collation C
-            such = _runs.c.id.like(_pattern(prefix))
+            has_prefix = _runs.c.id.like(_pattern(prefix))
         else:  # a range would depend on the collation
-            such = sa.func.substr(_runs.c.id, 1, len(prefix)) == prefix
-        for number, run_id, length, data in self._all(_HEADS.where(such) if prefix else _HEADS):
+            has_prefix = sa.func.substr(_runs.c.id, 1, len(prefix)) == prefix
+        for number, run_id, length, data in self._all(
+            _HEADS.where(has_prefix) if prefix else _HEADS
+        ):
             yield number, run_id, length, None if data is None else bytes(data)
 
     def search(self, text: str) -> list[str]:
@@ -483,9 +485,9 @@ class SQLStore(Travels):
             else sa.func.instr
         )
         found = find(_events.c.data, sa.bindparam("text", type_=sa.LargeBinary)) > 0
-        inside = sa.exists().where(_events.c.run == _runs.c.number, found)
+        has_text = sa.exists().where(_events.c.run == _runs.c.number, found)
         values = {"text": text.encode(errors="surrogatepass")}
-        return [run_id for (run_id,) in self._all(_IDS.where(inside), values)]
+        return [run_id for (run_id,) in self._all(_IDS.where(has_text), values)]
 
     def stamp(self) -> object:
         """A value that changes with each write to any journal, also by other processes.
@@ -557,8 +559,8 @@ class SQLStore(Travels):
                 if number is None:
                     raise UsageError(f"{self!r} has no run {run_id!r}")
                 connection.execute(sa.delete(_events).where(_events.c.run == number))
-                gone = connection.execute(sa.delete(_runs).where(_runs.c.number == number))
-                if gone.rowcount != 1:
+                deleted = connection.execute(sa.delete(_runs).where(_runs.c.number == number))
+                if deleted.rowcount != 1:
                     raise _OtherWasFaster
                 self._notify(connection, run_id)
             if known is not None:
@@ -571,8 +573,8 @@ class SQLStore(Travels):
     def _beat(self, process: str) -> None:
         now = time.time()
         with self._writing() as connection:
-            mine = sa.update(_beats).where(_beats.c.process == process)
-            if connection.execute(mine.values(count=_beats.c.count + 1, at=now)).rowcount:
+            own_beat = sa.update(_beats).where(_beats.c.process == process)
+            if connection.execute(own_beat.values(count=_beats.c.count + 1, at=now)).rowcount:
                 return
             connection.execute(sa.delete(_beats).where(_beats.c.at < now - BEATS_DELETED_AFTER))
             connection.execute(sa.insert(_beats).values(process=process, count=1, at=now))

@@ -162,7 +162,7 @@ class SQLiteStore(Travels):
         self._closed = False
         self._handle: _Handle | None = None
         """The connection; None as long as there is nothing to read and nothing was written."""
-        if self._nothing_there() is None:
+        if self._missing_content() is None:
             self._handle = self._open()
 
     def __reduce__(self) -> Made:
@@ -195,14 +195,14 @@ class SQLiteStore(Travels):
     def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
-            there, seal = _end(connection, number, run_id)
-            if there != expected:
-                raise moved_on(run_id, expected, there, self._at(connection, number, expected))
+            length, seal = _end(connection, number, run_id)
+            if length != expected:
+                raise moved_on(run_id, expected, length, self._at(connection, number, expected))
             if expected and self._numbers.setdefault(run_id, number or 0) != number:
                 raise begun_anew(run_id)
             if not texts:
                 return
-            self._check_there(connection, run_id, before)
+            self._check_references(connection, run_id, before)
             if number is None:
                 number = _new_number(connection, run_id)
             _insert(connection, (number << _POSITIONS) + expected, sealed(seal, texts))
@@ -223,10 +223,10 @@ class SQLiteStore(Travels):
         ]
 
     def _rows(self, run_id: str, start: int) -> tuple[int, list[tuple[int, Any, Any, Any]]]:
-        with self._there() as handle:
+        with self._readable() as handle:
             number = None if handle is None else self._number(handle.connection, run_id)
             if handle is None or number is None:
-                nothing = None if handle is not None else self._nothing_there()
+                nothing = None if handle is not None else self._missing_content()
                 why = f": {nothing}. Is the path right?" if nothing else ""
                 raise UsageError(f"{self!r} has no run {run_id!r}{why}")
             if start == 0:
@@ -242,7 +242,7 @@ class SQLiteStore(Travels):
         return [run_id.decode(errors="replace") for (run_id,) in self._patiently(self._ids)]
 
     def _ids(self) -> list[tuple[bytes]]:
-        with self._there() as handle:
+        with self._readable() as handle:
             if handle is None:
                 return []
             return handle.connection.execute("select id from runs order by number").fetchall()
@@ -263,24 +263,24 @@ class SQLiteStore(Travels):
         ]
 
     def _heads(self, prefix: str) -> list[tuple[int, bytes, int, Any]]:
-        with self._there() as handle:
+        with self._readable() as handle:
             if handle is None:
                 return []
             return _heads(handle.connection, prefix)
 
     def changes(self, prefix: str, since: object) -> Changes:
         """The heads of the runs that were written since; all of them after a deletion or many writes."""
-        rows, token, is_whole = self._patiently(lambda: self._changes(prefix, since))
-        return Changes([_head(*row) for row in rows], token, is_whole)
+        rows, token, is_complete = self._patiently(lambda: self._changes(prefix, since))
+        return Changes([_head(*row) for row in rows], token, is_complete)
 
     def _changes(
         self, prefix: str, since: object
     ) -> tuple[list[tuple[int, bytes, int, Any]], int | None, bool]:
         if since is not None:  # nothing is added to a file that is listed once
-            with suppress(StoreError), self._there() as handle:  # locked, or read-only
+            with suppress(StoreError), self._readable() as handle:  # locked, or read-only
                 if handle is not None:
                     _add_log(handle.connection)
-        with self._there() as handle:
+        with self._readable() as handle:
             if handle is None:
                 return [], None, True
             with _transaction(handle.connection, "deferred") as connection:
@@ -306,12 +306,12 @@ class SQLiteStore(Travels):
         return [run_id.decode(errors="replace") for (run_id,) in found]
 
     def _search(self, text: str) -> list[tuple[bytes]]:
-        with self._there() as handle:
+        with self._readable() as handle:
             return [] if handle is None else handle.connection.execute(SEARCH, (text,)).fetchall()
 
     def stamp(self) -> object:
         """A value that changes with each write to any journal, also by other processes."""
-        with self._there() as handle:
+        with self._readable() as handle:
             if handle is None:
                 return None
             return _pragma(handle.connection, "data_version"), handle.connection.total_changes
@@ -341,7 +341,7 @@ class SQLiteStore(Travels):
         with self._writable() as handle, _transaction(handle.connection) as connection:
             if self._number(connection, run_id) is not None:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
-            self._check_there(connection, run_id, before)
+            self._check_references(connection, run_id, before)
             number = _new_number(connection, run_id)
             _insert(connection, number << _POSITIONS, rows)
         self._numbers[run_id] = number
@@ -359,8 +359,8 @@ class SQLiteStore(Travels):
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
-            there = connection.execute("select id from runs") if known is not None else ()
-            check_known((run_id.decode(errors="replace") for (run_id,) in there), known)
+            rows = connection.execute("select id from runs") if known is not None else ()
+            check_known((run_id.decode(errors="replace") for (run_id,) in rows), known)
             for run_id in run_ids:
                 number = self._number(connection, run_id)
                 if number is None:
@@ -371,7 +371,7 @@ class SQLiteStore(Travels):
 
     def _empty_log(self) -> None:
         """Move the log into the file and empty it, because it contains deleted data."""
-        with self._there() as handle:
+        with self._readable() as handle:
             if handle is None:
                 return
             busy, *_ = handle.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
@@ -385,15 +385,15 @@ class SQLiteStore(Travels):
 
     def _beat(self, process: str) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
-            mine = "update beats set count = count + 1 where process = ?"
-            if connection.execute(mine, (process,)).rowcount:
+            update = "update beats set count = count + 1 where process = ?"
+            if connection.execute(update, (process,)).rowcount:
                 return
             connection.execute("insert into beats values (?, 1)", (process,))
             connection.execute(FORGET_BEATS, (BEATING,))
 
     def beats(self, process: str) -> int:
         """The number of beats of this process."""
-        with self._there() as handle:
+        with self._readable() as handle:
             if handle is None:
                 return 0
             found = handle.connection.execute(
@@ -446,7 +446,7 @@ class SQLiteStore(Travels):
             raise self._damaged()
         return int(row[0])
 
-    def _check_there(
+    def _check_references(
         self, connection: sqlite3.Connection, run_id: str, before: Collection[str]
     ) -> None:
         """Check within the writing transaction that the runs that are referred to exist.
@@ -510,9 +510,9 @@ class SQLiteStore(Travels):
             time.sleep(PAUSE)
 
     @contextmanager
-    def _there(self) -> Iterator[_Handle | None]:
+    def _readable(self) -> Iterator[_Handle | None]:
         """This process's connection for reading; None if there is nothing to read."""
-        if self._handle is None and not self._closed and self._nothing_there() is not None:
+        if self._handle is None and not self._closed and self._missing_content() is not None:
             yield None
             return
         with self._locked() as handle:
@@ -555,7 +555,7 @@ class SQLiteStore(Travels):
         kind = Busy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
         return kind(f"The store at {str(self.path)!r} cannot be used: {text}")
 
-    def _nothing_there(self) -> str | None:
+    def _missing_content(self) -> str | None:
         """The reason why there is nothing to read; None if the file has content.
 
         Raises:
@@ -841,14 +841,14 @@ def _end(connection: sqlite3.Connection, number: int | None, run_id: str) -> tup
     ).fetchone()
     if row is None:
         return 0, run_id
-    there = int(row[0]) - first + 1
+    length = int(row[0]) - first + 1
     if isinstance(row[1], bytes):
-        return there, row[1].decode(errors="replace")
+        return length, row[1].decode(errors="replace")
     rows = connection.execute(
         "select version, data, seal from events where key >= ? and key < ? order by key",
         (first, first + (1 << _POSITIONS)),
     )
-    return there, last_seal(run_id, [_row(*row) for row in rows])
+    return length, last_seal(run_id, [_row(*row) for row in rows])
 
 
 def _new_number(connection: sqlite3.Connection, run_id: str) -> int:

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -105,10 +105,10 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
             if not running:
                 return
             for each in running:
-                with suppress(
-                    urllib.error.HTTPError
-                ):  # one that restarts now, or that went with its session, is gone the next time
+                try:
                     self._request(each, method="DELETE")
+                except urllib.error.HTTPError as error:
+                    error.close()  # it restarts now, or ended with its session: the next round finds it gone
             if self._running():
                 time.sleep(0.05)
         raise AssertionError(f"kernels that do not end: {self._running()}")

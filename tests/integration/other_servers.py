@@ -194,7 +194,8 @@ def _listens(port: int) -> bool:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
             return True
     except urllib.error.HTTPError as error:
-        return error.code != 503  # llama.cpp's says so while its model loads
+        with error:
+            return error.code != 503  # llama.cpp's says so while its model loads
     except OSError:
         return False
 

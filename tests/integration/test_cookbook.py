@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +73,9 @@ async def test_a_recipe_does_what_its_text_says(recipe, capsys, monkeypatch, tmp
         await answered(names.get("run"), ANSWERED.get(recipe))
         await execute(block, names)
         printed = capsys.readouterr().out
+    for value in names.values():
+        if isinstance(value, sqlite3.Connection):  # Python 3.13+ warns when one is left open
+            value.close()
     made = {path.name for path in tmp_path.iterdir()}
     assert MADE.get(recipe, set()) <= made
     if "report.html" in made:

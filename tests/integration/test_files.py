@@ -20,7 +20,7 @@ from nbagent.core.base.events import ModelResponded, RunStarted, ToolFinished
 from nbagent.core.base.messages import load
 from nbagent.core.base.model import Request
 from nbagent.core.tools.image_bytes import png
-from nbagent.models.openai.encoding import sees
+from nbagent.models.openai.encoding import has_vision
 from tests.integration.chat_server import ChatServer, Refuse, Reply
 from tests.until import until
 
@@ -129,7 +129,7 @@ async def test_a_model_without_vision_gets_words_and_the_person_a_note():
 )
 def test_known_models_with_vision_are_listed_and_any_other_is_tried(name: str, can: bool):
     """A new model is not excluded by a list that does not know it."""
-    assert sees(name) is can
+    assert has_vision(name) is can
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])

@@ -346,7 +346,7 @@ def test_one_model_serves_three_loops_and_leaks_no_socket() -> None:
         for _ in range(3):
             asyncio.run(twice())
             gc.collect()
-            assert len(model._clients._held) <= 1
+            assert len(model._clients._opened) <= 1
 
         async def dropped() -> None:
             await ask(model_at(server), Request(HELLO))
@@ -367,7 +367,7 @@ def test_two_loops_at_once_each_have_their_client() -> None:
             for _ in range(5):
                 await ask(model, Request(HELLO))
             used.wait()
-            count = len(model._clients._held)
+            count = len(model._clients._opened)
             used.wait()
             return count
 

@@ -84,7 +84,7 @@ async def test_one_refusal_delays_the_requests_of_all_agents_with_this_model() -
             one, other = nb.Agent(model), nb.Agent(model)
             first = asyncio.create_task(one.generate("a"))
             await asyncio.to_thread(server.asked.wait, 10)
-            while not model._limits._line._held[1]:  # noqa: ASYNC110 - until the answer is read
+            while not model._limits._line._pause[1]:  # noqa: ASYNC110 - until the answer is read
                 await asyncio.sleep(0.01)
             second = await other.generate("b")
             assert ((await first).text, second.text) == ("first", "second")

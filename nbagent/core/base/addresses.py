@@ -20,8 +20,8 @@ def host_of(address: str) -> str | None:
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port
-        told = (host or "").encode("idna").decode("ascii").lower()
+        ascii_host = (host or "").encode("idna").decode("ascii").lower()
     except ValueError:  # UnicodeError too
         return None
-    told = f"[{told}]" if ":" in told else told
-    return told if parts.scheme in ("http", "https") and _HOST.fullmatch(told) else None
+    ascii_host = f"[{ascii_host}]" if ":" in ascii_host else ascii_host
+    return ascii_host if parts.scheme in ("http", "https") and _HOST.fullmatch(ascii_host) else None

@@ -22,22 +22,22 @@ class Awaited(Coroutine[Any, Any, T]):
     """A coroutine that explains what to write if it is not awaited: as a cell's value, and in a warning.
 
     Args:
-        made: the coroutine itself.
+        coroutine: the coroutine itself.
         call: the call as a person wrote it.
         at: the file and the line of the call.
     """
 
-    def __init__(self, made: Coroutine[Any, Any, T], call: str, at: tuple[str, int]) -> None:
-        self._made = made
+    def __init__(self, coroutine: Coroutine[Any, Any, T], call: str, at: tuple[str, int]) -> None:
+        self._coroutine = coroutine
         self._call = call
         self._at = at
-        self._has_begun = self._has_told = False
-        """True if it is awaited, and whether it has shown what to write."""
+        self._is_awaited = self._has_explained = False
+        """Whether it was awaited, and whether its repr has explained what to write."""
 
     def __repr__(self) -> str:
-        if self._has_begun:
+        if self._is_awaited:
             return f"<{self._call}, awaited>"
-        self._has_told = True
+        self._has_explained = True
         return f"Not started. Write `await {self._call}`"
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -56,17 +56,17 @@ class Awaited(Coroutine[Any, Any, T]):
         self._mark_awaited().close()
 
     def __del__(self) -> None:
-        if self._has_begun:  # who awaits it holds what was made, and maybe not this
+        if self._is_awaited:  # the awaiting code may keep only the inner coroutine
             return
-        self._made.close()
-        if not self._has_told and not sys.is_finalizing():
+        self._coroutine.close()
+        if not self._has_explained and not sys.is_finalizing():
             call = self._call
-            said = f"`{call}` did not run, because it was not awaited. Write `await {call}`"
-            warnings.warn_explicit(said, RuntimeWarning, *self._at)
+            message = f"`{call}` did not run, because it was not awaited. Write `await {call}`"
+            warnings.warn_explicit(message, RuntimeWarning, *self._at)
 
     def _mark_awaited(self) -> Coroutine[Any, Any, T]:
-        self._has_begun = True
-        return self._made
+        self._is_awaited = True
+        return self._coroutine
 
 
 def awaited(

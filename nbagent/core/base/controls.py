@@ -1,7 +1,7 @@
-"""Control characters in a text of others: never raw in what leaves, be it a terminal, a log, a name, a page or a file.
+"""Control characters in text from others. Raw ones never reach a terminal, a log, a name, a page or a file.
 
-``escaped`` is for what is read as text of Python: reprs, errors, logs, terminals. ``without_controls`` is for what a
-person reads as prose, on a page and in an exported document; it leaves what scripts and emoji need to be written.
+``escaped`` is for text in the form of Python: reprs, errors, logs, terminals. ``without_controls`` is for prose on a
+page or in an exported document; it keeps the invisible characters that scripts and emoji need.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONTROLS = (
     "\U000e0001\U000e0020-\U000e007f"
     "\ud800-\udfff"  # half characters
 )
-"""Unicode's categories Cc, Cf, Cs, Zl and Zp, but tab and newline: the inside of a pattern's brackets."""
+"""Unicode's categories Cc, Cf, Cs, Zl and Zp, except tab and newline; to be used in the brackets of a pattern."""
 _CONTROLS = re.compile(f"[{CONTROLS}]")
 
 _BLOCKS = [
@@ -45,7 +45,7 @@ def _written() -> dict[int, str]:
 
 
 _PROSE = re.compile("[\n\t -~\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\U0010ffff]*+")
-"""Text of nothing but tab, newline, and what is no control, half character, separator or turn of direction."""
+"""Text without control characters (except tab and newline), half characters, separators and changes of direction."""
 
 
 def without_controls(text: str) -> str:
@@ -80,11 +80,11 @@ def _codes() -> list[int]:
 
 
 def escaped_repr(cls: _Class) -> _Class:
-    """A class decorator for a repr with values of others, which may contain such characters."""
-    made: Callable[..., str] = cls.__repr__
+    """A class decorator that escapes control characters in the repr, for a class with values from others."""
+    original: Callable[..., str] = cls.__repr__
 
     def __repr__(self: object) -> str:  # noqa: N807 - it becomes the class's own
-        return escaped(made(self))
+        return escaped(original(self))
 
     cls.__repr__ = __repr__  # type: ignore[assignment]  # a class decorator sets it
     return cls
@@ -94,8 +94,8 @@ class _Log(logging.Filter):
     """A log filter that removes controls from each record and its traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        if (plain := escaped(said)) != said:
+        message = record.getMessage()
+        if (plain := escaped(message)) != message:
             record.msg, record.args = plain, ()
         if record.exc_info and not record.exc_text:
             record.exc_text = escaped(logging.Formatter().formatException(record.exc_info))

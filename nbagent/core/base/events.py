@@ -27,7 +27,7 @@ from .messages import check_depth, dumps, written_out
 T = TypeVar("T")
 
 FORMAT_VERSION = 2
-"""Of the journal; a newer one is refused, an older one is migrated."""
+"""The format of the journal. A newer format is refused, an older one is migrated."""
 
 
 class _KeptAsGiven:
@@ -48,13 +48,13 @@ _CONFIG = ConfigDict(extra="forbid", defer_build=True)
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def _unchecked(kind: type[T]) -> type[T]:
-    """An event that the engine makes by the thousand, of values that it has checked before."""
+    """A class decorator for events that the engine makes by the thousand, from values that it has already checked."""
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def _checked(kind: type[T]) -> type[T]:
-    """A class decorator for events with values of people and their code: pydantic checks them when made."""
+    """A class decorator for events with values from people and their code: pydantic checks them when they are made."""
     decorate: Any = checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
     made: type[T] = decorate(kind)
     return made
@@ -82,7 +82,7 @@ class _EventPart:
 
 
 class _Encoded(_EventPart):
-    """A part with its own JSON, from the check whether it can be stored until it is stored."""
+    """A part that keeps its JSON from the check that it can be stored until it is stored."""
 
     __slots__ = ("_data",)
 
@@ -401,8 +401,8 @@ class Resolved(Event):
     @property
     def for_this_run(self) -> Remembered | None:
         """The approval to remember in this run, but not in every run of the agent object."""
-        said = getattr(self.resolution, "remember", None)
-        return self.remembers if said in ("input_in_run", "tool_in_run") else None
+        remember = getattr(self.resolution, "remember", None)
+        return self.remembers if remember in ("input_in_run", "tool_in_run") else None
 
 
 @_checked
@@ -522,7 +522,7 @@ def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
     """An event from its JSON, written in the format ``version``.
 
     Raises:
-        StoreError: a newer nbagent wrote it, or it is no event.
+        StoreError: a newer nbagent wrote it, or it is not an event.
     """
     _check_version(version)
     try:
@@ -556,8 +556,8 @@ def encoded(event: StoredEvent) -> bytes:
         return data
     serializer = _serializers.get(type(event)) or _serializer(type(event))
     if isinstance(event, RunQueued | RunStarted | Resolved):  # the version; a resolution's type
-        whole: bytes = serializer.to_json(event, exclude_none=True)
-        return whole
+        json_bytes: bytes = serializer.to_json(event, exclude_none=True)
+        return json_bytes
     text: bytes = serializer.to_json(event, exclude_defaults=True)
     return b'{"type":"%s",%s' % (
         event.type.encode(),
@@ -588,7 +588,7 @@ def checked(kind: type[T], value: Any) -> T:
 def storable_event(event: StoredEvent) -> StoredEvent:
     """The event in a form that every journal can store and any later process can read, encoded until ``stored``.
 
-    It is the same object, unless a text in it is no Unicode, which is written out.
+    It is the same object, unless a text in it is not valid Unicode. Then it is a copy with that text escaped.
 
     Raises:
         ValueError: that is not possible; the message explains why.
@@ -610,7 +610,7 @@ def storable_event(event: StoredEvent) -> StoredEvent:
 
 
 def stored(event: StoredEvent) -> None:
-    """Forget the encoding: the event is stored, or is not going to be."""
+    """Forget the encoding, because the event is stored or will not be stored."""
     object.__setattr__(event, "_data", None)
 
 

@@ -36,7 +36,7 @@ def file_part(data: bytes, media_type: str, name: str | None = None) -> Part:
     """A part with this file; its name is the part after the last slash.
 
     Raises:
-        UsageError: that is no media type.
+        UsageError: ``media_type`` is not a media type.
     """
     if not is_media_type(media_type):
         raise UsageError(f"{media_type!r:.80} is not a media type, such as 'image/png'")
@@ -60,14 +60,14 @@ def is_media_type(text: Any) -> bool:
 
 
 def check_file(part: Mapping[str, Any], where: str) -> None:
-    """Refuse what is no file part.
+    """Raise if it is not a valid file part.
 
     Raises:
         MessagesError: it is not valid; the message names the place ``where``.
     """
 
-    def refuse(what: str) -> NoReturn:
-        raise MessagesError(f"{where}: {what}")
+    def refuse(problem: str) -> NoReturn:
+        raise MessagesError(f"{where}: {problem}")
 
     media_type, data, name = part.get("media_type"), part.get("data"), part.get("name", "")
     if not is_media_type(media_type):
@@ -128,7 +128,7 @@ _TEXTS = {
 
 
 def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
-    """A file in words: ``image scan.png, 120 kB``, or without its size, which for a figure is any."""
+    """A file in words: ``image scan.png, 120 kB``. ``sized=False`` leaves out the size, which is arbitrary for a figure."""
     if is_mention(part):
         return f"{part['name']}, {_first_line(part)}"
     kind = part["media_type"].partition("/")[0]
@@ -144,11 +144,11 @@ def is_mention(part: Mapping[str, Any]) -> bool:
 
 
 def _first_line(part: Mapping[str, Any]) -> str:
-    begun = base64.b64decode(part["data"][:_BEGUN])
-    return begun.decode("utf-8", "replace").partition("\n")[0][:_BRIEF]
+    head = base64.b64decode(part["data"][:_HEAD_LENGTH])
+    return head.decode("utf-8", "replace").partition("\n")[0][:_LINE_LENGTH]
 
 
-_BEGUN, _BRIEF = 400, 80
+_HEAD_LENGTH, _LINE_LENGTH = 400, 80
 """Characters of a file's data that are read for its first line, and of that line."""
 
 
@@ -164,20 +164,22 @@ def in_bytes(size: int) -> str:
     return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
 
 
-def in_words(said: Content) -> str:
+def in_words(content: Content) -> str:
     """A message as text, with a word in the place of each file."""
-    if isinstance(said, str):
-        return said
+    if isinstance(content, str):
+        return content
     return "\n".join(
-        part["text"] if part["type"] == "text" else bracketed_label(part) for part in said
+        part["text"] if part["type"] == "text" else bracketed_label(part) for part in content
     )
 
 
-def outline(said: Content) -> str:
-    """A message in words, as an input is: equal for equal words and files, and without their bytes."""
-    if isinstance(said, str):
-        return said
-    return "\n".join(part["text"] if part["type"] == "text" else _identified(part) for part in said)
+def outline(content: Content) -> str:
+    """A message as text, to be stored as an input: equal for equal words and files, without the files' bytes."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        part["text"] if part["type"] == "text" else _identified(part) for part in content
+    )
 
 
 def _identified(part: Part) -> str:
@@ -185,13 +187,13 @@ def _identified(part: Part) -> str:
     return f"[{label(part)}, sha256 {digest[:16]}]"
 
 
-def check_room(messages: Iterable[Mapping[str, Any]], said: Content) -> None:
-    """Refuse files that are too much for a history.
+def check_room(messages: Iterable[Mapping[str, Any]], content: Content) -> None:
+    """Raise if the files are too large for a history.
 
     Raises:
         UsageError: all of them together are larger than ``MAX_FILES``.
     """
-    new = _size_of_files(said)
+    new = _size_of_files(content)
     if not new:
         return
     known = size_of_all(messages)
@@ -207,17 +209,17 @@ def tokens_of(text: bytes) -> int:
     """Estimated tokens of a text in UTF-8: words of 3.5 letters, groups of digits, single symbols."""
     letters = len(text) - len(text.translate(None, _LETTERS))
     digits = len(text) - len(text.translate(None, _DIGITS))
-    blanks = len(text) - len(text.translate(None, b" \t\r"))
-    beyond = len(text) - len(text.translate(None, bytes(range(128, 256))))
-    signs = len(text) - letters - digits - blanks - beyond
-    tokens = round(letters / 3.5 + digits / 2.2 + signs + beyond / 3)
-    return round(tokens, 2 - len(str(tokens)))  # two digits are told: it is a guess
+    spaces = len(text) - len(text.translate(None, b" \t\r"))
+    non_ascii = len(text) - len(text.translate(None, bytes(range(128, 256))))
+    symbols = len(text) - letters - digits - spaces - non_ascii
+    tokens = round(letters / 3.5 + digits / 2.2 + symbols + non_ascii / 3)
+    return round(tokens, 2 - len(str(tokens)))  # two digits, because it is an estimate
 
 
 _LETTERS = string.ascii_letters.encode()
 _DIGITS = string.digits.encode()
 
 
-def _size_of_files(said: Content) -> int:
-    parts = () if isinstance(said, str) else said
+def _size_of_files(content: Content) -> int:
+    parts = () if isinstance(content, str) else content
     return sum(size_of(part) for part in parts if part["type"] == "file")

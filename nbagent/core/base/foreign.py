@@ -18,12 +18,12 @@ T = TypeVar("T", str, bytes, str | bytes)
 MAX_PARTS = 100_000
 """Maximum objects, lists, keys, strings, numbers and booleans of one JSON text; reading them takes about 20
 ms."""
-MAX_SAID_PARTS = 50_000
-"""The same of what a model writes by itself, a call's arguments or an answer: it is read and written several times."""
+MAX_MODEL_PARTS = 50_000
+"""The same for text that a model wrote, such as a call's arguments or an answer. It is read and written several times."""
 MAX_EVENT_PARTS = 2_000_000
-"""The same of one event of a journal, which may have a whole conversation in it."""
+"""The same for one event of a journal, which may have a whole conversation in it."""
 MAX_FILE_PARTS = 5_000_000
-"""The same of a file that a person names: a recording, an exported run."""
+"""The same for a file that a person names: a recording, an exported run."""
 
 
 class TooManyParts(ValueError):
@@ -42,25 +42,25 @@ def counted(text: T, most: int = MAX_PARTS) -> T:
 
 
 def parts_of(text: str | bytes, most: int) -> int:
-    """Number of parts of a JSON text, or more; exact enough to compare with ``most``.
+    """Number of parts of a JSON text, or an overestimate; exact enough to compare with ``most``.
 
     Each part but the first follows a comma, a colon or an opening bracket. Only if there are too many of
     those, the ones inside strings are subtracted, piece by piece and no further than needed.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    found = 1 + _marks(data)
-    if found <= most:
-        return found
+    count = 1 + _marks(data)
+    if count <= most:
+        return count
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    found, within = 1, 0
+    count, in_string = 1, 0
     for start in range(0, len(data), _PIECE):
         pieces = data[start : start + _PIECE].split(b'"')
-        found += _marks(b"".join(pieces[within::2]))
-        if found > most:
+        count += _marks(b"".join(pieces[in_string::2]))
+        if count > most:
             break
-        within ^= (len(pieces) - 1) & 1
-    return found
+        in_string ^= (len(pieces) - 1) & 1
+    return count
 
 
 def _marks(data: bytes) -> int:
@@ -89,27 +89,27 @@ def counted_value(value: Any, most: int = MAX_PARTS, *, characters: int | None =
     """Raise if a parsed value of others has more parts, or more characters in all strings.
 
     Raises:
-        TooManyParts: it has.
+        TooManyParts: it has more.
     """
-    found, size, todo = 1, 0, [value]
-    inside: Collection[Any]
+    count, size, todo = 1, 0, [value]
+    children: Collection[Any]
     while todo:
         item = todo.pop()
         if isinstance(item, Mapping):
-            found += 2 * len(item)
-            inside = item.values()
+            count += 2 * len(item)
+            children = item.values()
             size += sum(map(len, filter(_is_text, item)))
         elif isinstance(item, list | tuple):
-            found += len(item)
-            inside = item
+            count += len(item)
+            children = item
         else:
             size += len(item) if _is_text(item) else 0
-            inside = ()
-        if found > most:
+            children = ()
+        if count > most:
             raise TooManyParts(f"it has more than {most:,} values")
         if characters is not None and size > characters:
             raise TooManyParts(f"it has more than {characters:,} characters")
-        todo += inside
+        todo += children
 
 
 def _is_text(value: Any) -> bool:

@@ -70,8 +70,8 @@ class InPlace(BaseModel):
                 f"Got {len(given)} values"
             )
         placed = dict(zip(names, given, strict=False))
-        for twice in placed.keys() & fields.keys():
-            raise TypeError(f"{name} got {twice!r} twice: by position and by name")
+        for duplicate in placed.keys() & fields.keys():
+            raise TypeError(f"{name} got {duplicate!r} twice: by position and by name")
         known = [*type(self).model_fields]
         try:
             super().__init__(**placed, **fields)
@@ -81,8 +81,8 @@ class InPlace(BaseModel):
                 raise
         else:
             return
-        meant = suggest(unknown, known) or f". Available: {', '.join(known)}"
-        raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{meant}")
+        hint = suggest(unknown, known) or f". Available: {', '.join(known)}"
+        raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{hint}")
 
 
 T = TypeVar("T")

@@ -14,45 +14,45 @@ from .errors import suggest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_told: dict[str, Callable[..., Any]] = {}
-"""Public calls, by the way people write them."""
+_functions: dict[str, Callable[..., Any]] = {}
+"""Public functions, by label: the call as people write it."""
 
-_ASKED_FIRST = ("approval", "policy", "Use nb.tool(approval=True) to ask before a tool runs")
-_INSTRUCTED = ("instructions",)
-_TYPED = ("output_type", "output", "reply")
-_KEPT = ("store",)
+_APPROVAL = ("approval", "policy", "Use nb.tool(approval=True) to ask before a tool runs")
+_INSTRUCTIONS = ("instructions",)
+_OUTPUT = ("output_type", "output", "reply")
+_STORE = ("store",)
 _TURNS = ("max_turns",)
 _INPUT = ("schema", "input")
-_GOES_ON = (
+_CONTINUE = (
     "Use after=run to continue a conversation, or nb.open_run(run_id, …) to continue a run",
 )
-_MODELS = ("Pass it to the model: nb.OpenAIModel(name, …)",)
+_MODEL = ("Pass it to the model: nb.OpenAIModel(name, …)",)
 _FIELDS = ("Pass it in the model's request fields: nb.OpenAIModel(name, extra={'%s': …})",)
-_HELD = ("context",)
-_WATCHED = ("on_event", "Use run.events() or run.subscribe(…) to follow a run and stream its text")
+_CONTEXT = ("context",)
+_EVENTS = ("on_event", "Use run.events() or run.subscribe(…) to follow a run and stream its text")
 
-_ELSEWHERE = ("nb.Agent", "agent.run", "nb.tool")
+_OTHER_CALLS = ("nb.Agent", "agent.run", "nb.tool")
 """Calls that an unknown keyword may belong to."""
 
-_OURS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("prompt", "system", "system_prompt", "system_message"), _INSTRUCTED),
+_EQUIVALENTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("prompt", "system", "system_prompt", "system_message"), _INSTRUCTIONS),
     **dict.fromkeys(("functions", "toolset", "toolsets"), ("tools",)),
-    **dict.fromkeys(("temperature", "api_key", "base_url"), _MODELS),
+    **dict.fromkeys(("temperature", "api_key", "base_url"), _MODEL),
     **dict.fromkeys(("top_p", "seed", "stop", "service_tier", "verbosity"), _FIELDS),
     **dict.fromkeys(("reasoning", "reasoning_effort", "frequency_penalty"), _FIELDS),
     **dict.fromkeys(("presence_penalty", "logit_bias", "user", "extra_body"), _FIELDS),
     **dict.fromkeys(("max_tokens", "max_completion_tokens"), ("tokens", *_FIELDS)),
-    **dict.fromkeys(("human_in_the_loop", "needs_approval", "require_approval"), _ASKED_FIRST),
-    **dict.fromkeys(("requires_approval", "require_confirmation", "confirm"), _ASKED_FIRST),
-    **dict.fromkeys(("interrupt_on", "interrupt_before", "interrupt_after"), _ASKED_FIRST),
-    **dict.fromkeys(("checkpointer", "checkpoint_store", "memory", "db", "storage"), _KEPT),
+    **dict.fromkeys(("human_in_the_loop", "needs_approval", "require_approval"), _APPROVAL),
+    **dict.fromkeys(("requires_approval", "require_confirmation", "confirm"), _APPROVAL),
+    **dict.fromkeys(("interrupt_on", "interrupt_before", "interrupt_after"), _APPROVAL),
+    **dict.fromkeys(("checkpointer", "checkpoint_store", "memory", "db", "storage"), _STORE),
     **dict.fromkeys(("max_iterations", "max_steps", "recursion_limit"), _TURNS),
-    **dict.fromkeys(("result_type", "response_format", "response_model", "output_schema"), _TYPED),
-    **dict.fromkeys(("answer_type", "type", "returns", "output_type", "reply"), _TYPED),
+    **dict.fromkeys(("result_type", "response_format", "response_model", "output_schema"), _OUTPUT),
+    **dict.fromkeys(("answer_type", "type", "returns", "output_type", "reply"), _OUTPUT),
     **dict.fromkeys(("parameters", "args_schema", "input_schema", "input_type"), _INPUT),
-    **dict.fromkeys(("thread_id", "session_id", "conversation_id", "session"), _GOES_ON),
-    **dict.fromkeys(("deps", "dependencies", "ctx", "run_context"), _HELD),
-    **dict.fromkeys(("stream", "callbacks", "on_message"), _WATCHED),
+    **dict.fromkeys(("thread_id", "session_id", "conversation_id", "session"), _CONTINUE),
+    **dict.fromkeys(("deps", "dependencies", "ctx", "run_context"), _CONTEXT),
+    **dict.fromkeys(("stream", "callbacks", "on_message"), _EVENTS),
     **dict.fromkeys(
         ("retries", "max_retries", "retry"), ("Use middleware=[nb.Retry(times=…)] to retry tools",)
     ),
@@ -85,15 +85,15 @@ SPELLED = {
     "Pending": "Literal['raise', 'reject', 'queue']",
     "Kept": "Store | str | os.PathLike[str]",
     "Answers": "Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None",
-    "Instructions": "str | Callable[[], Said] | Callable[[RunView], Said] | None",
-    "Condition": "Callable[[Any], Said] | Callable[[Any, CallView], Said]",
+    "Instructions": "str | Callable[[], Returned] | Callable[[RunView], Returned] | None",
+    "Condition": "Callable[[Any], Returned] | Callable[[Any, CallView], Returned]",
     "Approval": "bool | Condition",
     "Choices": "Sequence[str | int | float | Option] | Column | Callable[[], Any]",
     "Remember": "Literal['input_in_run', 'tool_in_run', 'input', 'tool']",
 }
 """Internal type names, as the signature of a call shows them."""
-_NAME = re.compile(r"[A-Z]\w+|Said")
-_SAID = {"Instructions": "str", "Condition": "bool", "Approval": "bool"}
+_NAME = re.compile(r"[A-Z]\w+")
+_RETURNED = {"Instructions": "str", "Condition": "bool", "Approval": "bool"}
 """The return type that is shown for a function of such a type, if it is not async."""
 
 
@@ -112,12 +112,12 @@ def spell_out(function: Callable[..., Any]) -> None:
     types |= {name: _Spelled(_spelled(t)) for name, t in types.items() if isinstance(t, str)}
 
 
-def _spelled(annotation: str, said: str = "Any") -> str:
+def _spelled(annotation: str, returned: str = "Any") -> str:
     """A type as it is shown: without names that cannot be imported."""
 
     def spell(name: re.Match[str]) -> str:
-        known = said if name[0] == "Said" else SPELLED.get(name[0])
-        return name[0] if known is None else _spelled(known, _SAID.get(name[0], said))
+        known = returned if name[0] == "Returned" else SPELLED.get(name[0])
+        return name[0] if known is None else _spelled(known, _RETURNED.get(name[0], returned))
 
     return _NAME.sub(spell, annotation).replace(" | None | None", " | None")
 
@@ -139,65 +139,67 @@ def checks_keywords(label: str) -> Callable[[F], F]:
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
-                # raised by the call itself, and by nothing in it
-                here = error.__traceback__
-                wrong = _wrong(label, args, kwargs) if here and here.tb_next is None else None
-                if wrong is None:
+                # raised by the call itself, not inside the function
+                trace = error.__traceback__
+                problem = _problem(label, args, kwargs) if trace and trace.tb_next is None else None
+                if problem is None:
                     raise
-            raise TypeError(f"{label}() {wrong}")
+            raise TypeError(f"{label}() {problem}")
 
         spell_out(function)
-        _told[label] = function
+        _functions[label] = function
         return called  # type: ignore[return-value]  # it is called as the function is
 
     return decorate
 
 
 def check_keywords_of(kind: type[Any], label: str) -> None:
-    """The same for what makes the objects of a class whose ``__init__`` is generated."""
+    """The same for the generated ``__init__`` of a class."""
     kind.__init__ = checks_keywords(label)(kind.__init__)
 
 
-_CALLED = checks_keywords("")(lambda: None).__code__
-del _told[""]
+_WRAPPER_CODE = checks_keywords("")(lambda: None).__code__
+del _functions[""]
 
 
 def caller() -> FrameType:
-    """The frame that called the function which asks."""
+    """The frame that called the calling function."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - types of the defining scope
-    while frame is not None and frame.f_code is _CALLED:
+    while frame is not None and frame.f_code is _WRAPPER_CODE:
         frame = frame.f_back
     assert frame is not None
     return frame
 
 
 def calling_code() -> FrameType | None:
-    """The frame of the person's code that runs now; None where a loop or a thread of its own runs ours."""
+    """The frame of the person's code that called nbagent; None if an event loop or a thread did."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as above
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package != _OWN:
+        if package != _PACKAGE:
             return None if package in ("asyncio", "threading", "concurrent") else frame
         frame = frame.f_back
     return None
 
 
-_OWN = __name__.partition(".")[0]
+_PACKAGE = __name__.partition(".")[0]
 
 
-def _wrong(label: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+def _problem(label: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
     """The error in the arguments of a call, with a hint; None for an error of another kind."""
-    function = _told[label]
+    function = _functions[label]
     known = _names(function)
     unknown = next((name for name in kwargs if name not in known), None)
     if unknown is not None:
         return f"got an unexpected keyword argument {unknown!r}{_hint(label, unknown)}"
     parameters = inspect.signature(function).parameters.values()
-    placed = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if len(args) <= len(placed) or any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(args) <= len(positional) or any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return None
-    rest = [name for name in known if name not in placed]
-    takes = ", ".join(name for name in placed if name != "self") or "nothing"
+    rest = [name for name in known if name not in positional]
+    takes = ", ".join(name for name in positional if name != "self") or "nothing"
     return f"takes {takes} by position, and everything else by name, as in {rest[0]}=…: {', '.join(rest)}"
 
 
@@ -207,18 +209,18 @@ def _names(function: Callable[..., Any]) -> list[str]:
 
 def _hint(label: str, word: str) -> str:
     """The hint: a keyword of this call, an equivalent, or the keyword of another call."""
-    own, ours = _names(_told[label]), _OURS.get(word.lower(), ())
-    for meant in ours:
-        if meant in own:
-            return f". Use {meant}="
-    near = suggest(word, own)
-    if near and not ours:
-        return near
-    for meant in ours:
-        if not meant.isidentifier():
-            return f". {meant.replace('%s', word)}"
-    for other in _ELSEWHERE:
-        for meant in (*ours, word):
-            if other in _told and meant in _names(_told[other]):
-                return f". Pass it to {other}({meant}=…)"
-    return near or f". Available: {', '.join(own)}"
+    own, equivalents = _names(_functions[label]), _EQUIVALENTS.get(word.lower(), ())
+    for equivalent in equivalents:
+        if equivalent in own:
+            return f". Use {equivalent}="
+    similar = suggest(word, own)
+    if similar and not equivalents:
+        return similar
+    for equivalent in equivalents:
+        if not equivalent.isidentifier():
+            return f". {equivalent.replace('%s', word)}"
+    for other in _OTHER_CALLS:
+        for equivalent in (*equivalents, word):
+            if other in _functions and equivalent in _names(_functions[other]):
+                return f". Pass it to {other}({equivalent}=…)"
+    return similar or f". Available: {', '.join(own)}"

@@ -25,8 +25,8 @@ class Remembered(BaseModel):
     """The one input that it covers; None for any."""
 
     def __str__(self) -> str:
-        told = "" if self.input is None else f" with {dumps(self.input)}"
-        return escaped(f"allow {self.tool}{told}")
+        suffix = "" if self.input is None else f" with {dumps(self.input)}"
+        return escaped(f"allow {self.tool}{suffix}")
 
     def covers(self, tool: str, input_: Json) -> bool:
         """Whether it applies to calls of that name with that input."""

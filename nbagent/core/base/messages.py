@@ -2,8 +2,8 @@
 
 A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [part, …]}``, where an
 assistant's may have ``"provider": {"name": str, "data": JSON}``: what the provider of that name wants
-back with the history, and nobody else reads. All but a tool's may have a ``"name": str``, who of several
-says it. A part is one of
+back with the history, and nobody else reads. All but a tool's may have a ``"name": str``: which of
+several people wrote it. A part is one of
 
 - ``{"type": "text", "text": str}``
 - ``{"type": "reasoning", "text": str}``, kept for the person; it goes back to no provider but the
@@ -20,8 +20,8 @@ says it. A part is one of
 
 An assistant message is followed by one tool message that answers all its calls, in call order.
 Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still
-waits), of how it was settled (on a result), that nobody but nbagent said it (on a user's text), or that an
-answer was cut off there; models never see it.
+waits), of how it was settled (on a result), that nbagent wrote it itself (on a user's text), or that an
+answer was cut off there; models never receive it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class FrozenDict(dict[str, Any]):
 
 
 EMPTY: dict[Any, Any] = FrozenDict()
-"""The one empty dict of all states that have nothing to hold."""
+"""The empty dict that all states share."""
 
 
 class FrozenList(list[Any]):
@@ -137,12 +137,12 @@ def message(
     role: str, *parts: Part, provider: Mapping[str, Any] | None = None, name: str | None = None
 ) -> Message:
     """A message of these parts."""
-    said: dict[str, Any] = {"role": role, "content": freeze(list(parts))}
+    fields: dict[str, Any] = {"role": role, "content": freeze(list(parts))}
     if name is not None:
-        said["name"] = name
+        fields["name"] = name
     if provider is not None:
-        said["provider"] = freeze(provider)
-    return Message(said)
+        fields["provider"] = freeze(provider)
+    return Message(fields)
 
 
 def text_part(text: str) -> Part:
@@ -150,9 +150,9 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def user(said: Content) -> Message:
+def user(content: Content) -> Message:
     """A user message of one text, or of parts."""
-    return message("user", *([text_part(said)] if isinstance(said, str) else said))
+    return message("user", *([text_part(content)] if isinstance(content, str) else content))
 
 
 def correction(text: str) -> Message:
@@ -165,11 +165,11 @@ def is_prompt(value: Mapping[str, Any]) -> bool:
     return value["role"] == "user" and not any("nbagent" in part for part in value["content"])
 
 
-def cut_off(text: str, reasoning: str, why: str) -> Message:
+def cut_off(text: str, reasoning: str, reason: str) -> Message:
     """The assistant message of an answer that was cut off."""
-    said = (("reasoning", reasoning), ("text", text))
-    record = {"nbagent": {"cut": why}}
-    return message("assistant", *({"type": k, "text": t, **record} for k, t in said if t))
+    texts = (("reasoning", reasoning), ("text", text))
+    record = {"nbagent": {"cut": reason}}
+    return message("assistant", *({"type": k, "text": t, **record} for k, t in texts if t))
 
 
 def is_cut_off(value: Mapping[str, Any]) -> bool:
@@ -178,7 +178,7 @@ def is_cut_off(value: Mapping[str, Any]) -> bool:
     return any(isinstance(record, dict) and "cut" in record for record in records)
 
 
-def whole(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def without_cut_off(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """A history without a cut-off answer at its end, so that the model answers again."""
     ends = bool(messages) and messages[-1]["role"] == "assistant" and is_cut_off(messages[-1])
     return messages[:-1] if ends else messages
@@ -203,7 +203,7 @@ def load(values: Iterable[Mapping[str, Any] | str]) -> tuple[Message, ...]:
     """Messages from plain data, such as parsed JSON; a text is a user message.
 
     Raises:
-        MessagesError: something is no message, or a tool call is unanswered or answered twice
+        MessagesError: something is not a message, or a tool call is unanswered or answered twice
             anywhere but in the last message, where an open call is a pause.
     """
     if isinstance(values, str | Mapping):
@@ -264,7 +264,7 @@ def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return readable
 
 
-_NEEDS: dict[Any, dict[str, type]] = {
+_REQUIRED: dict[Any, dict[str, type]] = {
     "text": {"text": str},
     "reasoning": {"text": str},
     "file": {"media_type": str, "data": str},
@@ -275,10 +275,10 @@ _NEEDS: dict[Any, dict[str, type]] = {
 
 def _check_part(index: int, part: Json) -> None:
     kind = part.get("type") if isinstance(part, Mapping) else None
-    if not isinstance(kind, str) or kind not in _NEEDS:
+    if not isinstance(kind, str) or kind not in _REQUIRED:
         raise MessagesError(
             f"messages[{index}] has the part {part!r:.80}: its 'type' must be one of "
-            f"{', '.join(map(repr, _NEEDS))}"
+            f"{', '.join(map(repr, _REQUIRED))}"
         )
     if kind == "file":
         check_file(part, f"messages[{index}]")
@@ -291,7 +291,7 @@ def _check_part(index: int, part: Json) -> None:
         check_file(file if isinstance(file, Mapping) else {}, f"messages[{index}]")
     if not isinstance(part.get("server_id", ""), str):
         raise MessagesError(f"messages[{index}]: 'server_id' of a {kind} part must be a string")
-    for key, type_ in _NEEDS[kind].items():
+    for key, type_ in _REQUIRED[kind].items():
         if key not in part:
             raise MessagesError(f"messages[{index}]: a {kind} part has no {key!r}")
         if not isinstance(part[key], type_):
@@ -301,7 +301,7 @@ def _check_part(index: int, part: Json) -> None:
 
 
 def check(messages: Sequence[Message]) -> None:
-    """Refuse a history in which a call is dangling, doubled, misplaced, or answered out of order.
+    """Raise if a call of a history is dangling, doubled, misplaced, or answered out of order.
 
     Raises:
         MessagesError: naming the first message that is wrong.
@@ -341,7 +341,7 @@ def jsonable(value: Any) -> Json:
     """A Python value as the JSON that it is: what pydantic makes of it, and numpy's numbers as numbers.
 
     Raises:
-        TypeError, ValueError: it is no JSON.
+        TypeError, ValueError: it is not JSON.
     """
     plain: Json = to_jsonable_python(value, fallback=_number)
     return plain
@@ -359,13 +359,13 @@ def dumps(value: Json) -> str:
     """Strict, compact JSON; the one encoding that digests and journals use.
 
     Raises:
-        TypeError, ValueError: the value is no JSON (NaN and infinity included).
+        TypeError, ValueError: the value is not JSON (NaN and infinity included).
     """
     return _encode(value)
 
 
 def _readable(content: Json) -> Json:
-    """Content that a journal can keep, with the records that nested runs put around values."""
+    """Content that a journal can store, also inside the records of nested runs."""
     try:
         check_depth(dumps(content).encode(), _READABLE - 10)
     except UnicodeEncodeError:
@@ -374,14 +374,14 @@ def _readable(content: Json) -> Json:
 
 
 MAX_DEPTH = 100
-"""Levels of lists and objects in one value; what reads a journal knows 200, with what is around it."""
+"""Maximum levels of lists and objects in one value. The reader of a journal accepts 200, with the event around it."""
 
 
 def storable(value: Json) -> Json:
     """JSON for a journal that can be read again; invalid Unicode is escaped.
 
     Raises:
-        TypeError, ValueError: it is no JSON, or nested too deep; the message says which.
+        TypeError, ValueError: it is not JSON, or nested too deep; the message says which.
     """
     try:
         data = dumps(value).encode()
@@ -394,15 +394,15 @@ def storable(value: Json) -> Json:
 
 
 def check_depth(data: bytes, depth: int) -> None:
-    """Refuse JSON that is nested deeper.
+    """Raise if JSON is nested deeper than ``depth``.
 
     Raises:
         ValueError: it is; or it has a number that is out of range.
     """
     if data.count(b"[") + data.count(b"{") > depth or len(data) > _SHORT:
-        around = _READABLE - depth
+        outer = _READABLE - depth
         try:
-            from_json(b"[" * around + data + b"]" * around)
+            from_json(b"[" * outer + data + b"]" * outer)
         except ValueError as error:
             raise ValueError(_TOO_DEEP if "recursion" in str(error) else str(error)) from None
 
@@ -411,8 +411,8 @@ def written_out(value: Json) -> Json:
     """The value with invalid Unicode (half a surrogate pair) escaped in its strings."""
     match value:
         case str():
-            mended = value.encode(errors="backslashreplace").decode()
-            return value if mended == value else mended
+            escaped = value.encode(errors="backslashreplace").decode()
+            return value if escaped == value else escaped
         case Mapping():
             return {written_out(key): written_out(part) for key, part in value.items()}
         case list() | tuple():
@@ -432,7 +432,7 @@ def canonical(value: Json) -> str:
     """The same with sorted keys: a store may return a JSON object in another order.
 
     Raises:
-        TypeError, ValueError: the value is no JSON.
+        TypeError, ValueError: the value is not JSON.
     """
     return _encode_sorted(value)
 

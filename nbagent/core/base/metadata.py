@@ -274,26 +274,28 @@ def asking_inputs(
         declared: JSON Schemas of the tool's inputs, by name.
         reply_schema: JSON Schema of the answer.
     """
-    given: dict[str, Any] = {}
-    for name in (*_ASKED, *_OFFERED):
+    values: dict[str, Any] = {}
+    for name in (*_QUESTION_INPUTS, *_OPTION_INPUTS):
         schema = declared.get(name)
         default = schema.get("default") if isinstance(schema, Mapping) else None
-        given[name] = input_.get(name, default) if name in declared else None
-    texts = [name for name in _ASKED if isinstance(given[name], str) and given[name].strip()]
-    if set(declared) - {*_ASKED, *_OFFERED}:
+        values[name] = input_.get(name, default) if name in declared else None
+    texts = [
+        name for name in _QUESTION_INPUTS if isinstance(values[name], str) and values[name].strip()
+    ]
+    if set(declared) - {*_QUESTION_INPUTS, *_OPTION_INPUTS}:
         texts = [name for name in texts if name == "question"]
-    asking = {name: given[name] for name in texts[-1:]}
-    choices = _choices(given)
-    several = takes_several(choices, given["multiple"], reply_schema) if choices else None
+    asking = {name: values[name] for name in texts[-1:]}
+    choices = _choices(values)
+    several = takes_several(choices, values["multiple"], reply_schema) if choices else None
     if several is None:
         return asking
-    others = {name: True for name in ("allow_other", "allowOther") if given[name] is True}
+    others = {name: True for name in ("allow_other", "allowOther") if values[name] is True}
     return {**asking, "choices": choices, "multiple": several, **others}
 
 
-_ASKED = ("message", "question")
-_OFFERED = ("choices", "multiple", "allow_other", "allowOther")
-_LOOKED_AT = 20
+_QUESTION_INPUTS = ("message", "question")
+_OPTION_INPUTS = ("choices", "multiple", "allow_other", "allowOther")
+_MAX_CHECKED = 20
 """Maximum number of choices that are checked."""
 
 
@@ -304,7 +306,7 @@ def takes_several(choices: Sequence[Any], multiple: Any, reply_schema: Json) -> 
     """
     values = [
         one["value"] if isinstance(one, Mapping) and "value" in one else one
-        for one in choices[:_LOOKED_AT]
+        for one in choices[:_MAX_CHECKED]
     ]
     for several in (multiple is True, multiple is not True):
         if any(fits(reply_schema, [value] if several else value) for value in values):

@@ -64,15 +64,15 @@ class Usage:
         if self.cost is None and self.known_cost == 0.0 and _are_counts(counts):
             return  # as nearly all are
         for name, unknown in _COUNTED.items():
-            said = getattr(self, name)
-            plain = (int, float) if "cost" in name else (int,)
-            if said is unknown or (type(said) in plain and 0 <= said <= MOST):
+            value = getattr(self, name)
+            types = (int, float) if "cost" in name else (int,)
+            if value is unknown or (type(value) in types and 0 <= value <= MOST):
                 continue
-            known = None if said is None else amount(said)
-            if known is None and said is not None:
-                logger.warning("a model reported %s as %.80r; the value is ignored", name, said)
-            sound = unknown if known is None else known
-            object.__setattr__(self, name, sound if "cost" in name else int(sound or 0))
+            number = None if value is None else amount(value)
+            if number is None and value is not None:
+                logger.warning("a model reported %s as %.80r; the value is ignored", name, value)
+            valid = unknown if number is None else number
+            object.__setattr__(self, name, valid if "cost" in name else int(valid or 0))
         if self.cost is not None:
             object.__setattr__(self, "known_cost", self.cost)
 
@@ -128,7 +128,7 @@ class Request(NamedTuple):
     """One request to a model."""
 
     messages: Sequence[Message]
-    """A whole history: no call in it is open."""
+    """A complete history: no call in it is open."""
     instructions: str | None = None
     """The system prompt, which is not among the messages."""
     tools: Sequence[ToolSpec] = ()
@@ -247,7 +247,7 @@ class Waiting(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The response is whole; always the last delta. A stream that ends without it is broken."""
+    """The response is complete; always the last delta. A stream that ends without it is broken."""
 
     reason: FinishReason = "stop"
     usage: Usage = Usage()
@@ -278,8 +278,8 @@ ModelDelta: TypeAlias = (
 class Model(Protocol):
     """A language model.
 
-    One that tells with each response what it cost (``Usage.cost``) may say so by an attribute
-    ``reports_cost`` that is True: without it, no run with ``Budget(cost=…)`` asks it.
+    A model that reports the cost of each response (``Usage.cost``) can set an attribute ``reports_cost`` to
+    True. Without it, a run with ``Budget(cost=…)`` cannot use the model.
     """
 
     @property

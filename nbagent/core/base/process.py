@@ -1,4 +1,4 @@
-"""Identifies a process by a word that other processes can check."""
+"""Identifies a process by a string that other processes can check."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _imported = int(time.time())
 
 
 def this_process() -> str:
-    """This process: ``machine:pid:start:host``; the host's name is there for people alone."""
-    global _me  # noqa: PLW0603 - one word for each process
+    """This process: ``machine:pid:start:host``; the host's name is only for people."""
+    global _me  # noqa: PLW0603 - one identifier for each process
     if not _me:
         _me = _owner(os.getpid())
     return _me
@@ -35,15 +35,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_me)  # a fork is another process
 
 
-def describe_process(word: str) -> str:
-    """An owner as people read it."""
-    _, pid, _, host = _parts(word)
+def describe_process(identifier: str) -> str:
+    """A process as people read it."""
+    _, pid, _, host = _parts(identifier)
     return f"process {pid} on {host}"
 
 
-def has_ended(word: str) -> bool | None:
+def has_ended(identifier: str) -> bool | None:
     """Whether that process has ended; None if that is unknown, as on another machine."""
-    machine, pid, start, _ = _parts(word)
+    machine, pid, start, _ = _parts(identifier)
     if not machine or machine != _machine() or not pid.isdecimal():
         return None
     if int(pid) == os.getpid():
@@ -58,9 +58,9 @@ def _owner(pid: int) -> str:
     return f"{_machine()}:{pid}:{_start(pid) or _imported}:{socket.gethostname()}"
 
 
-def _parts(word: str) -> tuple[str, str, str, str]:
-    """Machine, pid, start, host; a word of three parts, as they once were, names no machine."""
-    parts = word.split(":", 3)
+def _parts(identifier: str) -> tuple[str, str, str, str]:
+    """Machine, pid, start, host; an identifier of three parts, from an older version, has no machine."""
+    parts = identifier.split(":", 3)
     if len(parts) == 4:
         return parts[0], parts[1], parts[2], parts[3]
     host, pid, start = (*parts, "", "")[:3]
@@ -71,17 +71,17 @@ def _parts(word: str) -> tuple[str, str, str, str]:
 def _machine() -> str:
     """The scope in which a process id is unique: this boot and, on Linux, this container; else the hardware.
 
-    Names of machines change while they run, and two may have the same one. Empty where nothing tells.
+    Host names can change, and two machines can have the same one. Empty if the scope is unknown.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        place = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        scope = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except (OSError, UnicodeDecodeError):
         number = uuid.getnode()
         if number >> 40 & 1:  # a random one, as there is no network card
             return ""
-        place = f"{number}"
-    return hashlib.sha256(place.encode()).hexdigest()[:16]
+        scope = f"{number}"
+    return hashlib.sha256(scope.encode()).hexdigest()[:16]
 
 
 def _start(pid: int) -> str | None:
@@ -100,7 +100,7 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is there, and somebody else's
+    except OSError:  # it exists, and belongs to another user
         return True
     return not _is_zombie(pid)
 
@@ -120,7 +120,7 @@ def _alive_on_windows(pid: int) -> bool:
     kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - there on Windows alone
     synchronize, no_such_process, has_ended_ = 0x00100000, 87, 0
     handle = kernel.OpenProcess(synchronize, 0, pid)
-    if not handle:  # else it is there, and somebody else's
+    if not handle:  # else it exists, and belongs to another user
         return bool(kernel.GetLastError() != no_such_process)
     try:
         return bool(kernel.WaitForSingleObject(handle, 0) != has_ended_)

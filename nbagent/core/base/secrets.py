@@ -1,9 +1,9 @@
 """Secrets: the secret parts of a value, and the mask that replaces them wherever the value is stored or shown.
 
-A secret value is what pydantic says is one (``SecretStr``, ``SecretBytes``, ``Secret[T]``), and what a
-schema marks with ``writeOnly`` or ``format: password``. In an event, a message or a view stands its
-mask. The value is with that very mask object, in the memory of the process that was given it, until the
-body has it: whatever is written down, sent or copied is the mask's text.
+A value is secret if pydantic marks it (``SecretStr``, ``SecretBytes``, ``Secret[T]``), or a schema does with
+``writeOnly`` or ``format: password``. Events, messages and views contain its mask. Only the mask object has
+the value, in the memory of the process that received it, until the body gets it. Whatever is stored, sent or
+copied is the mask's text.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sealed(str):
 
     @property
     def is_held(self) -> bool:
-        """Whether it has its value still."""
+        """Whether it still has its value."""
         return self._value is not _GONE
 
     def reveal(self) -> Json:
@@ -60,7 +60,7 @@ class Sealed(str):
         return self._value
 
     def forget(self) -> None:
-        """Have the mask alone."""
+        """Forget the secret; the mask remains."""
         self._value = _GONE
         held.discard(self)
 
@@ -99,23 +99,23 @@ def is_secret(schema: Mapping[str, Any]) -> bool:
 
 def holds_secret(schema: Json) -> bool:
     """Whether values of a JSON Schema have a secret somewhere: write-only, or a password."""
-    left: list[Json] = [schema]
-    while left:
-        part = left.pop()
+    todo: list[Json] = [schema]
+    while todo:
+        part = todo.pop()
         if isinstance(part, list | tuple):
-            left += part
+            todo += part
         elif isinstance(part, Mapping):
             if is_secret(part):
                 return True
-            left += [value for key, value in part.items() if key not in _VALUES]
+            todo += [value for key, value in part.items() if key not in _VALUES]
     return False
 
 
 class SecretPlaces:
     """The secret places of one JSON Schema.
 
-    What the schema does not name inside of an object that has secrets may be a secret under another
-    name; ``seal`` asks the type itself.
+    In an object with secrets, a property that the schema does not name may be a secret under another name;
+    ``seal`` then asks the type itself.
     """
 
     def __init__(self, schema: Json) -> None:
@@ -133,7 +133,8 @@ class SecretPlaces:
         Args:
             value: any JSON.
             like: a sealed value; a secret that is the same there has the same mask.
-            read: gives as JSON what the type makes of the value; it may raise where that does not fit.
+            read: a function that returns the value as its type has it, as JSON; it may raise if the value does not
+                fit.
         """
         masks = {canonical(each.reveal()): each for each in _sealed_in(like)}
 
@@ -148,9 +149,9 @@ class SecretPlaces:
         unnamed: list[Path] = []
         found = self._changed(value, seal, lambda each, path: _noted(each, path, unnamed))
         if unnamed:
-            told = self._secrets_of(read)
+            known_secrets = self._secrets_of(read)
             found = self._changed(
-                value, seal, lambda each, path: _seal_unnamed(each, path, told, seal)
+                value, seal, lambda each, path: _seal_unnamed(each, path, known_secrets, seal)
             )
         return freeze(found)
 
@@ -170,13 +171,11 @@ class SecretPlaces:
         return found
 
     def _secrets_of(self, read: Callable[[], Json]) -> set[str] | None:
-        """The secrets that a type finds in a value; None where that does not fit, so all may be some."""
+        """The secrets that a type finds in a value; None if the value does not fit, so that any part may be secret."""
         found: list[str] = []
         try:
             value = read()
-        except (
-            Exception
-        ):  # a validator of the tool's own may raise anything; then nothing runs on it
+        except Exception:  # the tool's validators may raise anything; then the value is not used
             return None
         self._changed(value, lambda each, _path: _noted(each, canonical(each), found), _as_it_is)
         return set(found)
@@ -190,27 +189,27 @@ class SecretPlaces:
         schemas: Sequence[Json] | None = None,
         path: Path = (),
     ) -> Json:
-        """The value with ``change`` made of each secret, and ``unnamed`` of what no schema names."""
+        """The value, with ``change`` applied to each secret, and ``unnamed`` to each part that no schema names."""
         parts = list(self._parts([self._root] if schemas is None else schemas, value))
         if value in (None, "") or not any(map(self._holds, parts)):
             return value
         if any(map(is_secret, parts)):
             return change(value, path)
 
-        def inside(key: str | int, each: Json) -> Json:
-            below, where = _below(parts, key), (*path, key)
-            if not below:
-                return unnamed(each, where)
-            return self._changed(each, change, unnamed, schemas=below, path=where)
+        def child(key: str | int, each: Json) -> Json:
+            child_schemas, child_path = _child_schemas(parts, key), (*path, key)
+            if not child_schemas:
+                return unnamed(each, child_path)
+            return self._changed(each, change, unnamed, schemas=child_schemas, path=child_path)
 
         if isinstance(value, Mapping):
-            return {key: inside(key, each) for key, each in value.items()}
+            return {key: child(key, each) for key, each in value.items()}
         if isinstance(value, list | tuple):
-            return [inside(index, each) for index, each in enumerate(value)]
+            return [child(index, each) for index, each in enumerate(value)]
         return change(value, path) if isinstance(value, str) else value  # an object as its text
 
     def _parts(self, schemas: Iterable[Json], value: Json) -> Iterator[Mapping[str, Any]]:
-        """The schemas that a value of these has to do with: behind references, of unions."""
+        """The schemas that apply to a value, including those of references and unions."""
         todo, seen = list(schemas), set()
         while todo:
             part = todo.pop()
@@ -233,7 +232,7 @@ class SecretPlaces:
         return found
 
     def _holds(self, schema: Json) -> bool:
-        """Whether a secret can be anywhere in a value of it."""
+        """Whether a value of this schema can contain a secret."""
         known = self._known.get(id(schema))
         if known is None:
             known = self._known[id(schema)] = self._finds(schema)
@@ -265,7 +264,7 @@ def _is_of_another(part: Mapping[str, Any], value: Json) -> bool:
     )
 
 
-def _below(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
+def _child_schemas(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
     """The schemas of the value at this key or index."""
     found: list[Json] = []
     for part in parts:
@@ -285,11 +284,11 @@ def _below(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
 
 
 _SEARCHED = 100
-"""Patterns of one object that are searched for."""
+"""Maximum number of patterns of one object that are searched for."""
 
 
 def _by_pattern(patterns: Mapping[str, Json], key: str) -> tuple[list[Json], list[Json]]:
-    """The schemas whose pattern is in a name, and those of which that is not known: either may make it a secret."""
+    """The schemas whose pattern matches a name, and those for which that is unknown: both may make it a secret."""
     matched: list[Json] = []
     may_match: list[Json] = []
     for number, (pattern, each) in enumerate(patterns.items()):
@@ -309,14 +308,14 @@ def _noted(value: Json, note: T, notes: list[T]) -> Json:
 
 
 def _seal_unnamed(
-    value: Json, path: Path, told: set[str] | None, seal: Callable[[Json, Path], Json]
+    value: Json, path: Path, known_secrets: set[str] | None, seal: Callable[[Json, Path], Json]
 ) -> Json:
-    if told is None or canonical(value) in told:
+    if known_secrets is None or canonical(value) in known_secrets:
         return seal(value, path)
     if isinstance(value, Mapping):
-        return {key: _seal_unnamed(each, path, told, seal) for key, each in value.items()}
+        return {key: _seal_unnamed(each, path, known_secrets, seal) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_seal_unnamed(each, path, told, seal) for each in value]
+        return [_seal_unnamed(each, path, known_secrets, seal) for each in value]
     return value
 
 
@@ -364,7 +363,7 @@ def _sealed_in(value: Json) -> Iterator[Sealed]:
 
 
 def revealed(value: Json) -> Json:
-    """A sealed value as it was given: for validation, and for the body."""
+    """A sealed value with its secrets, for validation and for the body."""
     if isinstance(value, Mapping):
         return {key: revealed(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -390,8 +389,8 @@ def release(*values: Json) -> None:
 
 def cut(text: str, sealed: Json) -> str:
     """A text without the secrets of a sealed value."""
-    told = {str(each.reveal()) for each in _sealed_in(sealed)}
-    for secret in sorted(told, key=len, reverse=True):
+    secret_texts = {str(each.reveal()) for each in _sealed_in(sealed)}
+    for secret in sorted(secret_texts, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text
 
@@ -403,28 +402,29 @@ def sealed_json(value: Any) -> Json:
     """A Python value as unchangeable JSON, with a mask for each secret.
 
     Raises:
-        TypeError, ValueError: it is no JSON.
+        TypeError, ValueError: it is not JSON.
     """
     if value is None:
         return None
     plain = storable(jsonable(value))
-    python = _anything().dump_python(value, by_alias=True, warnings=False)  # they tell values
-    told = _told(plain, python, Sealed)
+    # its warnings contain values
+    python = _anything().dump_python(value, by_alias=True, warnings=False)
+    sealed = _replace_masks(plain, python, Sealed)
     places = _places_of(value)
-    return freeze(told) if places is None else places.seal(told)
+    return freeze(sealed) if places is None else places.seal(sealed)
 
 
 def plain_json(value: Any) -> Json:
     """A Python value as JSON with its secrets in plain text, for validation only.
 
     Raises:
-        TypeError, ValueError: it is no JSON.
+        TypeError, ValueError: it is not JSON.
     """
     return revealed(sealed_json(value))
 
 
 def shown(sealed: Json) -> Json:
-    """A sealed value to be looked at: pydantic's own mask for each secret, which is not kept."""
+    """A sealed value for display: with pydantic's own mask for each secret, which does not have the value."""
     if isinstance(sealed, Mapping):
         return freeze({key: shown(each) for key, each in sealed.items()})
     if isinstance(sealed, list | tuple):
@@ -432,16 +432,18 @@ def shown(sealed: Json) -> Json:
     return MASK if isinstance(sealed, Sealed) else sealed
 
 
-def _told(masked: Json, python: Any, told: Callable[[Json], Json]) -> Json:
+def _replace_masks(masked: Json, python: Any, replace: Callable[[Json], Json]) -> Json:
     """JSON with masked secrets, where the function replaces each mask."""
     if isinstance(python, _SECRETS):
         plain = plain_json(python.get_secret_value())
-        return plain if plain in (None, "") else told(plain)
+        return plain if plain in (None, "") else replace(plain)
     if isinstance(masked, dict) and isinstance(python, Mapping) and len(masked) == len(python):
         pairs = zip(masked.items(), python.values(), strict=True)
-        return {key: _told(each, own, told) for (key, each), own in pairs}
+        return {key: _replace_masks(each, own, replace) for (key, each), own in pairs}
     if isinstance(masked, list) and isinstance(python, list | tuple | set | frozenset):
-        return [_told(each, own, told) for each, own in zip(masked, python, strict=True)]
+        return [
+            _replace_masks(each, own, replace) for each, own in zip(masked, python, strict=True)
+        ]
     return python if isinstance(python, Sealed) else masked
 
 
@@ -464,4 +466,4 @@ def _places_of(value: Any) -> SecretPlaces | None:
 
 
 _models: WeakKeyDictionary[type[BaseModel], SecretPlaces | None] = WeakKeyDictionary()
-"""The places of models, as far as they were asked for."""
+"""The places of models that were looked up."""

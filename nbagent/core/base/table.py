@@ -12,7 +12,7 @@ from .errors import UsageError
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
-    """A pandas DataFrame with these columns, of none too.
+    """A pandas DataFrame with these columns, also without rows.
 
     Raises:
         UsageError: pandas is not installed.
@@ -25,7 +25,7 @@ def frame_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
 
 
 def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side, in one line for each row; what could play with a terminal is shown as its code."""
+    """Columns side by side, in one line for each row; control characters are escaped."""
     lines = [tuple(head), *(tuple(escaped(" ".join(cell.split())) for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = ([c.ljust(w) for c, w in zip(line, widths, strict=True)] for line in lines)

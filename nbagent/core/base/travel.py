@@ -1,4 +1,4 @@
-"""Pickling for other processes: objects are made again from their arguments, without keys and passwords."""
+"""Pickling for other processes: objects are created again from their arguments, without keys and passwords."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def made_anew(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:
 
 
 def made_once(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:
-    """The same, and the other process has one object of these arguments, however often it comes there."""
+    """The same, but the other process creates only one object for these arguments, however often it unpickles it."""
     return _make_once, (kind, args, options)
 
 
-def cannot_travel(what: str, instead: str) -> NoReturn:
-    """Refuse to be pickled.
+def cannot_travel(label: str, instead: str) -> NoReturn:
+    """Raise because an object cannot be pickled.
 
     Raises:
         UsageError: naming the object, and what to do instead.
     """
-    raise UsageError(f"{what} cannot be pickled for another process: {instead}")
+    raise UsageError(f"{label} cannot be pickled for another process: {instead}")
 
 
 def _make(kind: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
@@ -49,11 +49,11 @@ def _make(kind: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str,
 def _make_once(kind: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     key = (kind, args, tuple(sorted(options.items())))
     with _lock:
-        known = _here.get(key)
+        known = _shared.get(key)
         if known is None or known.is_closed:
-            known = _here[key] = kind(*args, **options)
+            known = _shared[key] = kind(*args, **options)
         return known
 
 
-_here: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+_shared: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 _lock = threading.Lock()

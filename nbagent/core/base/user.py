@@ -22,10 +22,10 @@ def this_user() -> str:
     A page's claim about its person is ignored, and so are variables such as ``USER`` that are often set. If
     several people share one server, it is the one it was started for.
     """
-    return os.environ.get("JUPYTERHUB_USER", "").strip()[:_LONGEST] or _system_user()
+    return os.environ.get("JUPYTERHUB_USER", "").strip()[:_MAX_LENGTH] or _system_user()
 
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 def user_behind(by: str) -> str:

@@ -85,7 +85,7 @@ class Attempt:
         self._output = CallOutput(call.id, journal.emit, setup.scope)
         self._events = CallEvents(call, setup, self._output)
         self._gate = Gate(call, self._journal, setup.spec)
-        self._bodies = call.attempt
+        self._started_bodies = call.attempt
         """The number of started bodies."""
         self._body: Body | None = None
         self._questions: Questions | None = None
@@ -97,8 +97,8 @@ class Attempt:
         """The value that the call has returned to the middleware; empty before."""
         self._is_over = False
         """Whether the middleware has returned, so that ``next`` can no longer run the call."""
-        self._is_left = False
-        """Whether the attempt was cancelled while its claim waited to be written."""
+        self._claim_cancelled = False
+        """Whether the attempt was cancelled before its claim was written."""
 
     @property
     def body_runs(self) -> bool:
@@ -106,8 +106,8 @@ class Attempt:
         return self._body is not None and self._body.runs
 
     @property
-    def body_is_left(self) -> bool:
-        """Whether the body still executes, or was abandoned in its thread, where it may have ended since."""
+    def body_may_run(self) -> bool:
+        """Whether the body may still execute: it runs, or it was abandoned in its thread."""
         return self.body_runs or (self._body is not None and self._body.is_given_up)
 
     def wake(self) -> None:
@@ -148,8 +148,8 @@ class Attempt:
         if not self._has_claimed and current.child is None:
             return current is self.call  # so it must be untouched
         if not self._has_claimed:  # only the inner run has continued
-            return self._journal.is_driven_here and current.attempt == self._bodies
-        return (current.attempt, current.owner) == (self._bodies, this_process())
+            return self._journal.is_driven_here and current.attempt == self._started_bodies
+        return (current.attempt, current.owner) == (self._started_bodies, this_process())
 
     def _within_bounds(self, events: Ending) -> Ending:
         """The events to write; a failure if there would be too many open questions."""
@@ -157,13 +157,15 @@ class Attempt:
         if not asked or self._setup.has_room(asked):
             return events
         what_happened = (
-            "The call was stopped at its question" if self._bodies else "The call was not run"
+            "The call was stopped at its question"
+            if self._started_bodies
+            else "The call was not run"
         )
         return self._failed(f"{TOO_MANY_QUESTIONS}. {what_happened}.")
 
     @property
     def _has_claimed(self) -> bool:
-        return self._bodies != self.call.attempt
+        return self._started_bodies != self.call.attempt
 
     async def _ending(self) -> Ending:
         call = self.call
@@ -178,9 +180,9 @@ class Attempt:
             return self._failed(tool)
         if call.raw is not None:
             shown = call.raw if len(call.raw) <= MAX_RAW else f"{call.raw[:MAX_RAW]}…"
-            why = _CUT_OFF.get(self._journal.state.finish_reason, "")
+            reason = _CUT_OFF.get(self._journal.state.finish_reason, "")
             return self._failed(
-                f"{why}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
+                f"{reason}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
         lost = tool.lost(call.input)
         lost_answer = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
@@ -216,7 +218,9 @@ class Attempt:
 
     def _invalid_arguments(self, tool: Tool[..., Any], why: str) -> Ending:
         """The end of an attempt with invalid arguments: an error for the model, or a new question for the person who edited them."""
-        if self.call.replaced and self.call.pause is not None:  # edited where it was unknown
+        if (
+            self.call.replaced and self.call.pause is not None
+        ):  # edited on a card that had no such tool
             return [self._repeated_question(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
         return self._failed(f"The arguments do not match the schema of {self.call.name}: {why}")
 
@@ -434,7 +438,7 @@ class Attempt:
                 self._stop.because(Pause("approval", review))
                 raise review
             if tool.options.inner is not None:
-                value = await self._inside(tool, typed)
+                value = await self._run_inner(tool, typed)
             elif tool.fn is not None:
                 value = await self._run_body(tool, typed)
             else:
@@ -450,14 +454,14 @@ class Attempt:
         self._returned = [value]
         return value
 
-    async def _inside(self, tool: Tool[..., Any], typed: Any) -> Any:
+    async def _run_inner(self, tool: Tool[..., Any], typed: Any) -> Any:
         current = self._journal.state.calls.get(self.call.id)
         if current is None:
             raise CallTakenOver
         if current.child is None:
             await self._claim()
         try:
-            return await self._setup.inside(current, tool, typed)
+            return await self._setup.run_inner(current, tool, typed)
         except StoreError as error:  # it has the same journal
             self._stop.because(error)
             raise
@@ -471,9 +475,9 @@ class Attempt:
             await none_runs(place)
             started = await self._claim()
             self._body = body = Body(tool, self._output, place, self._setup.hooks.on_main)
-            retries = started.attempt > self.call.attempt + 1
-            runs = self._setup.runs(started, tool, self._stop, retries)
-            inside = current_runs.set(runs)
+            is_retry = started.attempt > self.call.attempt + 1
+            runs = self._setup.runs(started, tool, self._stop, is_retry)
+            token = current_runs.set(runs)
             try:
                 if tool.takes_context:
                     value = await self._in_context(tool, typed, body, started, runs)
@@ -481,7 +485,7 @@ class Attempt:
                     value = await body.run(tool.arguments(typed, None))
                 await runs.end()
             finally:
-                current_runs.reset(inside)
+                current_runs.reset(token)
                 runs.close()
             self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
         except BaseException as error:
@@ -500,7 +504,7 @@ class Attempt:
         ctx = ToolContext(
             call_id=self.call.id,
             tool_name=tool.name,
-            attempt=self._bodies,
+            attempt=self._started_bodies,
             output=self._output,
             carried=_with_secrets(self._carried("tool")),
             asker=questions,
@@ -538,7 +542,7 @@ class Attempt:
         Raises:
             CallTakenOver: another attempt has claimed it, or the run has ended.
         """
-        call, number, me = self.call, self._bodies, this_process()
+        call, number, me = self.call, self._started_bodies, this_process()
         started = ToolStarted(
             at=self._setup.spec.clock(),
             scope=self._setup.scope,
@@ -553,7 +557,7 @@ class Attempt:
             current = state.calls.get(call.id)
             if state.outcome is not None or current is None or current.attempt != number:
                 return []
-            if self._is_left:  # cancelled meanwhile: nobody would start the body
+            if self._claim_cancelled:  # nobody would start the body
                 return []
             again = number > call.attempt and current.owner == me  # a middleware's second try
             is_first = current.status == "ready" and self._journal.is_driven_here
@@ -562,11 +566,11 @@ class Attempt:
         try:
             written = await self._journal.write(decide)
         except asyncio.CancelledError:
-            self._is_left = True
+            self._claim_cancelled = True
             raise
         if not written:
             raise CallTakenOver
-        self._bodies = number + 1
+        self._started_bodies = number + 1
         return started
 
 
@@ -591,8 +595,8 @@ def _change_note(tool: Tool[..., Any]) -> str:
     if origin is None:
         return SCHEMA_CHANGED
     now = " ".join(tool.description[:MAX_DESCRIPTION].split())
-    says = f"Its description is now: “{now}”." if now else "It now has no description."
-    return f"{TOOL_CHANGED} {says} {origin.told}"
+    description = f"Its description is now: “{now}”." if now else "It now has no description."
+    return f"{TOOL_CHANGED} {description} {origin.note}"
 
 
 def _is_same_question(earlier: Interrupted | None, event: Interrupted) -> bool:

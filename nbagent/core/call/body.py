@@ -45,10 +45,10 @@ class Raised(NamedTuple):
         first = error.__traceback__
         while first is not None and first.tb_frame.f_code.co_filename.startswith(_ENGINE):
             first = first.tb_next
-        told = traceback.TracebackException(
+        formatted = traceback.TracebackException(
             type(error), error, first or error.__traceback__, limit=-MAX_FRAMES
         )
-        text = escaped("".join(told.format()).strip())
+        text = escaped("".join(formatted.format()).strip())
         return cls(text if len(text) <= MAX_TEXT else f"…{text[-MAX_TEXT:]}")
 
 
@@ -122,12 +122,12 @@ class Body:
             hooks.call_ended(self._output)
 
     async def _threaded(self, body: Callable[[], Any]) -> Any:
-        def begun(thread: asyncio.Future[Any]) -> None:
+        def keep_thread(thread: asyncio.Future[Any]) -> None:
             self.runs, self._thread = True, thread
             _threads[self._place] = self
 
         try:
-            return await run_in_thread(body, begun)
+            return await run_in_thread(body, keep_thread)
         finally:
             if self._thread is not None and self._thread.done():
                 self.runs, self._thread = False, None

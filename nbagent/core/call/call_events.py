@@ -35,16 +35,16 @@ class CallEvents(NamedTuple):
 
     def finished(self, value: Any, verdict: str | None) -> ToolFinished:
         """The event of a body that returned ``value``; ``verdict`` as in ``ToolFinished``."""
-        told = value if isinstance(value, ToolResult) else ToolResult(value)
+        result = value if isinstance(value, ToolResult) else ToolResult(value)
         present = _once(self.setup.hooks.present)
         try:
-            found = take_files(told.value, present, told.files, self.setup.file_room)
+            found = take_files(result.value, present, result.files, self.setup.file_room)
         except UsageError as error:
             return self.raised(error, verdict)
-        shown = found.value if told.display is None else told.display
+        shown = found.value if result.display is None else result.display
         limit = None if self.call.final else self._limit  # a run's answer is whole
         display = present(shown)
-        words = None if display is None or told.display is not None else display.get("text/plain")
+        words = None if display is None or result.display is not None else display.get("text/plain")
         output = for_model(found.value, limit, words, self._how_to_get_the_rest)
         if (
             display is None
@@ -237,14 +237,14 @@ def _named(error: BaseException) -> str:
 
 def _nobody_types(error: BaseException) -> bool:
     """Whether it is what ``input()`` raises where no line can be typed: in a script, a kernel, a test."""
-    told = str(error)
+    text = str(error)
     return (
-        (isinstance(error, EOFError) and told == "EOF when reading a line")
+        (isinstance(error, EOFError) and text == "EOF when reading a line")
         or (
             isinstance(error, RuntimeError)
-            and told.startswith(("input():", "raw_input was called"))
+            and text.startswith(("input():", "raw_input was called"))
         )
-        or (isinstance(error, OSError) and "reading from stdin" in told)
+        or (isinstance(error, OSError) and "reading from stdin" in text)
     )
 
 

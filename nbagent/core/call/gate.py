@@ -91,7 +91,7 @@ class Gate:
         if judgement.verdict == "allow" or tool.fn is None:  # one without a body asks anyway
             return None
         if tool.options.origin is not None:
-            self.note = " ".join(filter(None, (self._why, tool.options.origin.told)))
+            self.note = " ".join(filter(None, (self._why, tool.options.origin.note)))
         metadata = {"message": judgement.text} if judgement.text else None
         return Interrupt(metadata, editable=judgement.editable)
 
@@ -100,8 +100,10 @@ class Gate:
         if cleared and self._is(input_, self._call.judged):
             return None
         origin = tool.options.origin
-        said = {} if origin is None else dict(origin.annotations)
-        call = CallView(self._call.id, tool.name, self._journal.history, self._spec.context, said)
+        annotations = {} if origin is None else dict(origin.annotations)
+        call = CallView(
+            self._call.id, tool.name, self._journal.history, self._spec.context, annotations
+        )
         for rules, path in self._spec.above:
             names = (tool.name, f"{path}/{tool.name}")
             refused = await denial(rules, names, typed, call, reviewed=False)

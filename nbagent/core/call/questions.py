@@ -39,8 +39,8 @@ from nbagent.core.tools.tool import Tool
 
 from .call_events import CallEvents
 from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
+from .step_identity import StepIdentity
 from .threads import in_slot, running_loop, without_slot
-from .work import Work
 
 T = TypeVar("T")
 
@@ -64,12 +64,12 @@ class MustAwait(Coroutine[Any, Any, T]):
         self,
         name: str,
         make: Callable[[], Coroutine[Any, Any, T]],
-        begun: Callable[[MustAwait[T]], None],
+        on_awaited: Callable[[MustAwait[T]], None],
         misused: Callable[[str], Exception],
     ) -> None:
         self.name = name
         self._make = make
-        self._begun = begun
+        self._on_awaited = on_awaited
         self._misused = misused
         self._made: Coroutine[Any, Any, T] | None = None
 
@@ -97,7 +97,7 @@ class MustAwait(Coroutine[Any, Any, T]):
     def _coroutine(self) -> Coroutine[Any, Any, T]:
         if self._made is None:
             self._made = self._make()
-            self._begun(self)
+            self._on_awaited(self)
         return self._made
 
 
@@ -134,7 +134,7 @@ class Questions:
         self._changed = asyncio.Event()
         self._over = False
         self._not_awaited: list[MustAwait[Any]] = []
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, StepIdentity] = {}
 
     def wake(self) -> None:
         """Look at the state again."""
@@ -275,7 +275,7 @@ class Questions:
 
     def _one_work(self, name: str, work: Callable[[], Any]) -> None:
         """See that a name is for one piece of work: another one would be given the first one's value."""
-        named = Work(work)
+        named = StepIdentity(work)
         if not self._works.setdefault(name, named).is_same(named):
             raise self._misused(
                 f"Step {name!r} of {self._call.name!r} is used twice for different work, so the second would get the value "
@@ -285,8 +285,8 @@ class Questions:
     def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
         self._works.pop(name, None)  # it may be tried in another way
         now = self._setup.spec.clock()
-        told = shortened_text(f"{type(error).__name__}: {error}", MAX_OUTPUT)
-        return replace(self._step_event(name, now, since), error=told)
+        text = shortened_text(f"{type(error).__name__}: {error}", MAX_OUTPUT)
+        return replace(self._step_event(name, now, since), error=text)
 
     def _step_event(self, name: str, now: float, since: float) -> StepFinished:
         return StepFinished(

@@ -67,12 +67,12 @@ class CallSetup(NamedTuple):
     """The calls that lead to the run."""
     bodies_wait: Callable[[], bool]
     """Whether bodies wait at the line where they ask."""
-    inside: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
+    run_inner: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
     """Drives the inner run of an agent tool; returns its answer or raises ``SubrunWaits``."""
     runs: Callable[[ToolStarted, Tool[..., Any], Stop, bool], BodyRuns]
-    """Makes the ``BodyRuns`` of a call; the last argument tells if middleware retries it."""
+    """Makes the ``BodyRuns`` of a call; the last argument says whether middleware retries it."""
     has_room: Callable[[int], bool]
-    """Whether so many more questions may wait in the run, and in those around it."""
+    """Whether the run and its outer runs may have so many more open questions."""
     file_room: Callable[[], int]
     """Bytes of files that may still be added to the run's history."""
     hooks: Hooks = Hooks()

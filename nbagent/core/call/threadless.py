@@ -23,7 +23,7 @@ _usual = Timeout.__call__
 
 
 async def run_in_thread(
-    fn: Callable[[], T], begun: Callable[[asyncio.Future[T]], object] = lambda _: None
+    fn: Callable[[], T], on_start: Callable[[asyncio.Future[T]], object] = lambda _: None
 ) -> T:
     """Run ``fn`` here, with a copy of this task's context, and return its result.
 
@@ -39,7 +39,7 @@ async def run_in_thread(
     await asyncio.sleep(0)  # a card shows that the body begins
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    begun(future)
+    on_start(future)
     try:
         future.set_result(contextvars.copy_context().run(fn))
     except Exception as error:

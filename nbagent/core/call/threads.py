@@ -39,12 +39,11 @@ _private_lock = threading.Lock()
 
 
 async def run_in_thread(
-    fn: Callable[[], T], begun: Callable[[asyncio.Future[T]], object] = lambda _: None
+    fn: Callable[[], T], on_start: Callable[[asyncio.Future[T]], object] = lambda _: None
 ) -> T:
     """Run ``fn`` in a thread of its own with this task's context; returns its value.
 
-    Cancelling abandons the thread: it runs on, and what it returns is in the future that ``begun``
-    was told of.
+    Cancelling abandons the thread: it runs on, and its result is in the future that ``on_start`` got.
     """
     loop = asyncio.get_running_loop()
     slot = _slots.get(loop)
@@ -53,7 +52,7 @@ async def run_in_thread(
     async with slot:
         future: asyncio.Future[T] = loop.create_future()
         future.add_done_callback(_look_at)
-        begun(future)
+        on_start(future)
         context = contextvars.copy_context()
         context.run(in_slot.set, True)  # noqa: FBT003 - a ContextVar's own
         work = partial(_work, partial(context.run, fn), loop, future)

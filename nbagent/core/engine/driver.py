@@ -63,7 +63,7 @@ from nbagent.core.tools.answer_type import Misfit
 from nbagent.core.tools.rule_check import check_rules
 from nbagent.core.tools.spec import NO_BUDGET, Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.toolbox import Toolbox, is_plain, is_whole
+from nbagent.core.tools.toolbox import Toolbox, is_complete, is_plain
 
 from .response import Collected, respond
 from .runs import Request, StartedRuns, Surroundings
@@ -109,12 +109,12 @@ def answer_of(state: RunState) -> Any:
             raise CallTakenOver
 
 
-def inner_spec(around: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
+def inner_spec(outer: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
     """The spec of an inner run in a call of ``tool``; denials of the outer run apply to it."""
-    further = ((rules, f"{path}/{tool.name}") for rules, path in around.above)
-    above = ((around.policy, tool.name), *further)
-    context = around.context if spec.context is None else spec.context
-    return replace(spec, above=above, clock=around.clock, new_id=around.new_id, context=context)
+    further = ((rules, f"{path}/{tool.name}") for rules, path in outer.above)
+    above = ((outer.policy, tool.name), *further)
+    context = outer.context if spec.context is None else spec.context
+    return replace(spec, above=above, clock=outer.clock, new_id=outer.new_id, context=context)
 
 
 async def fetch_tools(spec: RunSpec) -> None:
@@ -125,9 +125,9 @@ async def fetch_tools(spec: RunSpec) -> None:
     """
     tools = spec.tools
     if isinstance(tools, Toolbox) and tools.sources:
-        was_whole = tools.is_whole
+        was_complete = tools.is_complete
         await tools.ready()
-        if not was_whole:
+        if not was_complete:
             check_rules(spec, tools)
 
 
@@ -138,16 +138,19 @@ async def fetch_tools_of_questions(spec: RunSpec, state: RunState) -> None:
         NbagentError: as ``fetch_tools``.
     """
     for event in state.pending:
-        around, level = spec, state
+        spec_of_level, level = spec, state
         for call_id in (*event.scope, None):
-            if not is_whole(around.tools):
-                await fetch_tools(around)
+            if not is_complete(spec_of_level.tools):
+                await fetch_tools(spec_of_level)
             call = None if call_id is None else level.calls[call_id]
-            tool = None if call is None else around.tools.get(call.name)
+            tool = None if call is None else spec_of_level.tools.get(call.name)
             inner = None if tool is None else tool.options.inner
             if call is None or tool is None or inner is None:
                 break  # the question's own run, or what a body has started
-            around, level = inner_spec(around, tool, inner.spec()), call.child or RunState()
+            spec_of_level, level = (
+                inner_spec(spec_of_level, tool, inner.spec()),
+                call.child or RunState(),
+            )
 
 
 _USED_UP_TEXTS = {
@@ -249,7 +252,7 @@ class Driver:
         self._spec = spec
         self._outer = outer
         self.has_budget: bool = spec.budget != NO_BUDGET or (outer is not None and outer.has_budget)
-        """Whether tokens, cost or time are limited, here or around."""
+        """Whether tokens, cost or time are limited, here or in an outer run."""
         self._inner: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ended: list[str] = []
@@ -272,7 +275,7 @@ class Driver:
             spec,
             scope,
             self.bodies_wait,
-            self._inside,
+            self._run_inner,
             self._runs,
             self.has_room,
             self.file_room,
@@ -280,12 +283,12 @@ class Driver:
         )
 
     @property
-    def left_bodies(self) -> tuple[str, ...]:
+    def abandoned_bodies(self) -> tuple[str, ...]:
         """The calls with an unknown outcome, because their bodies were abandoned."""
         calls = self.journal.state.calls
-        left = (i for i, attempt in self._attempts.items() if attempt.body_is_left)
-        own = tuple(i for i in left if i in calls and calls[i].status == "running")
-        return own + tuple(i for inner in self._inner.values() for i in inner.left_bodies)
+        abandoned = (i for i, attempt in self._attempts.items() if attempt.body_may_run)
+        own = tuple(i for i in abandoned if i in calls and calls[i].status == "running")
+        return own + tuple(i for inner in self._inner.values() for i in inner.abandoned_bodies)
 
     @property
     def running_bodies(self) -> tuple[str, ...]:
@@ -322,7 +325,7 @@ class Driver:
         """
         turns = self.journal.state.turns
         # runs that its tools start do not belong to the body that started this run
-        inside = current_runs.set(None)
+        token = current_runs.set(None)
         try:
             while not self.stopped and await self._step():
                 state = self.journal.state
@@ -337,7 +340,7 @@ class Driver:
                 raise
             raise failure from error
         finally:
-            current_runs.reset(inside)
+            current_runs.reset(token)
             for task in self._tasks.values():
                 task.cancel()
 
@@ -377,7 +380,7 @@ class Driver:
                     await fetch_tools(self._spec)
                 await self._call_model()
             case RunCalls(ids=ids):
-                if not is_whole(self._spec.tools):
+                if not is_complete(self._spec.tools):
                     await fetch_tools(self._spec)
                 await self._run_calls(ids)
             case Wait():
@@ -471,21 +474,21 @@ class Driver:
         started: ToolStarted,
         tool: Tool[..., Any],
         stop: Stop,
-        retries: bool,  # noqa: FBT001 - as CallSetup.runs has it
+        is_retry: bool,  # noqa: FBT001 - as CallSetup.runs has it
     ) -> BodyRuns:
         """The runs that a body starts inside its call."""
         call_id = started.call_id
         spec = self._setup_of(call_id).spec
 
-        def driver() -> BodyDriver:
-            made = self._inner[call_id] = BodyDriver(self, spec, call_id, tool)
-            return made
+        def make_driver() -> BodyDriver:
+            driver = self._inner[call_id] = BodyDriver(self, spec, call_id, tool)
+            return driver
 
         def leave() -> None:
             self._inner.pop(call_id, None)
 
-        around = Surroundings(self.journal, self._setup, driver, leave)
-        return StartedRuns(around, started, stop, retries=retries)
+        surroundings = Surroundings(self.journal, self._setup, make_driver, leave)
+        return StartedRuns(surroundings, started, stop, is_retry=is_retry)
 
     async def _wait_for_change(self) -> None:
         """Wait for the end of an attempt or for an answer; raises an attempt's error."""
@@ -493,25 +496,25 @@ class Driver:
             self.hooks.idle()
         await self._wake.wait()
         self._wake.clear()
-        failures = self._take_ended()
+        failures = self._collect_errors()
         if failures:
             await self._wait_for_siblings()
-            self._take_ended()
+            self._collect_errors()
             raise failures[0]
 
     async def _wait_for_siblings(self) -> None:
         """Wait for the siblings of a failed call; those that ask a person are abandoned."""
-        self._leave_questions()
+        self._stop_waiting_for_answers()
         if self._tasks:
             await asyncio.wait(self._tasks.values())
 
-    def _leave_questions(self) -> None:
+    def _stop_waiting_for_answers(self) -> None:
         """Wake the bodies that wait for a person, also in inner runs. From now on none waits."""
         self._failing = True
         self.wake()
 
-    def _take_ended(self) -> list[BaseException]:
-        """Forget the attempts that have ended; returns their errors."""
+    def _collect_errors(self) -> list[BaseException]:
+        """Returns the errors of the attempts that have ended, and forgets these attempts."""
         ended, self._ended = self._ended, []
         done = [self._tasks.pop(call_id) for call_id in ended]
         raised = [None if task.cancelled() else task.exception() for task in done]
@@ -519,8 +522,8 @@ class Driver:
 
     # --- the run inside a call
 
-    async def _inside(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
-        """Drive the inner run of a call to its answer.
+    async def _run_inner(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
+        """Drive the run inside a call to its answer.
 
         Raises:
             SubrunWaits: it waits for an answer, and so does the call.
@@ -531,7 +534,7 @@ class Driver:
         scope = (*self.scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         await begin(journal, spec, scope, inner.prompt(typed))
-        if not journal.state.messages:  # started by another process, which continues the run
+        if not journal.state.messages:  # another process drives the run, and starts this one
             raise CallTakenOver
         driver = Driver(
             spec,
@@ -649,9 +652,9 @@ class Driver:
 
     def used_up(self) -> tuple[Driver, str] | None:
         """The driver (this one or an outer one) whose budget is used up, and the budget's name."""
-        around = self._outer.used_up() if self._outer is not None else None
-        if around is not None:
-            return around
+        used = self._outer.used_up() if self._outer is not None else None
+        if used is not None:
+            return used
         name = used_up(self.journal.state, self._spec)
         return None if name is None else (self, name)
 
@@ -666,7 +669,7 @@ class Driver:
         state = self.journal.state
         if not self.live or state.refused:
             self._exceeded = limit_error(name, state)
-            self._leave_questions()
+            self._stop_waiting_for_answers()
             return
         event = limit_question(name, state, self._spec, self.scope)
         asked = await self.journal.write(
@@ -734,10 +737,12 @@ def with_history(error: BaseException, state: RunState) -> NbagentError:
 class BodyDriver(Driver):
     """Drives the runs that one body starts: each when the body starts it or an answer continues it."""
 
-    def __init__(self, outer: Driver, around: RunSpec, call_id: str, tool: Tool[..., Any]) -> None:
+    def __init__(
+        self, outer: Driver, outer_spec: RunSpec, call_id: str, tool: Tool[..., Any]
+    ) -> None:
         own = tool.options.of_body or OfBody()
         bare = replace(
-            around,
+            outer_spec,
             agent=tool.name,
             tools={},
             max_calls=sys.maxsize,
@@ -747,7 +752,7 @@ class BodyDriver(Driver):
             budget=own.budget,
             specs={},
         )
-        spec = inner_spec(around, tool, bare)
+        spec = inner_spec(outer_spec, tool, bare)
         super().__init__(
             replace(spec, above=((own.policy, tool.name), *spec.above)) if own.policy else spec,
             InnerJournal(outer.journal, call_id),
@@ -761,21 +766,21 @@ class BodyDriver(Driver):
         """The errors of failed runs by call id."""
         self.values_of: dict[str, dict[str, Any]] = {}
         """Python results of the runs' calls, by the run's call id."""
-        self._around = replace(
-            around,
-            policy=(*own.policy, *around.policy),
-            middleware=(*around.middleware, *own.middleware),
+        self._outer_spec = replace(
+            outer_spec,
+            policy=(*own.policy, *outer_spec.policy),
+            middleware=(*outer_spec.middleware, *own.middleware),
         )
         self._setups: dict[str, CallSetup] = {}
 
     def admit(self, call_id: str, request: Request) -> None:
         """Register a call of the body. A run has only its own rules; a tool also has those of the outer run."""
-        around = self._spec if request.spec is not None else self._around
+        rules = self._spec if request.spec is not None else self._outer_spec
         spec = replace(
             self._spec,
             tools={request.tool.name: request.tool},
-            policy=around.policy,
-            middleware=around.middleware,
+            policy=rules.policy,
+            middleware=rules.middleware,
         )
         self._setups[call_id] = self._setup._replace(spec=spec)
 
@@ -806,9 +811,9 @@ class BodyDriver(Driver):
     def _setup_of(self, call_id: str) -> CallSetup:
         return self._setups[call_id]
 
-    async def _inside(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
+    async def _run_inner(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
         try:
-            return await super()._inside(call, tool, typed)
+            return await super()._run_inner(call, tool, typed)
         except Exception as error:
             self.errors[call.id] = error
             raise

@@ -15,8 +15,15 @@ from pydantic import ValidationError
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelPartial, ModelResponded
 from nbagent.core.base.file_parts import check_file
-from nbagent.core.base.foreign import MAX_SAID_PARTS, counted, read_by
-from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable, whole
+from nbagent.core.base.foreign import MAX_MODEL_PARTS, counted, read_by
+from nbagent.core.base.messages import (
+    MAX_DEPTH,
+    check_depth,
+    dumps,
+    freeze,
+    storable,
+    without_cut_off,
+)
 from nbagent.core.base.model import (
     Citation,
     Discarded,
@@ -60,7 +67,7 @@ async def respond(
     """
     run = RunView(journal.run_id, journal.state.messages, spec.context)
     request = Request(
-        messages=whole(journal.state.messages),
+        messages=without_cut_off(journal.state.messages),
         instructions=await instructions_of(spec.instructions, run),
         tools=spec.tool_specs(),
         output_schema=spec.answer.schema,
@@ -179,9 +186,9 @@ class Collected:
         Raises:
             ModelError: it holds what is no JSON, or of another type.
         """
-        told = {one.name: getattr(delta, one.name) for one in fields(HostedRan)}
+        values = {one.name: getattr(delta, one.name) for one in fields(HostedRan)}
         try:
-            ran = HostedRan(**self._kept(told))
+            ran = HostedRan(**self._kept(values))
             for file in ran.files:
                 check_file(file, "its files")
         except (ValidationError, MessagesError) as error:
@@ -382,7 +389,7 @@ def _object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = read_by(_decode, counted(text, MAX_SAID_PARTS))
+        value = read_by(_decode, counted(text, MAX_MODEL_PARTS))
         data = dumps(
             value
         ).encode()  # refuses 1e999 and lone surrogates, which no server would take

@@ -138,7 +138,7 @@ class Surroundings(NamedTuple):
 
     journal: AnyJournal
     setup: CallSetup
-    driver: Callable[[], Any]
+    make_driver: Callable[[], Any]
     """Makes what drives the calls that the body starts."""
     leave: Callable[[], None]
     """Called when the body has ended."""
@@ -148,10 +148,10 @@ class StartedRuns:
     """The runs and calls that one body has started. ``start`` is for any thread; the rest runs on its run's loop."""
 
     def __init__(
-        self, around: Surroundings, started: ToolStarted, stop: Stop, *, retries: bool
+        self, surroundings: Surroundings, started: ToolStarted, stop: Stop, *, is_retry: bool
     ) -> None:
-        self._around = around
-        self._retries = retries
+        self._surroundings = surroundings
+        self._is_retry = is_retry
         """True if a middleware retries the body, so that failed runs in it are retried too."""
         self._started = started
         self._stop = stop
@@ -178,7 +178,7 @@ class StartedRuns:
     @property
     def root(self) -> Any:
         """The journal of the outermost run."""
-        return self._around.journal.root
+        return self._surroundings.journal.root
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ class StartedRuns:
 
     def clock(self) -> float:
         """Unix seconds."""
-        return self._around.setup.spec.clock()
+        return self._surroundings.setup.spec.clock()
 
     # --- starting
 
@@ -202,14 +202,14 @@ class StartedRuns:
             if self.is_over:
                 raise CallTakenOver
             if self._driver is None:
-                self._driver = self._around.driver()
+                self._driver = self._surroundings.make_driver()
                 self._driver.runs = self
             call_id = self._earlier(request)
             is_new = call_id is None
-            call_id = self._around.setup.spec.new_id() if call_id is None else call_id
+            call_id = self._surroundings.setup.spec.new_id() if call_id is None else call_id
             made = self._all[call_id] = Started(call_id, request, is_new=is_new)
             self._live[call_id] = made
-            made.is_retried = self._retries and not is_new and _has_failed(self.state(made))
+            made.is_retried = self._is_retry and not is_new and _has_failed(self.state(made))
             started_by_bodies[call_id] = request.tool
             self._driver.admit(call_id, request)
         if running_loop() is self._loop:
@@ -293,7 +293,7 @@ class StartedRuns:
         spec = request.spec
         if spec is None:
             return [called]
-        begun = RunStarted(
+        started = RunStarted(
             at=now,
             scope=(*self.scope, made.id),
             agent=spec.agent,
@@ -303,7 +303,7 @@ class StartedRuns:
             owner=this_process(),
             answer=spec.answer.form,
         )
-        return [called, begun]
+        return [called, started]
 
     def _again(self, made: Started) -> RunRetried:
         scope = (*self.scope, made.id)
@@ -321,7 +321,7 @@ class StartedRuns:
             CallTakenOver: another process has taken the call over.
         """
         if not events and self._call.status != "ready":
-            going_on(self._around.journal.state, self._started, 0.0)
+            going_on(self._surroundings.journal.state, self._started, 0.0)
             return
         depth = len(self._started.scope)
 
@@ -332,7 +332,7 @@ class StartedRuns:
                 after = apply(after, event, depth)
             return [*events, *going_on(after, self._started, self.clock())]
 
-        await self._around.journal.write(decide)
+        await self._surroundings.journal.write(decide)
 
     def wake(self) -> None:
         """Look at the state again; on the loop of the run."""
@@ -374,7 +374,7 @@ class StartedRuns:
 
     @property
     def _call(self) -> CallState:
-        call = self._around.journal.state.calls.get(self._started.call_id)
+        call = self._surroundings.journal.state.calls.get(self._started.call_id)
         if call is None or call.status == "done":
             raise CallTakenOver
         return call
@@ -456,9 +456,9 @@ class StartedRuns:
         await self.wait(made, slot=slot)
         call = self.state(made)
         if call.result is not None and call.result.get("error"):
-            told = str(call.result["output"])
+            text = str(call.result["output"])
             answers = [each["resolution"]["type"] for each in call.result.get("nbagent", ())]
-            raise Rejected(told) if answers[-1:] == ["reject"] else ToolFailed(told)
+            raise Rejected(text) if answers[-1:] == ["reject"] else ToolFailed(text)
         if made.id in self._values:
             return self._values[made.id]
         if holds_secret(request.tool.output_schema):
@@ -488,19 +488,19 @@ class StartedRuns:
             return
         made.is_awaited = made.is_awaited or not settled
         self._awaiting += not settled
-        told = asyncio.Event()
-        self._waiters.add(told)
+        change = asyncio.Event()
+        self._waiters.add(change)
         try:
             if not settled:
-                self._around.setup.hooks.idle()
+                self._surroundings.setup.hooks.idle()
             while not self.is_ended(made) and not (settled and not made.is_busy):
                 self._check_waits()
-                told.clear()
-                await told.wait()
+                change.clear()
+                await change.wait()
                 if self.is_over:
                     raise asyncio.CancelledError
         finally:
-            self._waiters.discard(told)
+            self._waiters.discard(change)
             self._awaiting -= not settled
         if made.broke is not None:
             raise made.broke
@@ -509,16 +509,16 @@ class StartedRuns:
     def _check_waits(self) -> None:
         """End the body if all that it started needs answers that this process does not wait for."""
         at_work = any(one.is_at_work for one in self._at_hand())
-        if at_work or (self._around.setup.bodies_wait() and not self.is_stopped):
+        if at_work or (self._surroundings.setup.bodies_wait() and not self.is_stopped):
             return
         waits = SubrunWaits()
         self._stop.because(waits)
         raise waits
 
     def _notify(self) -> None:
-        self._around.setup.hooks.idle()
-        for told in self._waiters:
-            told.set()
+        self._surroundings.setup.hooks.idle()
+        for change in self._waiters:
+            change.set()
 
     async def here(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the loop of the run, from any loop."""
@@ -594,7 +594,7 @@ class StartedRuns:
                 made.task.cancel()
         self._notify()
         if self._driver is not None:
-            self._around.leave()
+            self._surroundings.leave()
 
 
 def _has_failed(call: CallState) -> bool:

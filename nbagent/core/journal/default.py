@@ -29,11 +29,11 @@ class _Default:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.said: Store | None = None
+        self.chosen: Store | None = None
         """The store of ``use_store``."""
         self.variable: tuple[str, Store] | None = None
         """The last value of the variable, and its store."""
-        self.told: str | None = None
+        self.announced_by: str | None = None
         """The first run that is stored there, whose card shows the place."""
 
 
@@ -59,15 +59,15 @@ def use_store(store: Kept | None) -> Store:
     """
     made = None if store is None else store_at(store)
     with _default.lock:
-        if made is store or not _is_open_at(_default.said, made):
-            _default.said = made
-        _default.told = None
+        if made is store or not _is_open_at(_default.chosen, made):
+            _default.chosen = made
+        _default.announced_by = None
         return current_store()
 
 
-def _is_open_at(said: Store | None, made: Store | None) -> bool:
+def _is_open_at(chosen: Store | None, made: Store | None) -> bool:
     """Whether the earlier store is still open at the same place, as when a cell runs again."""
-    return said is not None and is_same_place(said, made) and not is_closed(said)
+    return chosen is not None and is_same_place(chosen, made) and not is_closed(chosen)
 
 
 def current_store() -> Store:
@@ -77,8 +77,8 @@ def current_store() -> Store:
         UsageError, StoreError: the store in ``NBAGENT_STORE`` cannot be used.
     """
     with _default.lock:
-        if _default.said is not None:
-            return _default.said
+        if _default.chosen is not None:
+            return _default.chosen
         given = os.environ.get(VARIABLE, "").strip()
         if not given:
             return default_store
@@ -94,8 +94,8 @@ def report_place(run_id: str, store: object) -> None:
     """Report where a new run is stored: on the first run in a default store other than memory."""
     with _default.lock:
         is_kept = not isinstance(store, MemoryStore) and is_same_place(store, current_store())
-        if _default.told is None and is_kept:
-            _default.told = run_id
+        if _default.announced_by is None and is_kept:
+            _default.announced_by = run_id
             logger.info(
                 "runs are stored in %s, with their prompts and results in plain text",
                 place_of(store),
@@ -105,16 +105,16 @@ def report_place(run_id: str, store: object) -> None:
 def reported_place(run_id: str, store: object) -> str | None:
     """The place of the default store, for the card of the run that shows it; None for any other run."""
     with _default.lock:
-        return place_of(store) if _default.told == run_id else None
+        return place_of(store) if _default.announced_by == run_id else None
 
 
 def is_default(store: object) -> bool:
     """Whether a run is found in this store without naming it."""
     with _default.lock:
-        said = _default.said
-        if said is None and _default.variable is not None:
-            said = _default.variable[1]
-        return said is not None and is_same_place(store, said)
+        chosen = _default.chosen
+        if chosen is None and _default.variable is not None:
+            chosen = _default.variable[1]
+        return chosen is not None and is_same_place(store, chosen)
 
 
 def is_missing(store: object) -> bool:

@@ -113,8 +113,8 @@ def referred_by_rows(run_id: str, rows: Iterable[Row]) -> set[str]:
 def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:
     """The event with a reference for what its history shares with the run before, as far as it does."""
     same = 0
-    for mine, theirs in zip(event.messages, before.messages, strict=False):
-        if mine is not theirs and mine != theirs:
+    for message, earlier in zip(event.messages, before.messages, strict=False):
+        if message is not earlier and message != earlier:
             break
         same += 1
     if not same:

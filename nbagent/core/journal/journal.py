@@ -126,14 +126,14 @@ class Telling(Protocol):
 
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
     """The ``Conflict`` of an append to a journal of ``length`` events; ``winner`` has its place."""
-    told = (
+    text = (
         f"Run {run_id!r} was changed in the meantime: it has {length} events, expected {expected}"
     )
     if winner is None:
-        return Conflict(told)
+        return Conflict(text)
     who = {Resolved: "by", RunCancelled: "by", ToolStarted: "owner"}.get(type(winner))
     by = f" by {named(getattr(winner, who), getattr(winner, 'user', ''))}" if who else ""
-    return Conflict(f"{told}. Event {expected} is {winner.type!r}{by} at {moment(winner.at)}")
+    return Conflict(f"{text}. Event {expected} is {winner.type!r}{by} at {moment(winner.at)}")
 
 
 def begun_anew(run_id: str) -> Conflict:
@@ -317,14 +317,14 @@ class Journal:
         with self._turn:
             self._end(event, before, self._append)
 
-    def catch_up(self, begun: Sequence[StoredEvent] | None = None) -> None:
-        """Fold in what other processes have written; ``begun`` are events of a new journal that were read already."""
+    def catch_up(self, read_events: Sequence[StoredEvent] | None = None) -> None:
+        """Fold in what other processes have written; ``read_events`` are events of a new journal that were read already."""
         if self.store is not None:
             with self._turn:
-                if begun is None:
+                if read_events is None:
                     self._catch_up(self.store)
                 else:
-                    self._take(self._whole(self.store, begun))
+                    self._take(self._with_full_history(self.store, read_events))
 
     def _now(self, work: Callable[[_Append], T]) -> T:
         """Do this on the caller's thread, if no write is waiting.
@@ -494,13 +494,13 @@ class Journal:
         try:
             stored = self.store.read(self.run_id, self._stored_length)
             arrived = _starts_with(stored, sent)
-        except Exception:  # the failure of the append is the one to be told
+        except Exception:  # the failure of the append is reported instead
             return False
-        self._take(self._whole(self.store, stored))
+        self._take(self._with_full_history(self.store, stored))
         return arrived
 
     def _stored(self, store: Store, start: int) -> list[StoredEvent]:
-        return self._whole(store, self._read(store, start))
+        return self._with_full_history(store, self._read(store, start))
 
     def _read(self, store: Store, start: int) -> list[StoredEvent]:
         try:
@@ -519,7 +519,7 @@ class Journal:
             f"Run {self.run_id!r} was deleted from {store!r}, so nothing is written to it"
         )
 
-    def _whole(self, store: Store, stored: Sequence[StoredEvent]) -> list[StoredEvent]:
+    def _with_full_history(self, store: Store, stored: Sequence[StoredEvent]) -> list[StoredEvent]:
         """The events with the histories that they refer to."""
         return [self._with_history(store, event) for event in stored]
 
@@ -546,14 +546,14 @@ class Journal:
                 if isinstance(event, RunStarted) and event.after and not event.scope:
                     short[at] = self._shortened(self.store, event, may_wait=may_wait)
         short = [storable_event(event) for event in short]
-        whole = short.copy()
+        complete = short.copy()
         for at, (event, shorter) in enumerate(zip(events, short, strict=True)):
             if shorter is event or not isinstance(shorter, RunStarted):
                 continue
             reference = reference_of(shorter)
             if reference is not None and isinstance(event, RunStarted):
-                whole[at] = lengthened(shorter, event.messages[: reference.messages])
-        return short, whole
+                complete[at] = lengthened(shorter, event.messages[: reference.messages])
+        return short, complete
 
     def _shortened(self, store: Store, event: RunStarted, *, may_wait: bool) -> RunStarted:
         """The event with a reference to the previous run, if the store has that run and the history begins with it."""
@@ -594,7 +594,7 @@ class Journal:
             self._writer = threading.get_ident()
             try:
                 append(sent, self.state.position - len(self._owed))
-            except LostReference:  # the run before was deleted: it is told whole
+            except LostReference:  # the previous run was deleted: the history is stored in full
                 if any(isinstance(event, RunQueued) for event in sent):  # nothing comes of it
                     raise
                 for gone in referred_by(self.run_id, sent):
@@ -668,9 +668,9 @@ class Journal:
         is_mine = self.driver == this_process() and not self._is_vacant
         self.is_driven_here = self.store is None or is_mine
 
-    def _call_listener(self, listener: Listener, heard: RunEvent) -> None:
+    def _call_listener(self, listener: Listener, event: RunEvent) -> None:
         try:
-            listener(heard)
+            listener(event)
         except Exception:
             logger.exception("a listener of run %s failed and was removed", self.run_id)
             self.unsubscribe(listener)

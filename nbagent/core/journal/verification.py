@@ -50,8 +50,8 @@ class Verification:
         if lines:
             return escaped("\n".join(lines))
         first = f", sealed from event {self.sealed_from} on" if self.sealed_from else ""
-        told = f"run {self.run_id!r}: {self.events} unchanged events{first}; last seal {self.seal}"
-        return escaped(told)
+        text = f"run {self.run_id!r}: {self.events} unchanged events{first}; last seal {self.seal}"
+        return escaped(text)
 
 
 def archive_of(store: Kept | None) -> FullArchive:

@@ -52,10 +52,10 @@ class Answerer:
             "" if self._kept is None else self._kept.missing_hint()
         )
 
-    def on_event(self, heard: RunEvent) -> None:
+    def on_event(self, event: RunEvent) -> None:
         """Check a new question; a listener of a journal."""
-        if isinstance(heard, Interrupted):
-            self.look_at(heard.id)
+        if isinstance(event, Interrupted):
+            self.look_at(event.id)
 
     def look_at(self, interrupt_id: str) -> None:
         """Check this question."""
@@ -108,9 +108,9 @@ class AnswerKeeper:
         elif isinstance(event, Resolved):
             self._asked.pop(event.id, None)
 
-    def on_event(self, heard: RunEvent) -> None:
+    def on_event(self, event: RunEvent) -> None:
         """Report an answer; a listener of a journal."""
-        if isinstance(heard, Resolved) and heard.id in self._asked:
-            self._kept.answered(self._asked[heard.id], heard)
-        if isinstance(heard, Interrupted | Resolved):
-            self.add_past_event(heard)
+        if isinstance(event, Resolved) and event.id in self._asked:
+            self._kept.answered(self._asked[event.id], event)
+        if isinstance(event, Interrupted | Resolved):
+            self.add_past_event(event)

@@ -49,8 +49,8 @@ def interrupts_of(
     found: list[PendingInterrupt] = []
     for call in state.calls.values():
         if call.child is not None and call.status != "done":
-            inside = tools_of(tool_of(call, tools))
-            found += interrupts_of(call.child, inside, call.child.agent, names)
+            inner_tools = tools_of(tool_of(call, tools))
+            found += interrupts_of(call.child, inner_tools, call.child.agent, names)
         original = call.proposed if call.replaced else None
         started = started_by_bodies.get(call.id)
         known = tools if started is None else {call.name: started}
@@ -109,9 +109,9 @@ def tool_at(
 ) -> Tool[..., Any] | None:
     """The tool of a call in the run of this scope, or of the call that asked something; see ``tool_of``."""
     for call_id in scope:
-        around = state.calls[call_id]
-        tools = tools_of(tool_of(around, tools))
-        state = around.child or RunState()
+        outer = state.calls[call_id]
+        tools = tools_of(tool_of(outer, tools))
+        state = outer.child or RunState()
     if isinstance(call, CallState):
         return tool_of(call, tools)
     open_ = state.calls.get(call.call_id)
@@ -277,15 +277,15 @@ def _settled(
 
 def next_driver(state: RunState, event: Interrupted) -> str:
     """The process that continues after an answer: the one that takes it, or whose body waits at its line."""
-    inside = state
+    level = state
     for depth, call_id in enumerate((*event.scope, event.call_id)):
-        call = inside.calls.get(call_id)
+        call = level.calls.get(call_id)
         if call is None:
             break
         in_runs = depth < len(event.scope) and call.child is not None and call.child.of_body
         if (event.id in call.asked or in_runs) and has_ended(call.owner) is False:
             return call.owner
-        inside = call.child or RunState()
+        level = call.child or RunState()
     return this_process()
 
 
@@ -482,8 +482,8 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
     try:
         _check_schema(event.input_schema, changed, f"new input of {tool}")
     except InvalidAnswer as error:
-        told = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
-        raise InvalidAnswer(cut(str(error), sealed), errors=told) from None
+        problems = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
+        raise InvalidAnswer(cut(str(error), sealed), errors=problems) from None
     return sealed
 
 
@@ -599,8 +599,8 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
         else:
             checked_value(plain, adapter, what)
     except InvalidAnswer as error:
-        told = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
-        wrong = InvalidAnswer(cut(str(error), sealed), errors=told)
+        problems = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
+        wrong = InvalidAnswer(cut(str(error), sealed), errors=problems)
     if wrong is None and places.lost(sealed):
         wrong = InvalidAnswer(f"The {what} has a masked value in place of a secret")
     if wrong is not None:

@@ -65,8 +65,8 @@ def wanted(interrupt: PendingInterrupt) -> str:
         case "budget":
             return "to continue, answer with a number greater than 0"
         case "choice" | "value":
-            told = f"use answers={{{name!r}: …}} with {_fitting(interrupt)}"
-            return f"{told}, or nb.Restart() to run it" if interrupt.restartable else told
+            hint = f"use answers={{{name!r}: …}} with {_fitting(interrupt)}"
+            return f"{hint}, or nb.Restart() to run it" if interrupt.restartable else hint
         case never:
             assert_never(never)
 
@@ -133,13 +133,13 @@ def result_of(
                 output = _returned(calls[state.agent][-1], spec)
             return Result(done.text, output, state.messages, state.usage, calls, state.why_finished)
         case RunFailed() as failed:
-            said = f"{failed.error}: {failed.message}"
-            raise error or RunError(said, messages=paused_messages(state))
+            message = f"{failed.error}: {failed.message}"
+            raise error or RunError(message, messages=paused_messages(state))
         case RunCancelled(by=by, still_running=left):
             names = [call.name for call in state.calls.values() if call.id in left]
-            told = f". {', '.join(names)} was still running and may or may not have taken effect"
-            said = f"The run was cancelled (by {by}){told if names else ''}"
-            raise Cancelled(said, messages=paused_messages(state))
+            unknown = f". {', '.join(names)} was still running and may or may not have taken effect"
+            message = f"The run was cancelled (by {by}){unknown if names else ''}"
+            raise Cancelled(message, messages=paused_messages(state))
         case None:
             raise RunNotFinished(
                 f"The run is {state.status}, so there is no result yet. Use `await run` to wait for it"
@@ -161,7 +161,7 @@ def unanswered(
     asked: Sequence[PendingInterrupt],
     wrong: Mapping[str, Exception],
     journal: Journal,
-    told: str,
+    hint: str,
 ) -> Exception:
     """The exception for a run that asks if no person can answer.
 
@@ -169,7 +169,7 @@ def unanswered(
         asked: the open questions.
         wrong: errors of answers, by interrupt id.
         journal: the run's.
-        told: a hint about the ``answers=``.
+        hint: a hint about the ``answers=``.
     """
     for interrupt in asked:
         if interrupt.id in wrong:
@@ -189,6 +189,6 @@ def unanswered(
             else ""
         )
         + ":\n"
-        + "\n".join([*lines, told] if told else lines)
+        + "\n".join([*lines, hint] if hint else lines)
     )
     return HumanInputRequired(text, interrupts=list(asked), run_id=run_id)

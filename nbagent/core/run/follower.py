@@ -300,7 +300,10 @@ class Follower:
         def released(written: Sequence[StoredEvent]) -> None:
             if written:
                 self.is_released = True
-                run.call_soon(run.stop_driving)
+                if running_loop() is run.home():  # before any answer is given on this loop
+                    run.stop_driving()
+                else:
+                    run.call_soon(run.stop_driving)
 
         return run.submit(decide, released, run.set_error)
 

@@ -237,10 +237,10 @@ def add_message(journal: Journal, spec: RunSpec, prompt: Content, pending: Pendi
     )
 
 
-def message_queued(at: float, said: Content, *, by: str) -> MessageQueued:
+def message_queued(at: float, prompt: Content, *, by: str) -> MessageQueued:
     """The event of a queued message."""
-    content = None if isinstance(said, str) else tuple(map(freeze, said))
-    return MessageQueued(at=at, text=in_words(said), by=by, content=content, user=user_behind(by))
+    content = None if isinstance(prompt, str) else tuple(map(freeze, prompt))
+    return MessageQueued(at=at, text=in_words(prompt), by=by, content=content, user=user_behind(by))
 
 
 def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[StoredEvent]:

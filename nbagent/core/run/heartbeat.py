@@ -52,19 +52,19 @@ class Others:
         run_id: the run, for a message to people that it waits.
     """
 
-    __slots__ = ("_heard", "_moved_at", "_run_id", "_store", "_told")
+    __slots__ = ("_moved_at", "_run_id", "_silent", "_store", "_watched")
 
     def __init__(self, store: object, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
         self._moved_at = time.monotonic()
-        self._heard: Mapping[str, _Heard] = _NOTHING
-        self._told: tuple[str, ...] = ()
+        self._watched: Mapping[str, _Watched] = _NOTHING
+        self._silent: tuple[str, ...] = ()
 
     def moved(self) -> None:
         """The journal has grown."""
         self._moved_at = time.monotonic()
-        self._heard = _NOTHING
+        self._watched = _NOTHING
 
     @property
     def silent(self) -> float:
@@ -91,8 +91,8 @@ class Others:
     def _is_silent(self, process: str, known: str) -> bool:
         """Whether it was silent for too long; a person is informed first."""
         silent = self._unheard(process)
-        if silent >= 2 * BEAT and process not in self._told:
-            self._told += (process,)
+        if silent >= 2 * BEAT and process not in self._silent:
+            self._silent += (process,)
             logger.warning(
                 "run %s is waiting for %s, %s has been silent for %.0f s; other processes can continue the run after %.0f "
                 "s",
@@ -104,12 +104,12 @@ class Others:
     def awaited(self) -> str:
         """The processes that are waited for and are invisible or silent, in words; empty if there are none."""
         now = time.monotonic()
-        told = [
+        descriptions = [
             f"{describe_process(p)}, silent for {now - h.at:.0f} s"
-            for p, h in self._heard.items()
-            if has_ended(p) is None or p in self._told
+            for p, h in self._watched.items()
+            if has_ended(p) is None or p in self._silent
         ]
-        return "; ".join(told)
+        return "; ".join(descriptions)
 
     @property
     def _limit(self) -> float:
@@ -117,22 +117,22 @@ class Others:
 
     def _unheard(self, process: str) -> float:
         now = time.monotonic()
-        heard = self._heard.get(process)
-        if heard is None:
-            heard = _Heard(self._moved_at)
-            self._heard = {**self._heard, process: heard}
-        if isinstance(self._store, Beating) and now - heard.looked >= BEAT / 2:
-            heard.looked = now
-            ask = partial(heard.ask, self._store, process)
+        watched = self._watched.get(process)
+        if watched is None:
+            watched = _Watched(self._moved_at)
+            self._watched = {**self._watched, process: watched}
+        if isinstance(self._store, Beating) and now - watched.looked >= BEAT / 2:
+            watched.looked = now
+            ask = partial(watched.ask, self._store, process)
             if running_loop() is None:
                 ask()
-            elif not heard.is_asked:  # what comes of it is known at the next look
-                heard.is_asked = True
+            elif not watched.is_asked:  # its result is read at the next check
+                watched.is_asked = True
                 try:
                     threading.Thread(target=ask, name="nbagent-beats").start()
                 except RuntimeError:  # the system gives no thread, as in a web page
                     ask()
-        return now - heard.at
+        return now - watched.at
 
 
 def still_beats(store: object, process: str) -> bool | None:
@@ -153,7 +153,7 @@ def still_beats(store: object, process: str) -> bool | None:
     return False
 
 
-class _Heard:
+class _Watched:
     """The last heartbeat of one process, in seconds of this process's clock, because clocks differ."""
 
     __slots__ = ("at", "beats", "is_asked", "looked")
@@ -181,9 +181,9 @@ def start_beating(store: object) -> Callable[[], None] | None:
     """Send heartbeats to a store until the returned function is called; None if it has no heartbeats."""
     if not isinstance(store, Beating):
         return None
-    held = (store,)  # told apart from any other, also of the same store
+    entry = (store,)  # an object of its own, because a store can have several
     with _lock:
-        _held.append(held)
+        _entries.append(entry)
         if not any(one.is_alive() for one in _beating):
             thread = threading.Thread(target=_beat, name="nbagent-heartbeat", daemon=True)
             _beating[:] = [thread]
@@ -194,7 +194,7 @@ def start_beating(store: object) -> Callable[[], None] | None:
 
     def end() -> None:
         with _lock:
-            _held[:] = [one for one in _held if one is not held]
+            _entries[:] = [one for one in _entries if one is not entry]
 
     return end
 
@@ -207,7 +207,7 @@ def _beat() -> None:
 
 
 class _OnLoop:
-    """Beats where there are no threads: between all else that the loop does."""
+    """Sends heartbeats as a task of the event loop, where there are no threads."""
 
     def __init__(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._beat())
@@ -222,24 +222,24 @@ class _OnLoop:
 
 
 def _beat_once() -> bool:
-    """Leave one in each store; whether anybody here still drives a run."""
+    """Send one heartbeat to each store; returns whether a run is still driven here."""
     with _lock:
-        stores = {id(store): store for (store,) in _held}
+        stores = {id(store): store for (store,) in _entries}
         if not stores:
             _beating.clear()
             return False
     for store in stores.values():
         try:
             store.beat(this_process())
-        except Exception as error:  # the next one makes up for it
+        except Exception as error:  # the next heartbeat may succeed
             logger.warning("the heartbeat could not be written to %r: %s", store, error)
     return True
 
 
-_NOTHING: Mapping[str, _Heard] = MappingProxyType({})
+_NOTHING: Mapping[str, _Watched] = MappingProxyType({})
 """No heartbeats: a run of this process needs no dict for them."""
 _lock = threading.Lock()
-_held: list[tuple[Beating]] = []
+_entries: list[tuple[Beating]] = []
 """The stores of the runs that are driven here, once for each run."""
 _beating: list[threading.Thread | _OnLoop] = []
 """The sender of heartbeats, if any; a forked process has none."""

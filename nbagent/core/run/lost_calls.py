@@ -108,7 +108,7 @@ def lost_call_events(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> li
     if state.outcome is not None:  # somebody ended the run meanwhile
         return events
     for scope, call in lost:
-        current = _inside(state, scope).calls.get(call.id)
+        current = _state_at(state, scope).calls.get(call.id)
         if current is None or (current.status, current.attempt) != (call.status, call.attempt):
             continue  # another handle has found it, too
         now, input_ = spec.clock(), call.input if call.cleared is None else call.cleared
@@ -203,7 +203,7 @@ def taken_over_error(run_id: str, taken: RunTaken) -> RunError:
     )
 
 
-def _inside(state: RunState, scope: tuple[str, ...]) -> RunState:
+def _state_at(state: RunState, scope: tuple[str, ...]) -> RunState:
     for call_id in scope:
         call = state.calls.get(call_id)
         state = (call.child if call is not None else None) or RunState()

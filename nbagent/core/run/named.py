@@ -54,19 +54,19 @@ class Asked:
 
     Args:
         spec: the agent's, or the flow's.
-        said: the prompt; None if there is none.
+        prompt: the prompt; None if there is none.
         call: the input of a flow.
     """
 
-    def __init__(self, spec: RunSpec, said: Content | None, call: Any = None) -> None:
+    def __init__(self, spec: RunSpec, prompt: Content | None, call: Any = None) -> None:
         self._spec = spec
-        self._said = said
+        self._prompt = prompt
         self._call = call
 
     @property
     def is_nothing(self) -> bool:
         """Whether there is no prompt."""
-        return self._said is None and self._call is None
+        return self._prompt is None and self._call is None
 
     def missing(self, journal: Journal) -> UsageError:
         """The refusal of a run without a prompt that is not there."""
@@ -92,11 +92,11 @@ class Asked:
             )
         if self._call is not None:
             then, now, same = f"{kept!r}", f"{self._call!r}", kept == self._call
-        elif self._said is None:
+        elif self._prompt is None:
             return
         else:
             then = "nothing" if not kept else text_of(kept) or "files"
-            now, same = in_words(self._said), kept == user(self._said)
+            now, same = in_words(self._prompt), kept == user(self._prompt)
         if not same:
             raise UsageError(
                 f"{name} has the prompt {then:.{_SHOWN}}, not {now:.{_SHOWN}}. Leave out the prompt to open that run, or use another id. To continue a conversation, use agent.chat(id=…)"
@@ -106,8 +106,8 @@ class Asked:
 def _agent_and_prompt(event: StoredEvent) -> tuple[str, Any]:
     """The agent of a run, and its prompt as a message; of a flow its input."""
     match event:
-        case RunQueued(agent=agent, prompt=said):
-            return agent, user(said)
+        case RunQueued(agent=agent, prompt=prompt):
+            return agent, user(prompt)
         case RunStarted(flow=True, agent=agent, messages=messages):
             return agent, messages[-1]["content"][-1]["input"]
         case RunStarted(agent=agent, messages=messages):

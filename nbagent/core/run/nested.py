@@ -89,7 +89,7 @@ class NestedJournal:
     def __init__(self, runs: StartedRuns, scope: tuple[str, ...]) -> None:
         self._runs = runs
         self._scope = scope
-        self._told: dict[Listener, Listener] = {}
+        self._forwards: dict[Listener, Listener] = {}
 
     @property
     def run_id(self) -> str:
@@ -111,29 +111,29 @@ class NestedJournal:
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
         """See ``Journal.subscribe``."""
 
-        def forward(heard: RunEvent) -> None:
-            own = self._own(heard)
+        def forward(event: RunEvent) -> None:
+            own = self._own(event)
             if own is not None:
                 listener(own)
 
-        self._told[listener] = forward
+        self._forwards[listener] = forward
         found = (self._own(event) for event in self._runs.root.subscribe(forward))
         return [event for event in found if event is not None]
 
     def unsubscribe(self, listener: Listener) -> None:
         """See ``Journal.unsubscribe``."""
-        forward = self._told.pop(listener, None)
+        forward = self._forwards.pop(listener, None)
         if forward is not None:
             self._runs.root.unsubscribe(forward)
 
-    def _own(self, heard: Any) -> Any:
-        scope: tuple[str, ...] = getattr(heard, "scope", ())
+    def _own(self, event: Any) -> Any:
+        scope: tuple[str, ...] = getattr(event, "scope", ())
         depth = len(self._scope)
         if scope[:depth] != self._scope:
             return None
-        if isinstance(heard, OutputDelta):
-            return heard._replace(scope=scope[depth:])
-        return replace(heard, scope=scope[depth:])
+        if isinstance(event, OutputDelta):
+            return event._replace(scope=scope[depth:])
+        return replace(event, scope=scope[depth:])
 
 
 class NestedSession:

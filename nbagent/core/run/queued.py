@@ -61,10 +61,10 @@ def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[
             return []
         case RunCompleted():
             try:
-                begun = beginning(spec, closed_messages(before), queued.prompt, "raise")
+                messages = beginning(spec, closed_messages(before), queued.prompt, "raise")
             except NbagentError as error:
                 return [RunFailed(at=now, error=type(error).__name__, message=str(error))]
-            return [run_started(spec, begun, now, queued.after)]
+            return [run_started(spec, messages, now, queued.after)]
         case RunFailed(error=error, message=message):
             first = message if message.startswith(FAILED) else f"{FAILED}{error}: {message}"
             return [RunFailed(at=now, error="RunError", message=first)]

@@ -91,10 +91,10 @@ class Events(list[StoredEvent]):
         """
         rows = []
         for event, (number, kind, gist) in zip(self, self.rows(), strict=True):
-            told = json.loads(dump(event))
+            fields = json.loads(dump(event))
             row = {"number": int(number), "at": datetime.fromtimestamp(event.at, UTC), "type": kind}
-            row |= {"scope": event.scope, "call_id": told.get("call_id"), "gist": gist}
-            rows.append(row | {"by": told.get("by"), "user": told.get("user"), "event": told})
+            row |= {"scope": event.scope, "call_id": fields.get("call_id"), "gist": gist}
+            rows.append(row | {"by": fields.get("by"), "user": fields.get("user"), "event": fields})
         columns = ("number", "at", "type", "scope", "call_id", "gist", "by", "user", "event")
         return frame_of(rows, columns)
 
@@ -132,8 +132,8 @@ def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, P
         case StepFinished(name=name, error=error):
             return f"{tool} {shortened(name)}{', failed' if error else ''}"
         case ToolFinished(output=output, error=failed):
-            told = output if isinstance(output, str) else dumps(output)
-            return f"{tool}{' failed' if failed else ''} {shortened(told)}"
+            result = output if isinstance(output, str) else dumps(output)
+            return f"{tool}{' failed' if failed else ''} {shortened(result)}"
         case Interrupted(tool_name=name, kind=kind):
             return f"{name} waits: {kind}"
         case Resolved(resolution=resolution, by=by, user=user):

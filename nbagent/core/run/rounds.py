@@ -33,13 +33,13 @@ class Round:
         self._stamp: object = None
         """As of before the last looks; None is no stamp."""
         self._waiting: list[_Waiting] = []
-        self._goes_on = False
+        self._is_planned = False
 
     def wait(self, look: Callable[[], None], loop: asyncio.AbstractEventLoop) -> Planned:
         """Call ``look`` after the store has changed since the previous looks, or soon if that is unknown."""
         self._waiting.append(waiting := _Waiting(look))
-        if not self._goes_on:
-            self._goes_on = True
+        if not self._is_planned:
+            self._is_planned = True
             loop.call_later(POLL, self._look, loop)
         return waiting
 

@@ -52,10 +52,10 @@ class Waiting(list[PendingInterrupt]):
         try:
             return super().__getitem__(index)
         except IndexError:
-            goes_on = self._status in ("running", "queued")
+            is_unsettled = self._status in ("running", "queued")
             first = (
                 ". First use await run.settled(), which returns when the run asks"
-                if goes_on
+                if is_unsettled
                 else ""
             )
             count = "No other question is waiting" if self else "No question is waiting"
@@ -202,10 +202,10 @@ class Run:
         if session.error is not None and session.state.outcome is None:
             raise session.error
         first = session.first_in_queue()
-        if first is not None and first.held is not None:
-            if first.held.error is not None:
-                raise first.held.error
-            raise _unanswered(first.held)
+        if first is not None and first.session is not None:
+            if first.session.error is not None:
+                raise first.session.error
+            raise _unanswered(first.session)
         if first is not None:
             asked = interrupts_of(first.state, session.spec.tools, session.spec.agent)
             raise unanswered(asked, {}, first.journal, "")
@@ -495,14 +495,14 @@ class _Feed:
             self._unread.extendleft(reversed(list(past)))
         self._there.set()
 
-    def put(self, heard: RunEvent) -> None:
+    def put(self, event: RunEvent) -> None:
         """Add one event."""
         with self._lock:
             last = self._unread[-1] if self._unread else None
-            if isinstance(heard, TextDelta) and isinstance(last, TextDelta):
-                self._unread[-1] = TextDelta(last.text + heard.text)
+            if isinstance(event, TextDelta) and isinstance(last, TextDelta):
+                self._unread[-1] = TextDelta(last.text + event.text)
                 return
-            self._unread.append(heard)
+            self._unread.append(event)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._there.set)
 

@@ -18,7 +18,7 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.base.metadata import fits, is_bare
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.toolbox import is_whole
+from nbagent.core.tools.toolbox import is_complete
 
 from .answers import AnyResolution, settles, tools_of
 
@@ -60,8 +60,8 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
             f"{interrupt.tool_name!r} was running when its process ended, and answers= has {value!r:.80} for it. Use "
             "nb.Restart() to run it again, nb.Respond(value) to give its result, or nb.Reject() to mark it as failed"
         )
-    goes_on = isinstance(value, bool) and _may_go_on(interrupt) and not _takes_bool(interrupt)
-    if not is_approval(interrupt) and not goes_on:
+    is_go_ahead = isinstance(value, bool) and _may_go_on(interrupt) and not _takes_bool(interrupt)
+    if not is_approval(interrupt) and not is_go_ahead:
         return Respond(output=value)
     if not isinstance(value, bool):
         raise InvalidAnswer(
@@ -137,7 +137,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
     unknown = (
         [name for name in answers if name not in known] if isinstance(answers, Mapping) else []
     )
-    if unknown and is_whole(tools) and not _may_call_others(tools):
+    if unknown and is_complete(tools) and not _may_call_others(tools):
         raise UsageError(
             f"answers= names {unknown[0]!r}, which is not a tool of this agent. Its tools: {', '.join(sorted(known - {''})) or 'none'}{suggest(unknown[0], known)}"
         )

@@ -113,9 +113,9 @@ class Session:
     __slots__ = (
         "__weakref__",
         "_context",
+        "_deadline_check",
         "_driver",
         "_drives_again",
-        "_look_at_clock",
         "_scripted",
         "_stopped",
         "_task",
@@ -184,7 +184,7 @@ class Session:
         self._waiting: tuple[tuple[Holds, Waited], ...] = ()
         self.was_awaited = False
         """Whether anybody ever waited for the run."""
-        self._look_at_clock: tuple[float, asyncio.TimerHandle] | None = None
+        self._deadline_check: tuple[float, asyncio.TimerHandle] | None = None
         """The time of the next check of deadlines, and its timer; used only on the run's loop."""
         self.before: Before | None = None
         """The previous run, while this one is queued."""
@@ -273,36 +273,36 @@ class Session:
         """
         started = run_started(self.spec, messages, self.spec.clock(), after, cell, row)
 
-        def begin(state: RunState) -> list[StoredEvent]:
+        def decide(state: RunState) -> list[StoredEvent]:
             if not state.position:
                 return [started]
             if meanwhile is None:
                 raise Conflict(f"The run {self.run_id!r} was started elsewhere in the meantime")
             return []
 
-        def begun(events: Sequence[StoredEvent]) -> None:
+        def written(events: Sequence[StoredEvent]) -> None:
             if events or meanwhile is None:
                 self._start_driving()
             else:
                 meanwhile()
                 self.follow_stored()
 
-        self.then(self.journal.submit(begin), begun)
+        self.then(self.journal.submit(decide), written)
 
-    def start_behind(self, before: Session, said: Content) -> None:
+    def start_behind(self, before: Session, prompt: Content) -> None:
         """Store the prompt, and start once the previous run has ended.
 
         Raises:
             UsageError: its files are too large.
         """
-        check_room((), said)
+        check_room((), prompt)
         event = RunQueued(
             at=self.spec.clock(),
             agent=self.spec.agent,
             model=self.spec.model_name,
             after=before.run_id,
-            text=in_words(said),
-            content=None if isinstance(said, str) else tuple(map(freeze, said)),
+            text=in_words(prompt),
+            content=None if isinstance(prompt, str) else tuple(map(freeze, prompt)),
             elsewhere=not is_same_place(before.journal.store, self.journal.store),
         )
 
@@ -310,11 +310,11 @@ class Session:
             self._queue_behind(before)
             self.follow()
 
-        begun = before.first_write
-        if begun is None:
+        first_write = before.first_write
+        if first_write is None:
             self.then(self.journal.submit(lambda _state: [event]), queued)
         else:  # a store refuses a reference to a run that it does not have yet
-            self.then(begun, lambda _: queued(self.journal.commit(lambda _state: [event])))
+            self.then(first_write, lambda _: queued(self.journal.commit(lambda _state: [event])))
 
     @property
     def first_write(self) -> Future[Any] | None:
@@ -397,9 +397,11 @@ class Session:
         if state.behind is not None and not isinstance(state.outcome, RunCancelled):
             return
         self.before = None
-        if before.held is not None:
+        if before.session is not None:
             with _tuples_lock:
-                before.held.behind = tuple(one for one in before.held.behind if one is not self)
+                before.session.behind = tuple(
+                    one for one in before.session.behind if one is not self
+                )
 
     def first_in_queue(self) -> Before | None:
         """The run at the front of the queue; None if this one is not queued."""
@@ -416,7 +418,7 @@ class Session:
         while one is not None:
             yield one
             before = one.before if one.status == "queued" else None
-            one = None if before is None else before.held
+            one = None if before is None else before.session
 
     def look_at_run_before(self) -> bool:
         """Start if the previous run completed, or end with it; returns whether to look again. Called on the run's loop."""
@@ -425,10 +427,10 @@ class Session:
         except (StoreError, UsageError) as error:
             self.set_error(error)
             return False
-        if before.held is not None:
-            self._follow_run_before(before)
+        if before.session is not None:
+            self._start_or_end_with(before)
             return False
-        follow_it = partial(self.call_soon, partial(self._follow_run_before, before))
+        follow_it = partial(self.call_soon, partial(self._start_or_end_with, before))
         self.attempt(before.journal.look, lambda _: follow_it())
         return self.journal.state.status == "queued" and self.error is None
 
@@ -449,7 +451,7 @@ class Session:
         assert self.before is not None  # called only while queued
         return self.before
 
-    def _follow_run_before(self, before: Before) -> None:
+    def _start_or_end_with(self, before: Before) -> None:
         """Start or end, depending on the previous run. If several handles do so, one write counts."""
 
         def written(events: Sequence[StoredEvent]) -> None:
@@ -545,7 +547,7 @@ class Session:
         with _lock:
             if self.loop.is_closed():  # its tasks ended with it
                 self._driver = self._task = None
-                self._stopped = self._look_at_clock = None
+                self._stopped = self._deadline_check = None
                 self.follower.forget()
                 self._move_to(running_loop() or private_loop())
             return self.loop
@@ -572,9 +574,9 @@ class Session:
     def move(self) -> None:
         """Move the run to the private loop; called on its present loop while it is idle."""
         self.follower.leave()
-        if self._look_at_clock is not None:
-            self._look_at_clock[1].cancel()
-            self._look_at_clock = None
+        if self._deadline_check is not None:
+            self._deadline_check[1].cancel()
+            self._deadline_check = None
         with _lock:
             self._move_to(private_loop())
         self.follow()
@@ -608,10 +610,11 @@ class Session:
     def _drive(self) -> None:
         """Start a driver, or wake the one that is running. Called only on the run's loop."""
         if self._task is not None and not self._task.done() and self._driver is not None:
-            # a retry may come while the driver is still ending
-            self._drives_again |= self._driver.stopped
             self.error = None
-            self._driver.wake()
+            if self._driver.stopped:  # a retry, or an answer after a release, came while it ends
+                self._drives_again = True
+            else:
+                self._driver.wake()
             return
         if self.is_stopping:
             return
@@ -644,7 +647,7 @@ class Session:
             return
         was_interrupted, self._was_interrupted = self._was_interrupted, bool
         cut_off_events = self.cut_off_events
-        self._driver = self._task = None  # a paused run is data
+        self._driver = self._task = None  # a paused run needs no driver
         self.is_active = False
         _at_work.discard(self)
         if task.cancelled() and not self.is_stopping and was_interrupted():
@@ -673,8 +676,8 @@ class Session:
             self.follower.leave()
             self.follower.seen()
         if was_taken and not is_over and taken is not None:
-            is_left = self.follower.is_released  # a released handle follows the run
-            self.error = None if is_left else taken_over_error(self.run_id, taken)
+            is_released = self.follower.is_released  # then the handle follows the run
+            self.error = None if is_released else taken_over_error(self.run_id, taken)
         elif error is not None:
             self.error = error
             self.follower.seen()
@@ -684,16 +687,16 @@ class Session:
 
     @property
     def cut_off_events(self) -> CutOff:
-        """A function: the events of a response that the run's end cuts off, also after the driver ended."""
+        """A function: the events of a response that the run's end cuts off, also after the driver has ended."""
         if self._driver is None:  # another process drives it, if any
             return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
 
     def stop_driving(self) -> None:
         """Stop driving a run that another process has taken over."""
-        if self.follower.is_released and self._look_at_clock is not None:
-            self._look_at_clock[1].cancel()
-            self._look_at_clock = None
+        if self.follower.is_released and self._deadline_check is not None:
+            self._deadline_check[1].cancel()
+            self._deadline_check = None
         if self._driver is not None and self._task is not None and not self._driver.stopped:
             self._driver.stop()
             self._task.cancel()
@@ -742,7 +745,7 @@ class Session:
         if self.is_active or was_cut_off:  # the loop closed before the driver started
             self.drive()
         elif self.error is None or isinstance(self.error, StoreError):
-            self.error = None  # the planned look was lost with the loop
+            self.error = None  # the next check of the store was lost with the loop
             self.follow()
 
     def follow(self) -> None:
@@ -814,14 +817,14 @@ class Session:
             self.follow()
         return answer
 
-    def queue(self, said: Content, *, by: str = "code") -> bool:
+    def queue(self, prompt: Content, *, by: str = "code") -> bool:
         """Send a message after the results of the open calls; returns False if the run has ended.
 
         Raises:
             UsageError: its files are too large.
         """
-        check_room(self.journal.state.messages, said)
-        event = message_queued(self.spec.clock(), said, by=by)
+        check_room(self.journal.state.messages, prompt)
+        event = message_queued(self.spec.clock(), prompt, by=by)
 
         def decide(state: RunState) -> list[StoredEvent]:
             return [] if state.outcome else [event]
@@ -909,8 +912,10 @@ class Session:
 
         self.then(self.journal.submit(decide), abandon, partial(self._not_resolved, EXPIRY))
 
-    def _watch(self, event: Interrupted, *, if_late: float = 0.0) -> None:
-        """Apply this question's deadline when it comes; called only on the run's loop.
+    def _watch(self, event: Interrupted, *, late_delay: float = 0.0) -> None:
+        """Apply this question's deadline when it comes, or after ``late_delay`` seconds if it has passed.
+
+        Called only on the run's loop.
 
         The run's clock can be set, and the loop's clock stops while the machine sleeps, so both are compared every
         ``CLOCK_CHECK`` seconds. The timer keeps the session alive.
@@ -918,22 +923,22 @@ class Session:
         if event.expires_at is None:
             return
         now = self.spec.clock()
-        left = if_late if event.is_late(now) else event.expires_at - now
-        due = self.loop.time() + min(left, CLOCK_CHECK)
-        if self._look_at_clock is not None:
-            if self._look_at_clock[0] <= due:
+        delay = late_delay if event.is_late(now) else event.expires_at - now
+        due = self.loop.time() + min(delay, CLOCK_CHECK)
+        if self._deadline_check is not None:
+            if self._deadline_check[0] <= due:
                 return
-            self._look_at_clock[1].cancel()
-        self._look_at_clock = due, self.loop.call_at(due, self._apply_and_watch)
+            self._deadline_check[1].cancel()
+        self._deadline_check = due, self.loop.call_at(due, self._apply_and_watch)
 
     def _apply_and_watch(self) -> None:
         """Apply the deadlines that have passed, and set the timer for the next one."""
-        self._look_at_clock = None
+        self._deadline_check = None
         try:
             self._apply_deadlines()
         finally:
             for event in self.journal.state.open:
-                self._watch(event, if_late=DEADLINE_RETRY)
+                self._watch(event, late_delay=DEADLINE_RETRY)
 
     # --- waiting
 
@@ -999,10 +1004,10 @@ class Session:
                 future.set_result(None)
                 return future
             self._waiting += ((holds, future),)
-        future.add_done_callback(self._not_waited_for)
+        future.add_done_callback(self._forget_wait)
         return future
 
-    def _not_waited_for(self, future: Waited) -> None:
+    def _forget_wait(self, future: Waited) -> None:
         """Forget a wait that is done or was cancelled."""
         with _tuples_lock:
             self._waiting = tuple(one for one in self._waiting if one[1] is not future)
@@ -1064,7 +1069,7 @@ class Session:
                 driver.stop()
                 task.cancel()
                 await _wait_for_bodies(driver, task)
-                still_running = driver.left_bodies
+                still_running = driver.abandoned_bodies
         finally:
             stored = self._cancelled(by, still_running, cut_off_events)
         await asyncio.wrap_future(stored)
@@ -1091,7 +1096,7 @@ class Session:
             with suppress(UsageError):
                 self.journal.catch_up()
         if self.journal.state.position and self.journal.state.outcome is None:
-            left = () if self._driver is None else self._driver.left_bodies
+            left = () if self._driver is None else self._driver.abandoned_bodies
             self.journal.end(self._cancellation(by, left), self.cut_off_events)
 
     def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
@@ -1108,11 +1113,11 @@ def _release(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | Non
 class Before:
     """The previous run: its session, or only its journal if this process has no session of it."""
 
-    __slots__ = ("held", "journal")
+    __slots__ = ("journal", "session")
 
-    def __init__(self, journal: Journal, held: Session | None = None) -> None:
+    def __init__(self, journal: Journal, session: Session | None = None) -> None:
         self.journal = journal
-        self.held = held
+        self.session = session
 
     @property
     def state(self) -> RunState:
@@ -1123,13 +1128,21 @@ class Before:
         """Whether it continues only after an answer."""
         if self.state.outcome is not None:
             return False
-        return self.state.status == "interrupted" if self.held is None else self.held.is_settled()
+        return (
+            self.state.status == "interrupted"
+            if self.session is None
+            else self.session.is_settled()
+        )
 
     def is_over(self, *, attended: bool) -> bool:
         """Whether it cannot end by itself: it has an error, or it asks a person and no person is here."""
         if self.state.outcome is not None:
             return False
-        return self.held.is_over() if self.held is not None else not attended and self.is_waiting()
+        return (
+            self.session.is_over()
+            if self.session is not None
+            else not attended and self.is_waiting()
+        )
 
 
 async def _wait_for_bodies(driver: Driver, task: asyncio.Task[None]) -> None:
@@ -1167,28 +1180,30 @@ def find_session(run_id: str, store: object) -> Session | None:
     """The session of a run in this process and store; None if there is none."""
     for one in open_sessions():
         never_started = one.error is not None and not one.state.position
-        is_it = one.run_id == run_id and not never_started and not one.follower.is_released
-        if is_it and is_same_place(one.journal.store, store):
+        matches = one.run_id == run_id and not never_started and not one.follower.is_released
+        if matches and is_same_place(one.journal.store, store):
             return one
     return None
 
 
-def _drive_nothing() -> None:
+def _leave_runs_to_parent() -> None:
     """Mark all runs as driven by the parent process, because this one is its fork."""
     for one in list(_open):  # a forked process has no other threads
         one.journal.drive_as_this_process()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_drive_nothing)
+    os.register_at_fork(after_in_child=_leave_runs_to_parent)
 
 
 @atexit.register
 def _report_unfinished() -> None:
     """Warn about runs that the program started and never awaited."""
     for one in open_sessions():
-        is_left = one.status == "running" and not one.was_awaited and not one.follower.is_theirs
-        if is_left and isinstance(one.host, ScriptHost):
+        is_unfinished = (
+            one.status == "running" and not one.was_awaited and not one.follower.is_theirs
+        )
+        if is_unfinished and isinstance(one.host, ScriptHost):
             logger.warning(
                 "nbagent: the program ended before its run of %r finished, because nothing waited for it. Use agent.run_sync(…), "
                 "which returns the result, or await the run.%s",

@@ -28,7 +28,7 @@ from nbagent.core.tools.attachments import Prompt, prompt_content
 from nbagent.core.tools.rule_check import check_rules
 from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.toolbox import is_whole
+from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
 from .host import Place, current_host
@@ -203,11 +203,11 @@ def _prepared(
             return partial(session.start_behind, before, text)
         history = _history(after) if messages is None else messages
         pending = "raise" if options.pending == "wait" else options.pending
-        begun = beginning(spec, history, text, pending)
+        first = beginning(spec, history, text, pending)
         meanwhile = None if asked is None else partial(asked.check, journal)
         last = after.id if after is not None else None
         return partial(
-            session.start, begun, after=last, meanwhile=meanwhile, cell=cell, row=options.row
+            session.start, first, after=last, meanwhile=meanwhile, cell=cell, row=options.row
         )
 
     host = current_host()
@@ -306,8 +306,8 @@ def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | No
     """The request of a run with a given id; None for any other."""
     if options.id is None or options.is_new:
         return None
-    begun = options.messages
-    call = begun[-1]["content"][-1]["input"] if spec.model is None and begun else None
+    earlier = options.messages
+    call = earlier[-1]["content"][-1]["input"] if spec.model is None and earlier else None
     return Asked(spec, None if prompt is None else prompt_content(prompt), call)
 
 
@@ -371,7 +371,7 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
             f"or rename this agent: nb.Agent(…, name={name!r}). If this process has that agent, leave out agent="
         )
     for call in journal.state.calls.values():
-        known = call.name in spec.tools or not is_whole(spec.tools)
+        known = call.name in spec.tools or not is_complete(spec.tools)
         if call.status == "ready" and call.resumed is not None and not known:
             raise ToolError(
                 f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts. Add it to the agent and "

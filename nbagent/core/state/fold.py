@@ -50,7 +50,7 @@ from nbagent.core.base.messages import (
     load,
     message,
     user,
-    whole,
+    without_cut_off,
 )
 from nbagent.core.base.model import Usage
 from nbagent.core.base.user import is_answered_by_one
@@ -127,8 +127,8 @@ def resolved(call: CallState, event: Resolved) -> CallState:
         case Respond(output=output):
             return answered(call, output)
         case Reject(reason=reason):
-            told = loss_text if lost else rejection_text
-            return answered(call, told(call.name, reason), error=True)
+            text_of = loss_text if lost else rejection_text
+            return answered(call, text_of(call.name, reason), error=True)
         case Restart() if lost:  # as it was: with what was approved and answered before
             shown = _same_input(call, lost.input) if is_answered_by_one(event.by) else call.shown
             return asked_or(evolve(call, lost=None, shown=shown), event.at)
@@ -168,13 +168,13 @@ def _question_answered(call: CallState, event: Resolved) -> CallState:
         else {"rejected": getattr(event.resolution, "reason", None)}
     )
     asked = {i: e for i, e in call.asked.items() if i != event.id}
-    told = evolve(
+    changed = evolve(
         call,
         asked=asked,
         shown=_same_input(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
         answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
     )
-    return asked_or(told, event.at, busy="running" if call.status == "running" else "ready")
+    return asked_or(changed, event.at, busy="running" if call.status == "running" else "ready")
 
 
 def answered(
@@ -183,8 +183,8 @@ def answered(
     """It has its result."""
     answer = output if call.final and not error else None
     if call.replaced and call.attempt:
-        told = output if isinstance(output, str) else dumps(output)
-        output = f"{edit_note(call.input)}\n{told}"
+        text = output if isinstance(output, str) else dumps(output)
+        output = f"{edit_note(call.input)}\n{text}"
     part = call.result_part(output, error=error)
     ran = call.ran
     if _same_input(call, ran) is not call.proposed:
@@ -234,8 +234,8 @@ def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> st
         case Respond(error=str() as error):
             return f"T{call[1:]} failed: {error}"
         case Respond(output=output):
-            told = output if isinstance(output, str) else dumps(output)
-            return f"The final result of {call}: {told}"
+            text = output if isinstance(output, str) else dumps(output)
+            return f"The final result of {call}: {text}"
         case Reject(reason=reason):
             why = f" Reason: {reason}" if reason else ""
             return f"T{call[1:]} has no final result.{why}"
@@ -272,7 +272,7 @@ def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
     """The state after one more event; ``depth`` is how much of the event's scope is walked already."""
     passed = max(0.0, event.at - state.at) if state.status == "running" else 0.0
     if len(event.scope) > depth:
-        folded = _inside(state, event, depth)
+        folded = _fold_inner(state, event, depth)
     else:
         folded = _FOLDS[type(event)](state, event)
     if depth == 0 and isinstance(event, Resolved):
@@ -287,7 +287,7 @@ def _remembering(state: RunState, answer: Resolved) -> RunState:
     return state if new is None else evolve(state, remembered=with_memory(state.remembered, new))
 
 
-def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
+def _fold_inner(state: RunState, event: StoredEvent, depth: int) -> RunState:
     """Fold an event of the run inside a call."""
     call = state.calls[event.scope[depth]]
     child = apply(call.child or RunState(agent=call.name), event, depth + 1)
@@ -328,12 +328,12 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
     if (
         isinstance(first, Message) and first["role"] == "user"
     ):  # as most begin: nothing is open in it
-        begun = RunState(messages=(first,))
+        started = RunState(messages=(first,))
     else:
-        begun = restore(load(event.messages))
+        started = restore(load(event.messages))
     return evolve(
-        begun,
-        queued=(*begun.queued, *state.queued),
+        started,
+        queued=(*started.queued, *state.queued),
         limit=event.max_turns,
         position=state.position + 1,
         agent=event.agent,
@@ -366,18 +366,21 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
                 call.id, call.name, frozen, frozen, call.raw, call.server_id, final=call.final
             )
         )
-    said = (*whole(state.messages), message("assistant", *parts, provider=event.provider))
-    told = {"misfits": ()} if calls else _queue_sent(state)
+    messages = (
+        *without_cut_off(state.messages),
+        message("assistant", *parts, provider=event.provider),
+    )
+    changes = {"misfits": ()} if calls else _queue_sent(state)
     return evolve(
         state,
         position=state.position + 1,
-        messages=said + told.pop("messages", ()),
+        messages=messages + changes.pop("messages", ()),
         calls=Calls(calls),
         finish_reason=event.finish_reason,
         partial=_NO_PARTIAL,
         usage=state.usage + _usage(event),
         used_ids=(*state.used_ids, *(call.id for call in calls)),
-        **({"turns": state.turns + 1} | told),
+        **({"turns": state.turns + 1} | changes),
     )
 
 
@@ -388,12 +391,12 @@ def _model_partial(state: RunState, event: ModelPartial) -> RunState:
 
 
 def _cut_off(state: RunState, event: ModelResponded) -> RunState:
-    said = whole(state.messages)
+    messages = without_cut_off(state.messages)
     if event.text.strip():
-        said = (*said, cut_off(event.text, event.reasoning, event.cut or ""))
+        messages = (*messages, cut_off(event.text, event.reasoning, event.cut or ""))
     usage = state.usage + _usage(event)
     return evolve(
-        state, position=state.position + 1, messages=said, usage=usage, partial=_NO_PARTIAL
+        state, position=state.position + 1, messages=messages, usage=usage, partial=_NO_PARTIAL
     )
 
 
@@ -414,7 +417,7 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
     """The changes that add the person's queued messages to the history."""
     if not state.queued:
         return {}
-    sent = tuple(user(said) for said in state.queued)
+    sent = tuple(user(prompt) for prompt in state.queued)
     return {"messages": sent, "queued": (), "turns": 0, "misfits": ()}
 
 
@@ -422,14 +425,14 @@ def _message_queued(state: RunState, event: MessageQueued) -> RunState:
     return evolve(_message_added(state, event.prompt), position=state.position + 1)
 
 
-def _message_added(state: RunState, said: Content) -> RunState:
+def _message_added(state: RunState, prompt: Content) -> RunState:
     """Add a message from outside: after the open turn, or at once if no turn is open."""
-    queued = evolve(state, queued=(*state.queued, said))
+    queued = evolve(state, queued=(*state.queued, prompt))
     if not state.is_answered:
         return queued
-    told = _queue_sent(queued)
-    messages = state.messages + told.pop("messages")
-    return evolve(queued, messages=messages, final=None, **told)
+    changes = _queue_sent(queued)
+    messages = state.messages + changes.pop("messages")
+    return evolve(queued, messages=messages, final=None, **changes)
 
 
 def _tool_started(state: RunState, event: ToolStarted) -> RunState:
@@ -475,8 +478,8 @@ def _resolved(state: RunState, event: Resolved) -> RunState:
 def _resolved_later(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
     asked = state.later[event.id]
     left = {i: e for i, e in state.later.items() if i != event.id}
-    told = _message_added(state, later_text(asked, event.resolution))
-    return evolve(told, position=state.position + 1, later=left, settled=settled)
+    changed = _message_added(state, later_text(asked, event.resolution))
+    return evolve(changed, position=state.position + 1, later=left, settled=settled)
 
 
 def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
@@ -560,10 +563,10 @@ def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
     if calls.left or of_body:
         return evolve(state, position=position, calls=calls, **changes)
     results = [c.result for c in calls.values() if c.result is not None]
-    told = _queue_sent(state)
-    messages = (*state.messages, message("tool", *results), *told.pop("messages", ()))
+    sent = _queue_sent(state)
+    messages = (*state.messages, message("tool", *results), *sent.pop("messages", ()))
     ends = [c.answer for c in calls.values() if c.final and c.result and "error" not in c.result]
-    final = {"output": ends[0]} if ends and not told else None
+    final = {"output": ends[0]} if ends and not sent else None
     return evolve(
-        state, position=position, messages=messages, calls=NO_CALLS, final=final, **changes, **told
+        state, position=position, messages=messages, calls=NO_CALLS, final=final, **changes, **sent
     )

@@ -84,9 +84,9 @@ def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
     if isinstance(event, Interrupted):
         return anew(event)
     if isinstance(event, RunStarted):
-        begun = restore(load(event.messages))
-        if begun.asks:
-            messages = list(paused_messages(_state_anew(begun, anew)))
+        state = restore(load(event.messages))
+        if state.asks:
+            messages = list(paused_messages(_state_anew(state, anew)))
             return replace(event, messages=messages)
     return event
 
@@ -130,11 +130,11 @@ def _without_taken(events: list[StoredEvent], state: RunState) -> list[StoredEve
 
 def _is_ready(state: RunState, path: Path) -> bool:
     """Whether the call at ``path`` continues without an answer."""
-    inside: RunState | None = state
+    level: RunState | None = state
     for call_id in path[:-1]:
-        around = None if inside is None else inside.calls.get(call_id)
-        inside = None if around is None else around.child
-    call = None if inside is None else inside.calls.get(path[-1])
+        outer = None if level is None else level.calls.get(call_id)
+        level = None if outer is None else outer.child
+    call = None if level is None else level.calls.get(path[-1])
     return call is not None and call.status == "ready"
 
 

@@ -50,21 +50,23 @@ class Grammar:
 
     def unfit(self, state: RunState, event: StoredEvent) -> str | None:
         """The reason why this event cannot come next in a run of this state; None if it can."""
-        level, around, of_body = state, None, False
+        level, outer_call, of_body = state, None, False
         # in the place of what was asked elsewhere, also of a run that failed
         is_asked_anew = self._is_brought_in and isinstance(event, Interrupted)
         for call_id in event.scope:
             if level.outcome is not None and not is_asked_anew:
                 return _ENDED
-            around, of_body = level.calls.get(call_id), level.of_body
+            outer_call, of_body = level.calls.get(call_id), level.of_body
             # the retry of a run that a body started takes back its end
-            if around is None or (around.status == "done" and not isinstance(event, RunRetried)):
+            if outer_call is None or (
+                outer_call.status == "done" and not isinstance(event, RunRetried)
+            ):
                 return _NO_CALL
-            level = around.child or BEGINNING
-        if around is not None and not (around.attempt or of_body):
+            level = outer_call.child or BEGINNING
+        if outer_call is not None and not (outer_call.attempt or of_body):
             return "its call has not started"
         if not isinstance(event, Interrupted):
-            return _unfit_in_run(level, event, inside=around is not None)
+            return _unfit_in_run(level, event, is_inner=outer_call is not None)
         if event.id in self._asked:
             return "another question has the same id"
         if (
@@ -72,7 +74,7 @@ class Grammar:
         ):  # in the place of what was asked elsewhere, also of a run that failed
             call = level.calls.get(event.call_id)
             return _NO_CALL if call is None else _unfit_words(call, event)
-        return _unfit_in_run(level, event, inside=around is not None)
+        return _unfit_in_run(level, event, is_inner=outer_call is not None)
 
     def folded(self, state: RunState, event: StoredEvent) -> None:
         """Note that the event was applied, with the new state."""
@@ -85,12 +87,12 @@ class Grammar:
 
 
 def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
-    run: RunState, event: StoredEvent, *, inside: bool
+    run: RunState, event: StoredEvent, *, is_inner: bool
 ) -> str | None:
     """The reason why an event cannot come next in its run."""
     has_begun = bool(run.position or run.messages or run.calls)
     match event:
-        case RunImported() | RunTaken() | RunQueued() if inside:
+        case RunImported() | RunTaken() | RunQueued() if is_inner:
             return "it belongs to a whole run, not to one inside a call"
         case RunQueued():
             return "the run has already started" if has_begun else None
@@ -102,7 +104,7 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
             # that of a fork may come without the failure
             may_go_on = run.outcome is None or isinstance(run.outcome, RunFailed)
             return None if has_begun and may_go_on else "the run has not failed"
-        case BodyCalled() if inside and not run.messages:
+        case BodyCalled() if is_inner and not run.messages:
             return None if run.outcome is None else _ENDED
     if run.outcome is not None:
         return _ENDED

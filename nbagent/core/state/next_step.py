@@ -111,8 +111,8 @@ def is_stuck(state: RunState) -> bool:
 
     No run gets there by itself; a document, a history or a journal that somebody has changed may say so.
     """
-    inside = (call.child for call in state.calls.values() if call.status != "done")
-    if any(child is not None and is_stuck(child) for child in inside):
+    children = (call.child for call in state.calls.values() if call.status != "done")
+    if any(child is not None and is_stuck(child) for child in children):
         return True
     is_idle = state.status == "running" and isinstance(next_step(state), Wait)
     return is_idle and not state.of_body and not running_calls(state)

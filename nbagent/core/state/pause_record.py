@@ -51,10 +51,10 @@ class _Record(BaseModel):
     def dumped(self) -> dict[str, Any]:
         """Its JSON, without defaults; JSON inside it is not copied."""
         fields = type(self).model_fields
-        told = ((name, value, fields[name].default) for name, value in vars(self).items())
+        entries = ((name, value, fields[name].default) for name, value in vars(self).items())
         return {
             name: _json(value)
-            for name, value, usual in told
+            for name, value, usual in entries
             if value is not usual and value != usual
         }
 
@@ -123,11 +123,11 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
     )
 
 
-def _queued(said: str | tuple[Part, ...]) -> Content:
+def _queued(prompt: str | tuple[Part, ...]) -> Content:
     """A message that waits, checked as any in a history."""
-    if isinstance(said, str):
-        return said
-    return tuple(load([{"role": "user", "content": said}])[0]["content"])
+    if isinstance(prompt, str):
+        return prompt
+    return tuple(load([{"role": "user", "content": prompt}])[0]["content"])
 
 
 class ChildRecord(_Record):
@@ -210,8 +210,8 @@ class CallRecord(_Record):
                 answer=call.answer,
                 child=None if child is None else ChildRecord.of(child, stopped=stopped, kept=True),
             )
-        cleared, begun = call.cleared, call.attempt > 0
-        if begun and cleared is not None and canonical(cleared) == canonical(call.input):
+        cleared, has_started = call.cleared, call.attempt > 0
+        if has_started and cleared is not None and canonical(cleared) == canonical(call.input):
             cleared = None  # as it is taken to be
         return cls.model_construct(
             status="ready" if stopped and call.status == "running" else call.status,
@@ -286,8 +286,8 @@ class CallRecord(_Record):
         pause = self.pause
         if pause is None or self.resumed is None or (pause.around and pause.entered is None):
             return None
-        said = [one for one in self.record if one.get("interrupt") == pause.id]
-        resolution = said[-1].get("resolution") if said else None
+        answers = [one for one in self.record if one.get("interrupt") == pause.id]
+        resolution = answers[-1].get("resolution") if answers else None
         given = resolution.get("input") if isinstance(resolution, dict) else None
         return given if isinstance(given, dict) else pause.input
 
@@ -349,8 +349,8 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
         for part in last["content"]
     ]
-    said = message("assistant", *parts, provider=last.get("provider"), name=last.get("name"))
-    return (*history[:-1], said)
+    changed = message("assistant", *parts, provider=last.get("provider"), name=last.get("name"))
+    return (*history[:-1], changed)
 
 
 def _with_later(
@@ -381,9 +381,9 @@ def _later_in(
     for item in messages:
         parts = results_of(item) if item["role"] == "tool" else []
         if any("later" in part for part in parts):
-            told = [_later_of(part, scope) for part in parts]
-            found |= {event.id: event for _, event in told if event is not None}
-            bare.append(message("tool", *(part for part, _ in told)))
+            pairs = [_later_of(part, scope) for part in parts]
+            found |= {event.id: event for _, event in pairs if event is not None}
+            bare.append(message("tool", *(part for part, _ in pairs)))
         else:
             bare.append(item)
     return tuple(bare), found
@@ -393,14 +393,14 @@ def _later_of(part: Part, scope: tuple[str, ...]) -> tuple[Part, Interrupted | N
     """A result without what it carries, and that."""
     if "later" not in part:
         return part, None
-    told = f"the pending result of the call {part['id']!r} ({part['name']!r})"
+    label = f"the pending result of the call {part['id']!r} ({part['name']!r})"
     try:
         event = checked(Interrupted, part["later"])
     except ValidationError as error:
-        raise MessagesError(f"{told} is malformed: {error.errors()[0]['msg']}") from error
+        raise MessagesError(f"{label} is malformed: {error.errors()[0]['msg']}") from error
     own = (event.kind, event.expects, event.scope, event.call_id, event.tool_name)
     if own != ("later", "external", scope, part["id"], part["name"]):
-        raise MessagesError(f"{told} is malformed: it belongs to another call")
+        raise MessagesError(f"{label} is malformed: it belongs to another call")
     return {key: value for key, value in part.items() if key != "later"}, event
 
 
@@ -421,12 +421,12 @@ def closed_messages(state: RunState) -> tuple[Message, ...]:
 
 def _left_open(call: CallState) -> Part:
     if call.status == "running":
-        told = "The run ended while this call was running. It may or may not have taken effect."
+        text = "The run ended while this call was running. It may or may not have taken effect."
     elif call.attempt:
-        told = "The run ended while this call was waiting for a person. It had started and did not finish."
+        text = "The run ended while this call was waiting for a person. It had started and did not finish."
     else:
-        told = "The run ended before this call started."
-    return call.result_part(told, error=True)
+        text = "The run ended before this call started."
+    return call.result_part(text, error=True)
 
 
 def restore(messages: Sequence[Message]) -> RunState:
@@ -482,22 +482,22 @@ def _record_label(call_id: str, name: str) -> str:
 
 
 def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
-    told = _record_label(part["id"], part["name"])
+    label = _record_label(part["id"], part["name"])
     try:
         record = CallRecord.model_validate(part.get("nbagent", EMPTY))
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         where = ".".join(map(str, wrong["loc"])) or "the whole"
-        raise MessagesError(f"{told} is malformed: {where}: {wrong['msg']}") from error
+        raise MessagesError(f"{label} is malformed: {where}: {wrong['msg']}") from error
     if record.status == "running":
         raise MessagesError(
-            f"{told} says that {part['name']!r} was running when these messages were saved. It may or may not have "
+            f"{label} says that {part['name']!r} was running when these messages were saved. It may or may not have "
             "taken effect, so it is not run again. Wait for that run to end, or append a tool message with the result "
             "of the call"
         )
     misfit = record.wrong(part, scope)
     if misfit is not None:
-        raise MessagesError(f"{told} is malformed: {misfit}")
+        raise MessagesError(f"{label} is malformed: {misfit}")
     return record
 
 

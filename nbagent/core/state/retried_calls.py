@@ -67,9 +67,9 @@ def check_known(state: RunState, failed: RunFailed) -> None:
         return
     unknown = running_calls(state)
     if unknown:
-        told = ", ".join(repr(call.name) for call in unknown)
+        names = ", ".join(repr(call.name) for call in unknown)
         raise UsageError(
-            f"The store failed while {describe_process(failed.owner)} was running these calls: {told}. They may "
+            f"The store failed while {describe_process(failed.owner)} was running these calls: {names}. They may "
             "or may not have taken effect, so they are not run again here. Retry there, or start a new run; "
             "after= continues the conversation"
         )

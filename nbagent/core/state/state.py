@@ -413,8 +413,8 @@ def _derive(state: RunState) -> None:
 
 def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
     """The call: waiting while a question in it is open, else ``busy``."""
-    inside = call.child is not None and call.child.status == "interrupted"
-    if inside or call.asked or call.lost or (call.pause is not None and call.resumed is None):
+    inner_asks = call.child is not None and call.child.status == "interrupted"
+    if inner_asks or call.asked or call.lost or (call.pause is not None and call.resumed is None):
         since = at if call.waits_since is None else call.waits_since
         return evolve(call, status="waiting", waits_since=since)
     waited = 0.0 if call.waits_since is None else max(0.0, at - call.waits_since)

@@ -21,7 +21,7 @@ def answer_by_record(
     Not for an event loop: it waits for the store.
 
     Args:
-        journal: the run's, as it was read.
+        journal: the run's journal, as it was read.
         interrupt_id: the id of the question.
         resolution: the answer.
         stamp: the source of the answer, and its time (Unix seconds).
@@ -35,10 +35,10 @@ def answer_by_record(
     """
 
     def owner(state: RunState, event: Interrupted) -> str:
-        goes_on = next_driver(state, event)
-        if goes_on != this_process():
-            return goes_on
-        # this process has nothing to go on with
+        driver = next_driver(state, event)
+        if driver != this_process():
+            return driver
+        # this process does not have the run
         return "" if journal.is_vacant or is_idle(state) else journal.driver
 
     def decide(state: RunState) -> list[StoredEvent]:

@@ -63,7 +63,7 @@ class Catalog:
     """The runs of a store, read again only where they have grown.
 
     Args:
-        store: whose.
+        store: the store.
         journals: maximum number of journals of active runs to keep in memory, those that grew last, because
             many of them are many objects. Other runs are read from the start if they have grown. None for
             all.
@@ -79,7 +79,7 @@ class Catalog:
         """The position of the last look in the store, so that the next one returns only later changes."""
         self._heads: dict[str, Head] = {}
         self._behind: dict[str, Head] = {}
-        """Those that are to be read and were not."""
+        """The heads of runs that are still to be read."""
         self._only_open = False
         self._found: dict[str, Entry] = {}
         """In the order of the heads."""
@@ -97,8 +97,8 @@ class Catalog:
 
         Args:
             only_open: leave out, and do not read, runs whose last event ends them.
-            at_most: of those that were not read before read so many, whose last event is the latest; the others are
-                ``left`` out until the next look.
+            at_most: maximum number of new runs to read, those with the latest events first; ``left`` is the number of
+                the others.
 
         Raises:
             StoreError: the store cannot be read. A single damaged run is in ``unreadable``.
@@ -114,20 +114,20 @@ class Catalog:
         self.count = len(self._heads)
         to_read = self._to_read([*heads.values()], at_most, only_open=only_open)
         new = sum(head.run_id not in self._found for head in to_read)
-        for run_id, begun in self._runs_to_read(to_read):
-            self._read_run(run_id, begun)
+        for run_id, prefetched in self._runs_to_read(to_read):
+            self._read_run(run_id, prefetched)
         self._behind = {k: v for k, v in self._behind.items() if k not in self._found}
-        self._arrange(new, is_whole=changes.is_whole)
+        self._arrange(new, is_complete=changes.is_whole)
         self._stamp, self._since = stamp, changes.token
         return [one for one in self._found.values() if not only_open or one.status not in ENDED]
 
-    def _arrange(self, new: int, *, is_whole: bool) -> None:
+    def _arrange(self, new: int, *, is_complete: bool) -> None:
         """Forget runs that do not exist, and put the others in the order of the heads."""
         ends = [[*islice(reversed(each), new)] for each in (self._found, self._heads)]
-        if not is_whole and ends[0] == ends[1]:
+        if not is_complete and ends[0] == ends[1]:
             return
-        for gone in self._found.keys() - self._heads.keys():
-            self._open.pop(gone, None)
+        for deleted_id in self._found.keys() - self._heads.keys():
+            self._open.pop(deleted_id, None)
         self._found = {k: self._found[k] for k in self._heads if k in self._found}
 
     def _to_read(self, heads: list[Head], at_most: int | None, *, only_open: bool) -> list[Head]:
@@ -175,7 +175,7 @@ class Catalog:
             heads = [Head(run_id, -1, None) for run_id in ids]
         return Changes(heads, None, is_whole=True)
 
-    def _runs_to_read(self, heads: list[Head]) -> Iterator[tuple[str, Begun]]:
+    def _runs_to_read(self, heads: list[Head]) -> Iterator[tuple[str, Prefetched]]:
         """Each run to read, with its events where the store reads several in one go."""
         store: object = self.store
         if not isinstance(store, Batching):
@@ -186,15 +186,15 @@ class Catalog:
             found = store.read_each(new) if len(new) > 1 else {}
             yield from ((run_id, found.get(run_id)) for run_id in group)
 
-    def _read_run(self, run_id: str, begun: Begun) -> None:
+    def _read_run(self, run_id: str, prefetched: Prefetched) -> None:
         journal = self._open.get(run_id) or Journal(run_id, self.store, keeps_events=False)
         known = self._found.get(run_id)
         events: list[RunEvent] = []
         journal.listeners = (events.append,)
         try:
-            if isinstance(begun, StoreError):
-                raise begun
-            journal.catch_up(begun)
+            if isinstance(prefetched, StoreError):
+                raise prefetched
+            journal.catch_up(prefetched)
             if known is None and not events:  # it had been read when that failed
                 events += journal.read()[:1]
         except (StoreError, UsageError) as error:  # a deleted run, or a damaged one
@@ -214,8 +214,8 @@ class Catalog:
                 del self._open[next(iter(self._open))]
 
 
-Begun: TypeAlias = Sequence[StoredEvent] | StoreError | None
-"""The events of a run that was read already, why it cannot be, or nothing yet."""
+Prefetched: TypeAlias = Sequence[StoredEvent] | StoreError | None
+"""The events of a run that was read in a batch, the error of reading it, or None if it was not read yet."""
 ENDED: tuple[Status, ...] = ("completed", "failed", "cancelled")
 _NEVER = object()
 
@@ -233,15 +233,15 @@ def _moved(head: Head) -> float:
     return float("inf") if head.last is None else head.last.at
 
 
-def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
+def _entry(journal: Journal, source: Entry | RunEvent) -> Entry:
     state = journal.state
-    if isinstance(begun, Entry):
-        first, prompt, after = begun.started, begun.prompt, begun.after
-        cell, owner = begun.cell, begun.started_by
+    if isinstance(source, Entry):
+        started, prompt, after = source.started, source.prompt, source.after
+        cell, owner = source.cell, source.started_by
     else:
-        first = begun.at if isinstance(begun, Event) else 0.0
-        prompt, after = _asked(begun)
-        cell, owner = (begun.cell, begun.owner) if isinstance(begun, RunStarted) else ("", "")
+        started = source.at if isinstance(source, Event) else 0.0
+        prompt, after = _asked(source)
+        cell, owner = (source.cell, source.owner) if isinstance(source, RunStarted) else ("", "")
     outcome = state.outcome
     return Entry(
         id=journal.run_id,
@@ -249,7 +249,7 @@ def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
         prompt=prompt,
         status=state.status,
         asks=() if outcome is not None else tuple(interrupts_of(state, {}, state.agent)),
-        started=first,
+        started=started,
         updated=state.at,
         usage=state.usage,
         turns=state.turns,
@@ -267,15 +267,17 @@ def _queued_agent(state: RunState) -> str:
 
 
 def _asked(event: RunEvent) -> tuple[str, str | None]:
-    """The prompt in words, of a flow its input, and the run before."""
+    """The prompt in words (for a flow, its input), and the id of the previous run."""
     match event:
-        case RunQueued(prompt=said, after=after):
-            return in_words(said), after
+        case RunQueued(prompt=content, after=after):
+            return in_words(content), after
         case RunStarted(flow=True, messages=messages):
-            given = messages[-1]["content"][-1]["input"]
-            return bounded(", ".join(f"{name}={dumps(it)}" for name, it in given.items())), None
+            arguments = messages[-1]["content"][-1]["input"]
+            return bounded(
+                ", ".join(f"{name}={dumps(value)}" for name, value in arguments.items())
+            ), None
         case RunStarted(messages=messages, after=after):
-            asked = next((m for m in reversed(messages) if m["role"] == "user"), None)
-            return "" if asked is None else text_of(asked), after
+            prompt = next((m for m in reversed(messages) if m["role"] == "user"), None)
+            return "" if prompt is None else text_of(prompt), after
         case _:
             return "", None

@@ -178,7 +178,7 @@ def decisions_in(run_id: str, events: Iterable[StoredEvent]) -> Iterator[Decisio
 def _decision(
     run_id: str, agent: str, path: tuple[str, ...], asked: Interrupted, answer: Resolved
 ) -> Decision:
-    question, given = json.loads(dump(asked)), json.loads(dump(answer))["resolution"]
+    question, resolution = json.loads(dump(asked)), json.loads(dump(answer))["resolution"]
     shown = question["input"]
     return Decision(
         run=run_id,
@@ -190,12 +190,12 @@ def _decision(
         answered_at=datetime.fromtimestamp(answer.at, UTC),
         by=answer.by,
         user=answer.user,
-        decision=_word(asked, answer, _changed(shown, given.get("input"))),
-        reason=given.get("reason") or given.get("error") or "",
+        decision=_word(asked, answer, _changed(shown, resolution.get("input"))),
+        reason=resolution.get("reason") or resolution.get("error") or "",
         shown=shown,
         digest=question_digest(asked) if asked.kind == "ask" or not asked.digest else asked.digest,
-        answer=given.get("output", given.get("data")),
-        changed=_changed(shown, given.get("input")),
+        answer=resolution.get("output", resolution.get("data")),
+        changed=_changed(shown, resolution.get("input")),
         interrupt=asked.id,
         question=_question(question.get("metadata")),
     )
@@ -203,8 +203,10 @@ def _decision(
 
 def _question(metadata: Any) -> str:
     """The text of a question, from the metadata of a tool or a rule."""
-    said = metadata if isinstance(metadata, dict) else {"message": metadata}
-    return next((said[name] for name in ("message", "question") if _is_text(said.get(name))), "")
+    content = metadata if isinstance(metadata, dict) else {"message": metadata}
+    return next(
+        (content[name] for name in ("message", "question") if _is_text(content.get(name))), ""
+    )
 
 
 def _is_text(value: Any) -> bool:
@@ -242,10 +244,10 @@ def _on(one: Decision) -> str:
 
 def _shown(one: Decision) -> str:
     values = one.shown if isinstance(one.shown, dict) else {"": one.shown}
-    told = ", ".join(f"{name}: {dumps(value)}" for name, value in values.items())
-    return told if len(told) <= MAX_SHOWN else told[: MAX_SHOWN - 1] + "…"
+    text = ", ".join(f"{name}: {dumps(value)}" for name, value in values.items())
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
 def _changes(one: Decision) -> str:
-    told = (f"{name}: {dumps(old)} → {dumps(new)}" for name, (old, new) in one.changed.items())
-    return ", ".join(told)
+    changes = (f"{name}: {dumps(old)} → {dumps(new)}" for name, (old, new) in one.changed.items())
+    return ", ".join(changes)

@@ -51,14 +51,14 @@ def delete_run(
     archive = archive_of(store)
     before: dict[str, set[str]] = {}
     while True:
-        doomed = _doomed(archive, run_id, before, with_followers=with_followers)
+        to_delete = _runs_to_delete(archive, run_id, before, with_followers=with_followers)
         try:
-            return _deleted(archive, doomed, before)
-        except (Conflict, UsageError):  # one began meanwhile, or somebody else deletes them too
+            return _deleted(archive, to_delete, before)
+        except (Conflict, UsageError):  # a run began meanwhile, or somebody else deletes them too
             continue
 
 
-def _doomed(
+def _runs_to_delete(
     archive: FullArchive, run_id: str, before: dict[str, set[str]], *, with_followers: bool
 ) -> list[str]:
     """The runs that are deleted with a run.
@@ -71,15 +71,15 @@ def _doomed(
         raise UsageError(f"{archive!r} has no run {run_id!r}{near_runs(run_id, archive)}")
     followers = _followers(run_id, before)
     if followers and not with_followers:
-        told = ", ".join(map(repr, followers[:5])) + (" and others" if followers[5:] else "")
+        names = ", ".join(map(repr, followers[:5])) + (" and others" if followers[5:] else "")
         raise UsageError(
-            f"Run {run_id!r} cannot be deleted alone, because {told} continue its conversation. Pass "
+            f"Run {run_id!r} cannot be deleted alone, because {names} continue its conversation. Pass "
             "with_followers=True to delete those too"
         )
-    doomed = [run_id, *followers]
-    for each in doomed:
+    to_delete = [run_id, *followers]
+    for each in to_delete:
         _check_not_running(archive, each)
-    return doomed
+    return to_delete
 
 
 @checks_keywords("nb.prune")
@@ -121,7 +121,7 @@ def prune(
         try:
             for thread in threads:
                 deleted += thread if dry_run else _deleted(archive, thread, before)
-        except (Conflict, UsageError):  # one began meanwhile, or somebody else deletes them too
+        except (Conflict, UsageError):  # a run began meanwhile, or somebody else deletes them too
             continue
         return sorted(deleted, key=list(order).index)
 
@@ -132,35 +132,37 @@ def _is_over(run: Entry | None, until: float, *, waiting: bool) -> bool:
     return run.status in ENDED or (waiting and run.status == "interrupted")
 
 
-def _seconds(given: Any) -> float:
+def _seconds(duration: Any) -> float:
     """A length of time in seconds.
 
     Raises:
         UsageError: it is not valid.
     """
-    if isinstance(given, datetime.timedelta):
-        given = given.total_seconds()
-    if isinstance(given, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", given)
-        given = float(found[1]) * _UNITS[found[2]] if found else given
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    if is_number and given >= 0:
-        return float(given)
+    if isinstance(duration, datetime.timedelta):
+        duration = duration.total_seconds()
+    if isinstance(duration, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", duration)
+        duration = float(found[1]) * _UNITS[found[2]] if found else duration
+    is_number = isinstance(duration, int | float) and not isinstance(duration, bool)
+    if is_number and duration >= 0:
+        return float(duration)
     raise UsageError(
-        f"older_than must be a duration such as '30d' or '12h', a timedelta, or seconds, got {given!r:.80}"
+        f"older_than must be a duration such as '30d' or '12h', a timedelta, or seconds, got {duration!r:.80}"
     )
 
 
-def _deleted(archive: FullArchive, doomed: list[str], before: Mapping[str, set[str]]) -> list[str]:
-    """Delete these, all or none, so that nothing is left without its beginning.
+def _deleted(
+    archive: FullArchive, to_delete: list[str], before: Mapping[str, set[str]]
+) -> list[str]:
+    """Delete these runs, all or none, so that no run is left without the runs that it continues.
 
     Raises:
-        Conflict: a run began that was not looked at; nothing was deleted.
+        Conflict: a new run began meanwhile; nothing was deleted.
     """
-    archive.delete(*doomed, known=before.keys())
-    for run_id in doomed:
+    archive.delete(*to_delete, known=before.keys())
+    for run_id in to_delete:
         histories_of(archive).forget(run_id)
-    return doomed
+    return to_delete
 
 
 def _look_before(archive: FullArchive, before: dict[str, set[str]]) -> None:
@@ -168,10 +170,10 @@ def _look_before(archive: FullArchive, before: dict[str, set[str]]) -> None:
 
     They are in a run's first events; an unreadable run counts as continuing none.
     """
-    there = dict.fromkeys(archive.run_ids())
-    for gone in before.keys() - there.keys():
-        del before[gone]
-    for run_id in there:
+    existing = dict.fromkeys(archive.run_ids())
+    for deleted_id in before.keys() - existing.keys():
+        del before[deleted_id]
+    for run_id in existing:
         if run_id not in before:
             before[run_id] = _named(_beginning(archive, run_id)) - {run_id}
 
@@ -193,7 +195,7 @@ def _named(events: list[StoredEvent]) -> set[str]:
             named.add(event.after)
         try:
             reference = reference_of(event)
-        except StoreError:  # it is of no use, and nobody's follower
+        except StoreError:  # the reference is not valid, so it does not count
             continue
         named |= set() if reference is None else {reference.run_id}
     return named
@@ -252,7 +254,8 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
     state = journal.state
     if state.status not in ("running", "queued"):
         return ""
-    driver = this_process() if journal.is_vacant else journal.driver  # who has a handle takes it
+    # a process with a handle takes it
+    driver = this_process() if journal.is_vacant else journal.driver
     owners = {driver, *(call.owner for call in running_calls(state))} - {""}
     return next((one for one in owners if _may_drive(one, journal)), "")
 

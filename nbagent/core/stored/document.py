@@ -104,12 +104,12 @@ def export_run(
     """
     archive = archive_of(store)
     runs: dict[str, list[Row]] = {}
-    there = set(archive.run_ids())
+    existing_ids = set(archive.run_ids())
     following: str | None = run_id
     while following is not None and following not in runs:
         rows = archive.rows(following)
         runs[following] = rows
-        following = _before(following, _events(following, rows), there)
+        following = _before(following, _events(following, rows), existing_ids)
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -158,15 +158,15 @@ def import_run(
     if not unverified:
         _check_seals(runs)
     _check_references(given, events)
-    there = set(archive.run_ids())
+    existing_ids = set(archive.run_ids())
     for each, found in events.items():
-        if each in there and not _is_same(archive.rows(each), found):
+        if each in existing_ids and not _is_same(archive.rows(each), found):
             raise Conflict(f"{archive!r} already has another run {each!r}. Nothing was imported")
     known = Histories()
     states = {each: _state(each, events, known) for each in runs}
-    new = [each for each in states if each not in there]
+    new = [each for each in states if each not in existing_ids]
     added = {each: _added_rows(each, runs[each], states[each]) for each in new}
-    _check_line(new, events, archive, there)
+    _check_queue(new, events, archive, existing_ids)
     for each in new:
         archive.put(each, [*runs[each], *added[each]])
     return given.id
@@ -191,10 +191,10 @@ def _checked(document: Any) -> Document:
     try:
         return Document.model_validate(document)
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, wrong["loc"])) or "the whole"
+        first_error = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first_error["loc"])) or "the whole"
         raise UsageError(
-            f"This is not a document of nb.export_run: {where}: {wrong['msg']}"
+            f"This is not a document of nb.export_run: {where}: {first_error['msg']}"
         ) from None
 
 
@@ -206,8 +206,8 @@ def _read_file(path: Path) -> Any:
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise UsageError(f"{str(path)!r} is not JSON: {why}") from error
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise UsageError(f"{str(path)!r} is not JSON: {reason}") from error
 
 
 def _loads(text: str | bytes) -> Any:
@@ -281,7 +281,7 @@ def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) 
         needed |= set() if before is None else {before}
 
 
-def _before(run_id: str, events: Sequence[StoredEvent], there: set[str]) -> str | None:
+def _before(run_id: str, events: Sequence[StoredEvent], known_ids: set[str]) -> str | None:
     """The run whose history or end this run needs."""
     for event in events:
         reference = reference_of(event)
@@ -290,7 +290,7 @@ def _before(run_id: str, events: Sequence[StoredEvent], there: set[str]) -> str 
         if isinstance(event, RunStarted) and not event.scope:
             return None
     queued = events[0]
-    return queued.after if isinstance(queued, RunQueued) and queued.after in there else None
+    return queued.after if isinstance(queued, RunQueued) and queued.after in known_ids else None
 
 
 def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Histories) -> RunState:
@@ -300,7 +300,7 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
         StoreError: its events are not those of a run.
     """
 
-    def whole(event: StoredEvent) -> StoredEvent:
+    def completed(event: StoredEvent) -> StoredEvent:
         reference = reference_of(event)
         if reference is None or not isinstance(event, RunStarted):
             return event
@@ -309,28 +309,28 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
     state, grammar = BEGINNING, Grammar()
     for number, event in enumerate(events[run_id]):
         cause: Exception | None = None
-        why = grammar.unfit(state, event)
-        if why is None:
+        reason = grammar.unfit(state, event)
+        if reason is None:
             try:
-                state = apply(state, whole(event))
+                state = apply(state, completed(event))
                 grammar.folded(state, event)
             except StoreError:
                 raise
             except Exception as error:
-                why, cause = f"{error!r:.200}", error
-        if why is not None:
+                reason, cause = f"{error!r:.200}", error
+        if reason is not None:
             raise StoreError(
-                f"Event {number} of run {run_id!r} ({event.type}) does not fit the events before it: {why}"
+                f"Event {number} of run {run_id!r} ({event.type}) does not fit the events before it: {reason}"
             ) from cause
     known.keep(run_id, Known(state.position, state.messages))
     return state
 
 
-def _check_line(
+def _check_queue(
     new: Sequence[str],
     events: Mapping[str, Sequence[StoredEvent]],
     archive: Archive,
-    there: set[str],
+    existing_ids: set[str],
 ) -> None:
     """Raise if runs, here and in the store, would wait for each other and never start.
 
@@ -350,7 +350,7 @@ def _check_line(
             waiting.add(before)
             if before in events:
                 found = events[before]
-            elif before in there:
+            elif before in existing_ids:
                 found = events_of(archive.rows(before))
             else:
                 break
@@ -380,10 +380,10 @@ def _added_rows(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
 def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:
     """Whether a journal starts with these events; later events are its own."""
     try:
-        there = events_of(rows[: len(events)])
+        stored_events = events_of(rows[: len(events)])
     except StoreError:
         return False
-    return list(map(dump, there)) == list(map(dump, events))
+    return list(map(dump, stored_events)) == list(map(dump, events))
 
 
 def schema() -> dict[str, Any]:

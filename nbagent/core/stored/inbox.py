@@ -37,7 +37,7 @@ Place: TypeAlias = Literal["here", "there", "kept"]
 
 
 _AT_ONCE = 32
-"""Answers that are on their way to the store at a time."""
+"""Maximum number of answers that are stored at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class GoesOn:
+class Continuation:
     """The place where a run continues after a question of it is answered."""
 
     place: Place
@@ -104,7 +104,7 @@ class Stranded:
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """A test of ``where``: whether a number is less than ``limit``; what is no number is not."""
+    """A test of ``where``: whether a value is a number less than ``limit``."""
 
     limit: float
 
@@ -180,7 +180,7 @@ class Waiting:
     """The questions of a store that wait, read again only where runs have grown.
 
     Args:
-        store: whose.
+        store: the store.
         agents: the agents that continue runs here, preferred to those that this process knows by name.
         agent: only questions of runs of this agent.
         tool: only questions of this tool.
@@ -208,7 +208,7 @@ class Waiting:
         self.agent, self.tool, self.older_than, self.tests = agent, tool, older_than, tuple(tests)
         self.agents = tuple(agents)
         self._journals: dict[str, Journal] = {}
-        """Of the runs that ask, or have asked since the first look."""
+        """The journals of the runs that ask, or have asked since the first look."""
         self._looked = False
         self._working: list[Entry] = []
         """The runs that have not ended and ask nothing."""
@@ -268,7 +268,7 @@ class Waiting:
         return self.chosen()
 
     def chosen(self) -> list[Asked]:
-        """Of what waited at the last look, what is looked for."""
+        """The open questions of the last look that match the filters."""
         return [one for one in self.all if self._is_looked_for(one)]
 
     def stranded(self) -> list[Stranded]:
@@ -284,20 +284,20 @@ class Waiting:
         run, store = stranded.run, self.catalog.store
         await open_run(run.id, agent=self._owner(run.agent), store=store, show=False)
 
-    def continuation(self, asked: Asked) -> GoesOn:
+    def continuation(self, asked: Asked) -> Continuation:
         """The place where its run continues after an answer, as far as known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
         waits_in = _driver_after(journal, asked)
         if waits_in != this_process():
-            return GoesOn("there", waits_in)
+            return Continuation("there", waits_in)
         driver, session = journal.driver, find_session(asked.run.id, journal.store)
         if driver not in ("", this_process()) and not self._has_ended(driver, journal):
             may_be_taken = journal.is_vacant or is_idle(journal.state)
             has_agent = owner is not None or session is not None
-            return GoesOn("there", driver, or_here=may_be_taken and has_agent)
+            return Continuation("there", driver, or_here=may_be_taken and has_agent)
         if session is not None:
-            return GoesOn("here", tools=session.spec.tools)
-        return GoesOn("kept") if owner is None else GoesOn("here", tools=owner.tools)
+            return Continuation("here", tools=session.spec.tools)
+        return Continuation("kept") if owner is None else Continuation("here", tools=owner.tools)
 
     def is_earlier(self, asked: Asked) -> bool:
         """Whether its cell has started a later run, in another kernel, so that both may do the work twice."""
@@ -328,12 +328,14 @@ class Waiting:
         session = find_session(journal.run_id, journal.store) if self._by_record else None
         is_kept = self._by_record and not (session is not None and session.is_active)
         agent = owner if where == "here" and not is_kept else None
-        is_there, interrupt_id = where == "there" or is_kept, asked.interrupt.id
+        by_record, interrupt_id = where == "there" or is_kept, asked.interrupt.id
         answer = await answer_stored(
-            journal, interrupt_id, resolution, by=by, agent=agent, by_record=is_there
+            journal, interrupt_id, resolution, by=by, agent=agent, by_record=by_record
         )
         is_due = not answer.owner and journal.state.status == "running"
-        if where == "there" and owner is not None and is_due:  # by whoever takes it first
+        if (
+            where == "there" and owner is not None and is_due
+        ):  # or another process, whichever is first
             await open_run(journal.run_id, agent=owner, store=journal.store, show=False)
         return answer
 
@@ -348,19 +350,19 @@ class Waiting:
         """Answer each of these, several at a time. Invalid and already answered ones are noted.
 
         Args:
-            chosen: which.
+            chosen: the questions.
             means: a function that returns the resolution for a question.
             by: the source of the answer.
             into: the outcome to update.
 
         Raises:
-            InvalidAnswer: it fits none of them; nothing was changed.
-            StoreError: it could not be stored; what was answered before is.
+            InvalidAnswer: the answer fits none of them; nothing was changed.
+            StoreError: an answer could not be stored; earlier ones are.
         """
-        room = asyncio.Semaphore(_AT_ONCE)
+        slots = asyncio.Semaphore(_AT_ONCE)
 
         async def answer(one: Asked) -> None:
-            async with room:
+            async with slots:
                 try:
                     await self.answer(one, means(one.interrupt), by=by)
                 except (Conflict, NotPending, InvalidAnswer) as error:

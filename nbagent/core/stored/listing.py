@@ -219,9 +219,9 @@ def runs(
     given: Any = checked_store(store)
     place: Store = current_store() if given is None else given
     wanted = (status,) if isinstance(status, str) else STATUSES if status is None else status
-    odd = [one for one in wanted if one not in STATUSES]
-    if odd:
-        raise UsageError(f"status must be one of {', '.join(STATUSES)}, got {odd[0]!r:.80}")
+    unknown = [one for one in wanted if one not in STATUSES]
+    if unknown:
+        raise UsageError(f"status must be one of {', '.join(STATUSES)}, got {unknown[0]!r:.80}")
     checked_turns(limit, "limit")
     name = agent if agent is None or isinstance(agent, str) else agent.name
     listing = Listing(place, agent=name, statuses=None if status is None else wanted)
@@ -325,13 +325,13 @@ class Listing:
             and wanted.status in ("", run.status)
             and (not words or _has(run, words))
         ]
-        of = _ORDERS.get(wanted.by)
-        if of is None:
+        sort_key = _ORDERS.get(wanted.by)
+        if sort_key is None:
             return found
-        keyed = [(of(run), run) for run in found]
-        there = [(key, run) for key, run in keyed if key not in (None, "")]
-        there.sort(key=lambda each: each[0], reverse=wanted.backwards)
-        return [run for _, run in there] + [run for key, run in keyed if key in (None, "")]
+        keyed = [(sort_key(run), run) for run in found]
+        filled = [(key, run) for key, run in keyed if key not in (None, "")]
+        filled.sort(key=lambda each: each[0], reverse=wanted.backwards)
+        return [run for _, run in filled] + [run for key, run in keyed if key in (None, "")]
 
 
 _ORDERS: dict[str, Callable[[StoredRun], Any]] = {
@@ -348,8 +348,8 @@ _ORDERS: dict[str, Callable[[StoredRun], Any]] = {
 
 
 def _has(run: StoredRun, words: Sequence[str]) -> bool:
-    said = " ".join((run.id, run.agent, run.prompt, run.status_text, *run.asks)).casefold()
-    return all(word in said for word in words)
+    row_text = " ".join((run.id, run.agent, run.prompt, run.status_text, *run.asks)).casefold()
+    return all(word in row_text for word in words)
 
 
 def _listed(entry: Entry, store: Store) -> StoredRun:
@@ -368,11 +368,11 @@ def _listed(entry: Entry, store: Store) -> StoredRun:
     )
 
 
-def _unreadable(run_id: str, why: str, store: Store) -> StoredRun:
-    return StoredRun(run_id, "", "", "unreadable", why, (), None, None, None, Usage(), store)
+def _unreadable(run_id: str, reason: str, store: Store) -> StoredRun:
+    return StoredRun(run_id, "", "", "unreadable", reason, (), None, None, None, Usage(), store)
 
 
-_SAYS: dict[Status, str] = {
+_STATUS_TEXTS: dict[Status, str] = {
     "interrupted": "needs an answer",
     "queued": "queued",
     "completed": "done",
@@ -387,7 +387,7 @@ def _status_text(entry: Entry) -> str:
         return f"failed: {entry.error or ''}"
     if entry.asks and all(one.expects == "external" for one in entry.asks):
         return "waiting for another system"
-    return _SAYS[entry.status]
+    return _STATUS_TEXTS[entry.status]
 
 
 def driven_by(driver: str) -> str:

@@ -88,7 +88,7 @@ def answer_external(
         if agent is None:
             stamp = ("external", time.time())
             return Receipt(finished(answer_by_record(journal, event.id, answer, stamp)))
-        run = agent._take_up(journal, show=False)  # noqa: SLF001 - the engine's own door
+        run = agent._take_up(journal, show=False)  # noqa: SLF001 - internal to the engine
         return run.resolve(event.id, answer, by="external")
     raise _refusal(sessions, stored, digest, place)
 
@@ -116,9 +116,8 @@ def _stored(place: Store, digest: str) -> list[Journal]:
     for run_id in place.search(digest) if isinstance(place, Searching) else place.run_ids():
         if find_session(run_id, place) is None:
             journal = Journal(run_id, place)
-            with suppress(
-                StoreError, UsageError
-            ):  # a damaged run has no say in another one's token
+            # a damaged run does not matter for the token of another run
+            with suppress(StoreError, UsageError):
                 journal.catch_up()
                 journals.append(journal)
     return journals
@@ -164,7 +163,8 @@ def _of_elsewhere(run_id: str, event: Interrupted) -> Conflict:
 def _asked(journal: Journal) -> list[Interrupted]:
     try:
         return _interrupts(journal.read())
-    except StoreError:  # its store is closed by now: it has no say in another run's token
+    # its store is closed by now, which does not matter for the token of another run
+    except StoreError:
         return []
 
 
@@ -188,7 +188,7 @@ async def answer_stored(
     stored, for the process that is running the run or opens it next.
 
     Args:
-        journal: the run's.
+        journal: the run's journal.
         interrupt_id: the id of the question.
         resolution: the answer.
         by: the name of the caller.
@@ -216,7 +216,7 @@ async def answer_stored(
             lambda: answer_by_record(journal, interrupt_id, resolution, stamp)
         )
     event = await asyncio.wrap_future(answered)
-    assert isinstance(event, Resolved)  # what an answer is stored as
+    assert isinstance(event, Resolved)  # the event of an answer
     return event
 
 
@@ -287,10 +287,10 @@ async def open_run(
     if isinstance(agent, Agent):
         try:
             await agent._know_tools(journal)  # noqa: SLF001 - as below
-        except McpError as error:  # the run can be looked at, and all else of it be answered
+        except McpError as error:  # the run can still be shown, and its other questions answered
             logger.warning("%s", error)
     options = {"answers": answers, "attended": attended, "show": show, "context": context}
-    run = agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door
+    run = agent._take_up(journal, **options)  # noqa: SLF001 - internal to the engine
     if take_over:
         await run.take_over()
     return run

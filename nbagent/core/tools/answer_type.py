@@ -17,16 +17,16 @@ from pydantic_core import from_json
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import AnswerForm
-from nbagent.core.base.foreign import MAX_SAID_PARTS, TooManyParts, counted
+from nbagent.core.base.foreign import MAX_MODEL_PARTS, TooManyParts, counted
 from nbagent.core.base.messages import Json, dumps, storable
 
 from .json_schema import adapter_of
 from .result_text import describe
 
 MAX_SEARCHED = 200_000
-"""Characters of a text with other words in it in which a value is looked for."""
+"""Maximum characters of a text that is searched for a value among other words."""
 MAX_TRIED = 20
-"""Maximum number of places in it where one may begin."""
+"""Maximum number of places in such a text that are tried as the start of a value."""
 _PLAIN = frozenset(("type", "title", "description"))
 _UNIONS = ("anyOf", "oneOf", "allOf", "enum", "const", "not", "if")
 _DEFINITIONS = ("$defs", "definitions")
@@ -99,14 +99,14 @@ class AnswerType:
         if self.schema is None:
             return Answer(text, self._as_json(self._checked_text(text)))
         found = _found(text)
-        inside = _value_of(found.value) if self.form == "value" else _NOTHING
-        if inside is _NOTHING:
+        inner = _value_of(found.value) if self.form == "value" else _NOTHING
+        if inner is _NOTHING:
             output = self._fitting(found.text)
             return Answer(found.text, output)
         try:
-            return _alone(self._fitting(dumps(inside)))
+            return _alone(self._fitting(dumps(inner)))
         except Misfit as misfit:
-            try:  # a type's own value may look like what it is wrapped in
+            try:  # a value of the type may itself look like a wrapping object
                 return Answer(found.text, self._fitting(found.text))
             except Misfit:
                 raise misfit from None
@@ -129,7 +129,7 @@ class AnswerType:
             return kept
         try:
             self.typed(kept)
-        except ValidationError:  # of a type that writes another JSON than it reads
+        except ValidationError:  # the type writes other JSON than it reads
             return storable(json.loads(text))
         return kept
 
@@ -159,12 +159,12 @@ def _unreferenced(schema: dict[str, Any]) -> dict[str, Any]:
     root, seen = schema, set()
     while isinstance(ref := root.get("$ref"), str) and ref not in seen:
         seen.add(ref)
-        where, _, name = ref.removeprefix("#/").partition("/")
-        target = schema.get(where, {}).get(name) if where in _DEFINITIONS else None
+        section, _, name = ref.removeprefix("#/").partition("/")
+        target = schema.get(section, {}).get(name) if section in _DEFINITIONS else None
         if not isinstance(target, Mapping):
             return schema
-        beside = {key: value for key, value in root.items() if key != "$ref"}
-        root = {**target, **beside}
+        siblings = {key: value for key, value in root.items() if key != "$ref"}
+        root = {**target, **siblings}
     return root
 
 
@@ -196,8 +196,8 @@ def _moved(schema: Json) -> Json:
     moved = {key: _moved(value) for key, value in schema.items()}
     ref = schema.get("$ref")
     if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")):
-        stays = any(ref.startswith(f"#/{name}/") for name in _DEFINITIONS)
-        moved["$ref"] = ref if stays else f"#/properties/value{ref[1:]}"
+        is_in_definitions = any(ref.startswith(f"#/{name}/") for name in _DEFINITIONS)
+        moved["$ref"] = ref if is_in_definitions else f"#/properties/value{ref[1:]}"
     return moved
 
 
@@ -219,18 +219,18 @@ def _found(text: str) -> _Found:
     Raises:
         Misfit: there is none, or more than one.
     """
-    whole = text.strip()
+    stripped = text.strip()
     try:
-        return _Found(whole, from_json(counted(whole, MAX_SAID_PARTS), allow_inf_nan=False))
+        return _Found(stripped, from_json(counted(stripped, MAX_MODEL_PARTS), allow_inf_nan=False))
     except TooManyParts as error:
         raise Misfit(f"the JSON cannot be read: {error}") from None
-    except (TypeError, ValueError) as error:  # a type error where half of a surrogate pair is in it
-        why = str(error)
-    if len(whole) > MAX_SEARCHED:
-        raise Misfit(f"it is not JSON: {why}")
-    values = list(_values_in(whole))
+    except (TypeError, ValueError) as error:  # a TypeError if the text has half of a surrogate pair
+        reason = str(error)
+    if len(stripped) > MAX_SEARCHED:
+        raise Misfit(f"it is not JSON: {reason}")
+    values = list(_values_in(stripped))
     if not values:
-        raise Misfit(f"it is not JSON: {why}")
+        raise Misfit(f"it is not JSON: {reason}")
     if len(values) > 1:
         raise Misfit(f"expected one JSON value, got {len(values)}")
     return values[0]
@@ -238,19 +238,21 @@ def _found(text: str) -> _Found:
 
 def _values_in(text: str) -> Iterator[_Found]:
     """The objects and lists in a text, those inside others left out."""
-    at = 0
+    position = 0
     for _ in range(MAX_TRIED):
-        starts = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
+        starts = [
+            place for place in (text.find("{", position), text.find("[", position)) if place >= 0
+        ]
         if not starts:
             return
         start = min(starts)
         try:
-            value, at = _decoder.raw_decode(text, start)
+            value, position = _decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            at = start + 1
+            position = start + 1
         else:
-            yield _Found(text[start:at], value)
-    if "{" in text[at:] or "[" in text[at:]:
+            yield _Found(text[start:position], value)
+    if "{" in text[position:] or "[" in text[position:]:
         raise Misfit("the text has too many brackets to search for JSON")
 
 
@@ -273,7 +275,7 @@ def partial_of(text: str, form: AnswerForm) -> Json:
         return None
     try:
         value = from_json(
-            counted(text[min(starts) :], MAX_SAID_PARTS), allow_partial="trailing-strings"
+            counted(text[min(starts) :], MAX_MODEL_PARTS), allow_partial="trailing-strings"
         )
     except (TypeError, ValueError):
         return None
@@ -284,8 +286,8 @@ def partial_of(text: str, form: AnswerForm) -> Json:
 
 def unwrapped(value: Json, form: AnswerForm) -> Json:
     """The value in the only field of a wrapping object; else the value itself."""
-    inside = _value_of(value) if form == "value" else _NOTHING
-    return value if inside is _NOTHING else inside
+    inner = _value_of(value) if form == "value" else _NOTHING
+    return value if inner is _NOTHING else inner
 
 
 def _no_constant(name: str) -> None:

@@ -55,7 +55,7 @@ MAX_TEXT = 1_000_000
 MAX_FILES = 20
 """Files of one prompt, or of one result."""
 MANY_TOKENS = 20_000
-"""Of the files of text in a prompt, from which on they are warned of."""
+"""Tokens of a prompt's text files above which a warning is shown."""
 _GIVEN = "text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an array, or a table"
 
 
@@ -91,9 +91,9 @@ class File:
             raise UsageError(f"{_named(content)} is not a file. Pass {_GIVEN}")
         data, kind, own_name = found
         self.name = plain_name(name) if name else own_name
-        said_type = media_type or kind or _guessed(data, self.name)
-        what = repr(self.name) if self.name else f"the {said_type}"
-        self.data, self.media_type = _fitted(data, said_type, what)
+        declared_type = media_type or kind or _guessed(data, self.name)
+        label = repr(self.name) if self.name else f"the {declared_type}"
+        self.data, self.media_type = _fitted(data, declared_type, label)
 
     def __repr__(self) -> str:
         named = f", name={self.name!r}" if self.name else ""
@@ -123,7 +123,7 @@ class _Found(NamedTuple):
     name: str | None
 
 
-# --- what a person says
+# --- prompts
 
 
 def prompt_content(prompt: Any) -> Content:
@@ -150,8 +150,8 @@ def prompt_content(prompt: Any) -> Content:
         raise UsageError(
             f"A prompt must be non-empty text, or a list of texts and files, got {_named(prompt)}{hint}"
         )
-    given = [item if isinstance(item, str) else _file_from(item) for item in prompt]
-    parts = [{"type": "text", "text": x} if isinstance(x, str) else x.part for x in given]
+    items = [item if isinstance(item, str) else _file_from(item) for item in prompt]
+    parts = [{"type": "text", "text": x} if isinstance(x, str) else x.part for x in items]
     if not any(part["type"] == "file" or part["text"].strip() for part in parts):
         raise UsageError(f"The prompt has no text: {prompt!r:.80}")
     files = [part for part in parts if part["type"] == "file"]
@@ -159,7 +159,7 @@ def prompt_content(prompt: Any) -> Content:
         raise UsageError(f"This prompt has {len(files)} files. The limit is {MAX_FILES}")
     if not files:
         return "\n\n".join(part["text"] for part in parts)
-    _warn_of_tokens([each for each in given if isinstance(each, File)])
+    _warn_of_tokens([each for each in items if isinstance(each, File)])
     return tuple(parts)
 
 
@@ -171,25 +171,25 @@ def _file_from(item: Any) -> File:
 
 
 def mention(
-    value: Any, name: str, told: Callable[[Any], str | None] = tables.table_summary
+    value: Any, name: str, summarize: Callable[[Any], str | None] = tables.table_summary
 ) -> File:
     """The description of a variable that a prompt names: a summary in text, with its name.
 
     Args:
-        value: of the variable.
-        name: as the person writes it.
-        told: a function that returns the summary; by default that of a table.
+        value: the value of the variable.
+        name: its name, as the person writes it.
+        summarize: a function that returns the summary; by default that of a table.
 
     Raises:
-        UsageError: it fails when it is looked at.
+        UsageError: its own code failed.
     """
     try:
-        text = told(value) or ""
-    except Exception as error:  # of the value's own code
+        text = summarize(value) or ""
+    except Exception as error:  # from the value's own code
         raise UsageError(
             f"@{name} could not be summarized: {type(error).__name__}: {error}"
         ) from error
-    plain = re.sub(r"[\\/]", "_", name)  # which end the folders of a file's name
+    plain = re.sub(r"[\\/]", "_", name)  # a file's name has no folders
     return File(text.encode("utf-8", "replace"), "text/plain", name=f"@{plain}")
 
 
@@ -209,7 +209,7 @@ _NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 def _hint_at_braces(prompt: str) -> None:
-    """Warn where a name in braces is a variable of the person's code: a prompt that is a text is sent as it is."""
+    """Warn if a name in braces is a variable of the person's code, because a text prompt is sent unchanged."""
     found = [*dict.fromkeys(_BRACES.findall(prompt))]
     code = calling_code() if found else None
     if code is None:
@@ -218,18 +218,18 @@ def _hint_at_braces(prompt: str) -> None:
     known = [name for name in found if name in names and not isinstance(names[name], _NO_DATA)]
     if not known:
         return
-    framed = next((name for name in known if tables.frame_of(names[name]) is not None), None)
-    do = (
+    table_name = next((name for name in known if tables.frame_of(names[name]) is not None), None)
+    advice = (
         f"write f'…' to insert their values, or use %%agent, which inserts them: {{{known[0]}}}"
-        if framed is None
-        else f"pass a list, ['…', {framed}], to send its columns and first rows, or use %%agent, which inserts it"
+        if table_name is None
+        else f"pass a list, ['…', {table_name}], to send its columns and first rows, or use %%agent, which inserts it"
     )
-    names_told = ", ".join(f"{{{name}}}" for name in known[:5])
-    _warn(f"The prompt contains {names_told} as plain text, not the variable's value: {do}")
+    listed_names = ", ".join(f"{{{name}}}" for name in known[:5])
+    _warn(f"The prompt contains {listed_names} as plain text, not the variable's value: {advice}")
 
 
 def _warn_of_tokens(files: Sequence[File]) -> None:
-    """Warn of files of text that are much to read, before they are sent."""
+    """Warn about text files with many tokens, before they are sent."""
     sizes = {file: tokens_of(file.data) for file in files if is_text(file.media_type)}
     if sum(sizes.values()) <= MANY_TOKENS:
         return
@@ -253,21 +253,21 @@ def _warn(text: str) -> None:
         warnings.warn_explicit(escaped(text), UserWarning, *at)
 
 
-# --- what a tool returns
+# --- results of tools
 
 
 class Taken(NamedTuple):
     """A tool's value, separated from its files."""
 
     value: Any
-    """With a word in the place of each."""
+    """The value, with a label in the place of each file."""
     files: list[Part]
     drawn: list[Any]
-    """The mime bundles that became files, as they were."""
+    """The original mime bundles of the values that became files."""
 
 
 NOTHING = Taken(None, [], [])
-"""Of a result without files."""
+"""The result of ``take_files`` without a value and files."""
 
 
 def take_files(
@@ -289,11 +289,11 @@ def take_files(
     found = Taken(value, [], [])
     match value:
         case list() | tuple() if len(value) <= _LOOKED_AT:
-            inside = [_taken_one(item, present, found) for item in value]
-            plain: Any = inside if found.files else value
+            items = [_taken_one(item, present, found) for item in value]
+            plain: Any = items if found.files else value
         case dict() if len(value) <= _LOOKED_AT:
-            told = {key: _taken_one(item, present, found) for key, item in value.items()}
-            plain = told if found.files else value
+            entries = {key: _taken_one(item, present, found) for key, item in value.items()}
+            plain = entries if found.files else value
         case _:
             plain = _taken_one(value, present, found)
     listed = more if isinstance(more, list | tuple) else [more]
@@ -322,9 +322,8 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
         return item
     try:
         file = item if isinstance(item, File) else _pictured(item, present, found)
-    except (
-        Exception
-    ):  # of the value's own making, or too large: told as it would be without a picture
+    # from the value's own code, or too large: handled as a value without a picture
+    except Exception:
         log.warning(
             "a %s is not an image that a model can read", type(item).__name__, exc_info=True
         )
@@ -337,7 +336,7 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
 
 
 def _pictured(item: Any, present: Any, found: Taken) -> File | None:
-    """A value that shows as a picture and nothing more."""
+    """A value that is displayed as a picture and nothing more."""
     figure = _figure(item)
     if figure is None and not _is_of(item, "PIL.Image", "Image") and not _shows_itself(item):
         return None
@@ -387,40 +386,42 @@ def _of_path(path: Path) -> _Found:
     try:
         status = path.expanduser().stat()
         if not stat.S_ISREG(status.st_mode):
-            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise UsageError(f"{str(path)!r} is {what}. Pass the path of a file")
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise UsageError(f"{str(path)!r} is {kind}. Pass the path of a file")
         with path.expanduser().open("rb") as file:
             data = file.read(_READ + 1)
     except OSError as error:
-        why = "the file does not exist" if isinstance(error, FileNotFoundError) else error.strerror
-        raise UsageError(f"{str(path)!r} cannot be read: {why}") from error
+        reason = (
+            "the file does not exist" if isinstance(error, FileNotFoundError) else error.strerror
+        )
+        raise UsageError(f"{str(path)!r} cannot be read: {reason}") from error
     if len(data) > _READ:
         raise _too_large(f"{path.name!r}", status.st_size, _READ)
     return _Found(data, image_bytes.type_of(data), plain_name(path.name) or None)
 
 
 _READ = 100_000_000
-"""Bytes that are read of a file: a picture of so many may become small enough."""
+"""Maximum bytes that are read of a file: a picture of this size may become small enough."""
 
 
 def _guessed(data: bytes, name: str | None) -> str:
     """The media type from the bytes, or from the name.
 
     Raises:
-        UsageError: neither does.
+        UsageError: neither shows it.
     """
-    told = image_bytes.type_of(data)
-    if told is None and name:
-        told = mimetypes.guess_type(name)[0]
-        told = told if told and is_media_type(told) else None
-    if told is None and name and _is_utf8(data):
-        told = "text/plain"
-    if told is None:
-        what = repr(name) if name else "bytes"
+    media_type = image_bytes.type_of(data)
+    if media_type is None and name:
+        media_type = mimetypes.guess_type(name)[0]
+        media_type = media_type if media_type and is_media_type(media_type) else None
+    if media_type is None and name and _is_utf8(data):
+        media_type = "text/plain"
+    if media_type is None:
+        label = repr(name) if name else "bytes"
         raise UsageError(
-            f"The media type of {what} is unknown. Set it, as in nb.File(…, 'application/pdf')"
+            f"The media type of {label} is unknown. Set it, as in nb.File(…, 'application/pdf')"
         )
-    return told
+    return media_type
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -432,7 +433,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _figure(value: Any) -> Any:
-    """The matplotlib figure that a value is, or is drawn in; None for anything else."""
+    """The matplotlib figure of a value: the figure itself, or that of its axes; None for anything else."""
     figures = sys.modules.get("matplotlib.figure")
     if figures is None or isinstance(value, type):
         return None
@@ -442,7 +443,7 @@ def _figure(value: Any) -> Any:
 
 
 def _drawn(value: Any) -> _Found | None:
-    """A figure, an image, or what shows itself as one, as a picture."""
+    """The picture of a figure, of an image, or of a value that displays itself as one."""
     if _is_of(value, *_PLOTLY):
         return _static(value, "plotly", "kaleido", lambda: value.to_image(format="png", scale=2))
     if _is_of(value, *_ALTAIR):
@@ -570,13 +571,13 @@ def _shown(value: Any) -> _Found | None:
     return None
 
 
-def _data(answer: Any) -> Any:
-    """A value answers with data, or with data and metadata."""
-    return answer[0] if isinstance(answer, tuple) else answer
+def _data(result: Any) -> Any:
+    """The data that a repr method returned, without its metadata."""
+    return result[0] if isinstance(result, tuple) else result
 
 
 def _array(value: Any) -> _Found | None:
-    """An array of numpy, or of what looks like one, as a picture."""
+    """A numpy array as a picture."""
     numpy = sys.modules.get("numpy")
     if numpy is None or isinstance(value, type):
         return None
@@ -594,54 +595,54 @@ def _table(value: Any) -> _Found | None:
     return None if rows is None else _Found(rows, "text/csv", "table.csv")
 
 
-def _fitted(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
-    """The bytes as they are sent, and their type: a picture as large as providers use, and nothing but drawn.
+def _fitted(data: bytes, media_type: str, label: str) -> tuple[bytes, str]:
+    """The bytes as they are sent, and their type; a picture is no larger than providers use, and has no metadata.
 
     Raises:
         UsageError: there are too many bytes, or they are of another type.
     """
     if not data:
-        raise UsageError(f"{what} is empty")
+        raise UsageError(f"{label} is empty")
     if media_type in IMAGES or media_type in image_bytes.CONVERTED:
-        return _fitted_picture(data, media_type, what)
+        return _fitted_picture(data, media_type, label)
     most = MAX_TEXT if is_text(media_type) else MAX_FILE
     if len(data) > most:
-        raise _too_large(what, len(data), most)
+        raise _too_large(label, len(data), most)
     if is_text(media_type) and not _is_utf8(data):
-        raise UsageError(f"{what} is {media_type}, but its text is not UTF-8")
+        raise UsageError(f"{label} is {media_type}, but its text is not UTF-8")
     return data, media_type
 
 
-def _fitted_picture(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
-    told = image_bytes.type_of(data)
-    if media_type in IMAGES and told != media_type:
+def _fitted_picture(data: bytes, media_type: str, label: str) -> tuple[bytes, str]:
+    actual_type = image_bytes.type_of(data)
+    if media_type in IMAGES and actual_type != media_type:
         raise UsageError(
-            f"{what} was declared as {media_type}, but its first bytes are {told or 'not an image'}"
+            f"{label} was declared as {media_type}, but its first bytes are {actual_type or 'not an image'}"
         )
     sides = image_bytes.sides_of(data) or (0, 0)
     if sides[0] * sides[1] > image_bytes.MAX_PIXELS:
-        raise _too_many_pixels(what, *sides)
+        raise _too_many_pixels(label, *sides)
     if media_type not in IMAGES or len(data) > MAX_IMAGE or max(sides) > MAX_SIDE:
-        data, media_type = _smaller(data, media_type, what)
+        data, media_type = _smaller(data, media_type, label)
     if len(data) > MAX_IMAGE:
-        raise _too_large(what, len(data), MAX_IMAGE)
+        raise _too_large(label, len(data), MAX_IMAGE)
     try:
         return image_bytes.stripped(data, media_type), media_type
     except ValueError as error:
-        raise UsageError(f"{what} cannot be sent: {error}") from error
+        raise UsageError(f"{label} cannot be sent: {error}") from error
 
 
-def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
-    """A picture as Pillow makes it smaller; as it is where that is not installed and it is no matter."""
+def _smaller(data: bytes, media_type: str, label: str) -> tuple[bytes, str]:
+    """A picture made smaller with Pillow; unchanged if Pillow is not installed and the picture can be sent as it is."""
     if importlib.util.find_spec("PIL") is None:
         if media_type not in IMAGES:
             raise UsageError(
-                f"{what} is {media_type}, which models cannot read. Pass a PNG or JPEG, or install Pillow to convert it: "
+                f"{label} is {media_type}, which models cannot read. Pass a PNG or JPEG, or install Pillow to convert it: "
                 "pip install pillow"
             )
         if len(data) > MAX_IMAGE:
             raise UsageError(
-                f"{what} has {in_bytes(len(data))}. The limit for an image is {in_bytes(MAX_IMAGE)}. Pass a smaller image, "
+                f"{label} has {in_bytes(len(data))}. The limit for an image is {in_bytes(MAX_IMAGE)}. Pass a smaller image, "
                 "or install Pillow to shrink it: pip install pillow"
             )
         return data, media_type
@@ -649,21 +650,21 @@ def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     try:
         with images.open(io.BytesIO(data)) as image:
             if image.width * image.height > image_bytes.MAX_PIXELS:
-                raise _too_many_pixels(what, *image.size)
+                raise _too_many_pixels(label, *image.size)
             return _saved(image, "image/jpeg" if media_type == "image/jpeg" else "image/png")
     except (OSError, ValueError, SyntaxError, images.DecompressionBombError) as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{what} is not a readable {media_type}: {error}") from error
+        raise UsageError(f"{label} is not a readable {media_type}: {error}") from error
 
 
-def _too_many_pixels(what: str, width: int, height: int) -> UsageError:
+def _too_many_pixels(label: str, width: int, height: int) -> UsageError:
     most = image_bytes.MAX_PIXELS
-    return UsageError(f"{what} has {width * height:,} pixels. The limit is {most:,}")
+    return UsageError(f"{label} has {width * height:,} pixels. The limit is {most:,}")
 
 
-def _too_large(what: str, size: int, most: int) -> UsageError:
-    return UsageError(f"{what} has {in_bytes(size)}. The limit is {in_bytes(most)}")
+def _too_large(label: str, size: int, most: int) -> UsageError:
+    return UsageError(f"{label} has {in_bytes(size)}. The limit is {in_bytes(most)}")
 
 
 def is_table(value: Any) -> bool:

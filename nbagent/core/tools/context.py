@@ -125,7 +125,7 @@ class ToolContext:
         self._messages = messages
         self._output = output
         self._asker = asker
-        self._asked = 0
+        self._ask_count = 0
         self._token: str | None = None
         self.promised_later: Later | None = None
         """The last result of ``later``."""
@@ -383,8 +383,8 @@ class ToolContext:
     def _inquiry(
         self, metadata: Any, wanted: _Wanted, value: Any, expiry: Expiry | None
     ) -> Inquiry:
-        number = self._asked
-        self._asked += 1
+        number = self._ask_count
+        self._ask_count += 1
         asked = _as_metadata(metadata)
         return Inquiry(number, asked, wanted.adapter, wanted.schema, value, expiry)
 

@@ -123,8 +123,8 @@ class ToolMaker:
             raise ToolError(
                 f"editable must be True, False or a list of input names, got {editable!r:.80}"
             )
-        is_whole = isinstance(max_output, int) and not isinstance(max_output, bool)
-        if max_output is not None and not (is_whole and max_output > 0):
+        is_int = isinstance(max_output, int) and not isinstance(max_output, bool)
+        if max_output is not None and not (is_int and max_output > 0):
             raise ToolError(
                 f"max_output must be a positive number of characters, or None for no limit, got {max_output!r:.80}"
             )
@@ -175,15 +175,16 @@ def _make_tool(
             "A lambda has no name for the model. Pass one, as in nb.tool(name='add')(…)"
         )
     signature = signature_of(function, local_names, schema)
-    told = documented(function, signature.told).description
+    own_description = documented(function, signature.descriptions).description
     made = Tool(
         function,
         name=name or function.__name__,
-        description=told if description is None else description,
+        description=own_description if description is None else description,
         signature=signature,
         options=options,
     )
-    known = list(made.input_schema.get("properties", {}))  # what no JSON can fill is refused here
+    # raises if a parameter cannot be filled from JSON
+    known = list(made.input_schema.get("properties", {}))
     for field in () if isinstance(options.editable, bool) else options.editable:
         if field not in known:
             raise ToolError(
@@ -255,7 +256,7 @@ def interrupt_tool(
         None,
         name=name,
         description=description,
-        signature=Signature({}, whole=taken or AnyInput, output=output),
+        signature=Signature({}, input_type=taken or AnyInput, output=output),
         options=ToolOptions(metadata=metadata, final=final),
     )
     made.module = caller().f_globals.get("__name__")  # as a function's
@@ -293,7 +294,7 @@ def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[
         body,
         name=name,
         description=description,
-        signature=Signature({}, whole=Prompted, output=output),
+        signature=Signature({}, input_type=Prompted, output=output),
         options=ToolOptions(inner=inner),
     )
 
@@ -336,11 +337,11 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
             f"{value!r:.200} is an MCP server, not one tool. After it is connected, pass one of its .tools"
         )
     raise ToolError(
-        f"{value!r:.100} is not a tool. Pass a function, or the result of @nb.tool{_meant(value)}"
+        f"{value!r:.100} is not a tool. Pass a function, or the result of @nb.tool{_hint(value)}"
     )
 
 
-def _meant(value: Any) -> str:
+def _hint(value: Any) -> str:
     """A hint for a string or a dict among tools, as the end of a sentence."""
     if isinstance(value, Mapping):
         if {"mcpServers", "command", "url"} & set(value):

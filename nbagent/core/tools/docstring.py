@@ -1,4 +1,4 @@
-"""A tool's docstring: what the tool does, and what each of its parameters is, in the three usual styles."""
+"""A tool's docstring: the description of the tool and of each parameter, in the three usual styles."""
 
 from __future__ import annotations
 
@@ -34,23 +34,25 @@ def documented(function: Any, names: Collection[str]) -> Documented:
     """The docstring of a function and of its parameters with these names."""
     text = inspect.getdoc(function) or ""
     found = ((kind, section.search(text)) for kind, section in _SECTIONS.items())
-    begins = [(match.start(), kind) for kind, match in found if match is not None]
-    if not begins:
+    starts = [(match.start(), kind) for kind, match in found if match is not None]
+    if not starts:
         return Documented(text, {})
-    start, kind = min(begins)
-    told = {name: said for name, said in _parameters(text, kind).items() if name in names}
-    return Documented(text[:start].strip(), told) if told else Documented(text, {})
+    start, kind = min(starts)
+    descriptions = {
+        name: description for name, description in _parameters(text, kind).items() if name in names
+    }
+    return Documented(text[:start].strip(), descriptions) if descriptions else Documented(text, {})
 
 
 def described(annotation: Any, description: str | None) -> Any:
     """A parameter's annotation with this description, if it has no description yet."""
     if description is None:
         return annotation
-    said = Field(description=description)
+    field = Field(description=description)
     if get_origin(annotation) is not Annotated:
-        return Annotated[annotation, said]
+        return Annotated[annotation, field]
     bare, *own = get_args(annotation)
-    return Annotated[(bare, said, *own)]  # what comes later wins
+    return Annotated[(bare, field, *own)]  # a later description wins
 
 
 def _parameters(text: str, kind: str) -> dict[str, str]:

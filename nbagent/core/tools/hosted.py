@@ -1,4 +1,4 @@
-"""Hosted tools: what a model's provider runs by itself, as far as rules and models let it.
+"""Hosted tools: tools that a model's provider runs by itself, if rules and the model allow it.
 
 They do not run here, so no person can be asked before. If a rule would ask about one, an error is raised
 before the run starts.
@@ -38,7 +38,7 @@ def hosted(kind: str, /, **options: Any) -> Hosted:
 
 
 def check_hosted(model: Model | None, tools: Iterable[Hosted], rules: Sequence[Rule]) -> None:
-    """Refuse hosted tools that this model has not, or that a rule would have to ask about.
+    """Raise if this model does not have one of the hosted tools, or a rule would have to ask about it.
 
     Args:
         model: the model that would use them.

@@ -1,4 +1,4 @@
-"""Pictures as bytes: what type they are, how large, and without what a camera wrote into them.
+"""Pictures as bytes: their type, their size, and the removal of a camera's metadata.
 
 A photo has metadata about its place, time, camera and owner, which is removed: only the pixels, colors and
 orientation of a JPEG, PNG or WebP stay. No library is needed.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 CONVERTED = ("image/bmp", "image/tiff", "image/heic", "image/avif", "image/x-ms-bmp")
-"""Pictures that models do not see, and that become a PNG."""
+"""Types that models do not accept, and that are converted to PNG."""
 MAX_PIXELS = 50_000_000
 """Maximum pixels of one picture; reading more uses a gigabyte of memory."""
 
@@ -59,9 +59,9 @@ def sides_of(data: bytes) -> tuple[int, int] | None:
                 width, height = struct.unpack("<HH", data[6:10])
             case "image/jpeg":
                 height, width = next(
-                    struct.unpack(">HH", whole[5:9])
-                    for mark, whole in _segments(data)
-                    if mark in _SOF
+                    struct.unpack(">HH", segment[5:9])
+                    for marker, segment in _segments(data)
+                    if marker in _SOF
                 )
             case "image/webp":
                 width, height = _webp_sides(data)
@@ -73,7 +73,7 @@ def sides_of(data: bytes) -> tuple[int, int] | None:
 
 
 def stripped(data: bytes, media_type: str) -> bytes:
-    """The same picture without what was written about it.
+    """The same picture without its metadata.
 
     Raises:
         ValueError: it is malformed, so that its content is unknown.
@@ -150,47 +150,47 @@ def _stripped_png(data: bytes) -> bytes:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The segments of a JPEG by their markers, each whole; a scan comes with its data.
+    """The segments of a JPEG by their markers, each complete; a scan includes its data.
 
     Raises:
-        ValueError: it ends before its end.
+        ValueError: the end is missing.
     """
     at = 2
     while True:
-        mark = data[at + 1] if data[at : at + 1] == b"\xff" else -1
-        if mark == 0xFF:  # filled up
+        marker = data[at + 1] if data[at : at + 1] == b"\xff" else -1
+        if marker == 0xFF:  # padding
             at += 1
             continue
-        if mark == 0xD9:  # what follows is of no picture, such as a film of the moment
-            yield mark, data[at : at + 2]
+        if marker == 0xD9:  # the data after it is not part of the picture, such as a short video
+            yield marker, data[at : at + 2]
             return
-        if mark < 0xC0:
+        if marker < 0xC0:
             raise ValueError("it is not a valid image/jpeg")
         (size,) = struct.unpack(">H", data[at + 2 : at + 4])
         end = at + 2 + size
-        if mark == 0xDA:
+        if marker == 0xDA:
             found = _MARKER.search(data, end)
             end = len(data) + 1 if found is None else found.start()
         if size < 2 or end > len(data):
             raise ValueError("it is not a valid image/jpeg: the end is missing")
-        yield mark, data[at:end]
+        yield marker, data[at:end]
         at = end
 
 
 def _stripped_jpeg(data: bytes) -> bytes:
     out = [b"\xff\xd8"]
-    for mark, segment in _segments(data):
-        if mark == 0xE1 and segment[4:10] == b"Exif\0\0":
+    for marker, segment in _segments(data):
+        if marker == 0xE1 and segment[4:10] == b"Exif\0\0":
             out.append(_upright(segment[10:]))
-        elif _affects_drawing(mark, segment[4:]):
+        elif _affects_drawing(marker, segment[4:]):
             out.append(segment)
     return b"".join(out)
 
 
-def _affects_drawing(mark: int, body: bytes) -> bool:
-    if mark == 0xE2:
+def _affects_drawing(marker: int, body: bytes) -> bool:
+    if marker == 0xE2:
         return body.startswith(b"ICC_PROFILE")
-    return mark in (0xE0, 0xEE) or not (0xE0 <= mark <= 0xEF or mark == 0xFE)
+    return marker in (0xE0, 0xEE) or not (0xE0 <= marker <= 0xEF or marker == 0xFE)
 
 
 def _upright(tiff: bytes) -> bytes:
@@ -203,12 +203,12 @@ def _upright(tiff: bytes) -> bytes:
     for at in range(first + 2, first + 2 + 12 * count, 12):
         tag, kind = struct.unpack(order + "HH", tiff[at : at + 4])
         if (tag, kind) == (0x0112, 3):
-            (turned,) = struct.unpack(order + "H", tiff[at + 8 : at + 10])
-            if not 2 <= turned <= 8:
+            (orientation,) = struct.unpack(order + "H", tiff[at + 8 : at + 10])
+            if not 2 <= orientation <= 8:
                 return b""
-            entry = struct.pack(">HHIHH", 0x0112, 3, 1, turned, 0)
-            told = b"Exif\0\0MM\0*\0\0\0\x08\0\x01" + entry + b"\0\0\0\0"
-            return struct.pack(">BBH", 0xFF, 0xE1, len(told) + 2) + told
+            entry = struct.pack(">HHIHH", 0x0112, 3, 1, orientation, 0)
+            exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01" + entry + b"\0\0\0\0"
+            return struct.pack(">BBH", 0xFF, 0xE1, len(exif) + 2) + exif
     return b""
 
 
@@ -230,8 +230,8 @@ def _stripped_webp(data: bytes) -> bytes:
             continue
         body = bytes([chunk[0] & ~0x0C]) + chunk[1:] if name == b"VP8X" else chunk
         out.append(name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2))
-    whole = b"WEBP" + b"".join(out)
-    return b"RIFF" + struct.pack("<I", len(whole)) + whole
+    content = b"WEBP" + b"".join(out)
+    return b"RIFF" + struct.pack("<I", len(content)) + content
 
 
 def _webp_sides(data: bytes) -> tuple[int, int]:

@@ -22,8 +22,8 @@ class RunView:
     """The ``context=`` of the run."""
 
 
-Said: TypeAlias = str | Awaitable[str | None] | None
-Instructions: TypeAlias = str | Callable[[], Said] | Callable[[RunView], Said] | None
+Returned: TypeAlias = str | Awaitable[str | None] | None
+Instructions: TypeAlias = str | Callable[[], Returned] | Callable[[RunView], Returned] | None
 """Text, or a function, maybe async, of the run or without parameters."""
 
 
@@ -41,7 +41,7 @@ def checked_instructions(value: Any) -> Any:
         )
     try:
         needed = _needed(value)
-    except (TypeError, ValueError):  # one that says nothing of its parameters
+    except (TypeError, ValueError):  # its signature is unknown
         return value
     if needed > 1:
         raise UsageError(
@@ -50,55 +50,55 @@ def checked_instructions(value: Any) -> Any:
     return value
 
 
-async def instructions_of(given: Any, run: RunView) -> str | None:
+async def instructions_of(instructions: Any, run: RunView) -> str | None:
     """The text for one request.
 
     Raises:
         RunError: the function failed, or did not return a string. The message names it.
     """
-    if given is None or isinstance(given, str):
-        return given
+    if instructions is None or isinstance(instructions, str):
+        return instructions
     try:
-        said = given(run) if _takes_run(given) else given()
-        if inspect.isawaitable(said):
-            said = await said
+        result = instructions(run) if _takes_run(instructions) else instructions()
+        if inspect.isawaitable(result):
+            result = await result
     except Exception as error:
         raise RunError(
-            f"The instructions function failed: {_name(given)} raised {type(error).__name__}: {error}"
+            f"The instructions function failed: {_name(instructions)} raised {type(error).__name__}: {error}"
         ) from error
-    if said is None or isinstance(said, str):
-        return said
+    if result is None or isinstance(result, str):
+        return result
     raise RunError(
-        f"The instructions function {_name(given)} must return a string, got {said!r:.80}"
+        f"The instructions function {_name(instructions)} must return a string, got {result!r:.80}"
     )
 
 
-def described(given: Any) -> str:
+def described(instructions: Any) -> str:
     """The default description of an agent as a tool."""
-    if isinstance(given, str):
-        return given
-    return "" if given is None else inspect.getdoc(given) or ""
+    if isinstance(instructions, str):
+        return instructions
+    return "" if instructions is None else inspect.getdoc(instructions) or ""
 
 
-def _parameters(given: Any) -> list[inspect.Parameter]:
-    known = inspect.signature(given).parameters.values()
+def _parameters(function: Any) -> list[inspect.Parameter]:
+    known = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one for one in known if one.kind in (*kinds, inspect.Parameter.VAR_POSITIONAL)]
 
 
-def _needed(given: Any) -> int:
+def _needed(function: Any) -> int:
     return sum(
         one.default is one.empty and one.kind is not one.VAR_POSITIONAL
-        for one in _parameters(given)
+        for one in _parameters(function)
     )
 
 
-def _takes_run(given: Any) -> bool:
+def _takes_run(function: Any) -> bool:
     try:
-        return bool(_parameters(given))
+        return bool(_parameters(function))
     except (TypeError, ValueError):
         return True
 
 
-def _name(given: Any) -> str:
-    return str(getattr(given, "__qualname__", type(given).__qualname__))
+def _name(function: Any) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))

@@ -77,16 +77,16 @@ def adapter_of(type_: Any) -> TypeAdapter[Any]:
     return SchemaAdapter(type_) if isinstance(type_, dict) else TypeAdapter(type_)
 
 
-def why_no_schema(error: PydanticUserError, instead: str) -> str:
+def why_no_schema(error: PydanticUserError, verb: str) -> str:
     """The reason why a type has no JSON Schema, and what to do, as the end of a sentence.
 
     Args:
         error: pydantic's error.
-        instead: what to do with plain data, if a value of the type is not JSON.
+        verb: the verb of the advice if a value of the type is not JSON, such as ``take``.
     """
     if error.code in ("schema-for-unknown-type", "invalid-for-json-schema"):
-        return f"{instead} a path, an id or plain data, and build the object in the body"
-    return error.message.split("\n", 1)[0]  # it could be JSON, and is written wrong
+        return f"{verb} a path, an id or plain data, and build the object in the body"
+    return error.message.split("\n", 1)[0]  # the type is written wrong, but may have JSON
 
 
 def form_type(type_: Any) -> Any:
@@ -98,39 +98,43 @@ def form_type(type_: Any) -> Any:
     return type_
 
 
-def usable(type_: Any, given: str, refused: type[NbagentError], *, as_input: bool = False) -> Any:
+def usable(
+    type_: Any, option: str, error_type: type[NbagentError], *, as_input: bool = False
+) -> Any:
     """A type as it is, or a copy of a JSON Schema that can be used in its place.
 
     Args:
         type_: the type or schema.
-        given: as what, such as ``reply=``.
-        refused: the class of the error.
+        option: the name of the option, such as ``reply=``.
+        error_type: the class of the error.
         as_input: True if its values must be objects.
 
     Raises:
-        NbagentError: the schema cannot be used, or it is no type, but an instance, a text or a list; of the kind ``refused``.
+        NbagentError: of the class ``error_type``: the schema cannot be used, or it is an instance, a text or a list.
     """
     if isinstance(type_, BaseModel):
         name = type(type_).__name__
-        raise refused(f"{given} must be a type, got an instance of {name}. Pass {name}")
+        raise error_type(f"{option} must be a type, got an instance of {name}. Pass {name}")
     if isinstance(type_, str):
-        raise refused(f"{given} must be a type, got the string {type_!r:.80}. Pass the type itself")
+        raise error_type(
+            f"{option} must be a type, got the string {type_!r:.80}. Pass the type itself"
+        )
     if isinstance(type_, list):
-        inside = getattr(type_[0], "__name__", "…") if len(type_) == 1 else "…"
-        raise refused(
-            f"{given} must be a type, got a list. For a list of values, use list[{inside}]"
+        item_name = getattr(type_[0], "__name__", "…") if len(type_) == 1 else "…"
+        raise error_type(
+            f"{option} must be a type, got a list. For a list of values, use list[{item_name}]"
         )
     if not isinstance(type_, Mapping):
         return type_
     try:
         schema = json.loads(dumps(type_))
     except (TypeError, ValueError) as error:
-        raise refused(
-            f"{given} must be a type or a JSON Schema, and this is not JSON: {error}"
+        raise error_type(
+            f"{option} must be a type or a JSON Schema, and this is not JSON: {error}"
         ) from None
     misfit = hooks.schema_misfit(schema, as_input=as_input)
     if misfit:
-        raise refused(f"The JSON Schema in {given} cannot be used: {misfit}")
+        raise error_type(f"The JSON Schema in {option} cannot be used: {misfit}")
     return schema
 
 
@@ -146,5 +150,5 @@ def _fitting(schema: Json, value: Any) -> Any:
     raise ValidationError.from_exception_data("value", lines, hide_input=True)
 
 
-def _custom(told: str) -> PydanticCustomError:
-    return PydanticCustomError("json_schema", "{told}", {"told": told})
+def _custom(message: str) -> PydanticCustomError:
+    return PydanticCustomError("json_schema", "{told}", {"told": message})

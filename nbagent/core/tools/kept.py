@@ -47,7 +47,7 @@ def packed(value: Any) -> Json | None:
         raise UsageError(
             f"A {kind} is stored as Parquet, which needs pyarrow: pip install pyarrow. Or {_INSTEAD}"
         ) from error
-    except Exception as error:  # of the value's own library, and of what stands in it
+    except Exception as error:  # from the value's library, or from its contents
         raise UsageError(
             f"This {kind} cannot be stored ({_why(error)}). Use columns of one plain type each, or {_INSTEAD}"
         ) from error
@@ -65,7 +65,7 @@ def unpacked(plain: Mapping[str, Any]) -> Any:
     """The stored table or array, as a new copy.
 
     Raises:
-        UsageError: its library is missing here, or the bytes are not what they should be.
+        UsageError: its library is not installed here, or the bytes are not valid.
     """
     kind = str(plain.get(KEPT))
     try:
@@ -75,7 +75,7 @@ def unpacked(plain: Mapping[str, Any]) -> Any:
         raise UsageError(
             f"A stored {kind:.80} cannot be loaded: {error.name} is not installed"
         ) from error
-    except Exception as error:  # of its library
+    except Exception as error:  # from its library
         raise UsageError(f"The stored {kind:.80} cannot be read ({_why(error)})") from error
 
 
@@ -93,8 +93,8 @@ def _is_array(value: Any) -> bool:
 
 
 def _size(frame: Frame) -> str:
-    of = "values" if frame.is_column else f"rows \u00d7 {frame.table.shape[1]:,} columns"
-    return f"{frame.height:,} {of}"
+    unit = "values" if frame.is_column else f"rows \u00d7 {frame.table.shape[1]:,} columns"
+    return f"{frame.height:,} {unit}"
 
 
 def _array_bytes(value: Any) -> bytes:
@@ -129,7 +129,7 @@ def _table_bytes(value: Any, kind: str) -> bytes:
 
 
 def _check_categories(table: Any) -> None:
-    """Refuse categories that Parquet would lose, as no value has them."""
+    """Raise if there are unused categories, because Parquet would lose them."""
     for name, column in table.items():
         if hasattr(column, "cat") and len(column.dropna().unique()) < len(column.cat.categories):
             raise TypeError(
@@ -156,7 +156,7 @@ def _decoded(kind: str, data: bytes) -> Any:
     """The value of the bytes.
 
     Raises:
-        ValueError: their header says too many values, or an unknown kind.
+        ValueError: their header declares too many values, or the kind is unknown.
     """
     if kind == "numpy.ndarray":
         return _array(data)
@@ -171,8 +171,8 @@ def _decoded(kind: str, data: bytes) -> Any:
         table = polars.read_parquet(io.BytesIO(data))
         return table if kind == "polars.DataFrame" else table.to_series(0)
     parquet = importlib.import_module("pyarrow.parquet")
-    about = parquet.ParquetFile(io.BytesIO(data)).metadata
-    _check_size(about.num_rows * about.num_columns)
+    metadata = parquet.ParquetFile(io.BytesIO(data)).metadata
+    _check_size(metadata.num_rows * metadata.num_columns)
     if library == "pandas":
         table = importlib.import_module("pandas").read_parquet(io.BytesIO(data), engine="pyarrow")
         return table if kind == "pandas.DataFrame" else table.iloc[:, 0]
@@ -182,13 +182,13 @@ def _decoded(kind: str, data: bytes) -> Any:
 
 def _array(data: bytes) -> Any:
     numpy, file = importlib.import_module("numpy"), io.BytesIO(data)
-    read = numpy.lib.format
-    begins = (
-        read.read_array_header_1_0
-        if read.read_magic(file) == (1, 0)
-        else read.read_array_header_2_0
+    npy_format = numpy.lib.format
+    read_header = (
+        npy_format.read_array_header_1_0
+        if npy_format.read_magic(file) == (1, 0)
+        else npy_format.read_array_header_2_0
     )
-    shape, _, dtype = begins(file)
+    shape, _, dtype = read_header(file)
     _check_size(math.prod(shape) * dtype.itemsize)
     return numpy.load(io.BytesIO(data), allow_pickle=False)
 

@@ -127,19 +127,19 @@ class Retry:
             raise ValueError(f"Retry(times=…) must be at least 1, got {times!r}")
         self._times, self._on = times, on
         self._delay = checked_amount("Retry(delay=…)", delay)
-        self._told: set[str] = set()
+        self._noted_tools: set[str] = set()
         """The tools for which a note was added that they do not run again."""
 
     async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
         """The first result that comes without an error."""
         delay = self._delay
-        for left in range(self._times - 1, -1, -1):
+        for tries_left in range(self._times - 1, -1, -1):
             try:
                 return await next(call)
             except Rejected:
                 raise
             except self._on as error:
-                if not left:
+                if not tries_left:
                     raise
                 if not call.may_repeat():
                     self._note_not_repeated(call.tool_name, error)
@@ -149,14 +149,14 @@ class Retry:
         raise AssertionError  # the last try returned or raised
 
     def _note_not_repeated(self, name: str, error: Exception) -> None:
-        told = (
+        note = (
             f"Retry does not run the tool {name!r} again, because it had started and may have had an effect. If a "
             "second run is safe, declare the tool with @agent.tool(idempotent=True)"
         )
-        error.add_note(told)
-        if name not in self._told:
-            self._told.add(name)
-            logger.warning(told)
+        error.add_note(note)
+        if name not in self._noted_tools:
+            self._noted_tools.add(name)
+            logger.warning(note)
 
 
 class Timeout:
@@ -186,16 +186,20 @@ class Timeout:
         except TimeoutError as error:
             if not timer.expired():
                 raise
-            told = f"The tool {call.tool_name!r} took longer than {self._seconds} s"
+            message = f"The tool {call.tool_name!r} took longer than {self._seconds} s"
             if call.still_runs():
-                told += ". It cannot be stopped and is still running. It may or may not take effect"
+                message += (
+                    ". It cannot be stopped and is still running. It may or may not take effect"
+                )
             elif not call.may_repeat():
-                told += ". It was stopped after it had started. It may or may not have taken effect"
-            raise TimeoutError(told) from error
+                message += (
+                    ". It was stopped after it had started. It may or may not have taken effect"
+                )
+            raise TimeoutError(message) from error
 
 
 class _Watch:
-    """Looks at the time when it may be up: what the call waited for a person is added to it."""
+    """Checks whether the time is over when it may be; the time that the call waited for a person does not count."""
 
     def __init__(self, timer: asyncio.Timeout, call: ToolCall, seconds: float) -> None:
         self._timer, self._call, self._seconds = timer, call, seconds
@@ -208,7 +212,7 @@ class _Watch:
         left = self._seconds - (now - self._began) + self._call.waited() - self._waited
         if left <= 0:
             self._timer.reschedule(now)
-        else:  # looked at no more than twenty times a second, however short the rest
+        else:  # at most twenty times a second, however little time is left
             self._handle = self._loop.call_later(max(left, 0.05), self._look)
 
     def stop(self) -> None:

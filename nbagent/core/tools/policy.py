@@ -31,8 +31,8 @@ class CallView:
     """Hints from the server of a tool, such as ``{"readOnlyHint": True}``. They are not verified."""
 
 
-Said: TypeAlias = bool | Awaitable[bool]
-Condition: TypeAlias = Callable[[Any], Said] | Callable[[Any, CallView], Said]
+Returned: TypeAlias = bool | Awaitable[bool]
+Condition: TypeAlias = Callable[[Any], Returned] | Callable[[Any, CallView], Returned]
 """A function, maybe async, of the typed input, or of that and the call. It returns True or False."""
 Approval: TypeAlias = bool | Condition
 """The ``approval=`` of a tool: True to ask before it runs, or a condition."""
@@ -129,9 +129,9 @@ def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | Non
 
 def condition_misfit(condition: Any) -> str | None:
     """The reason why this cannot be a condition, for an error that begins with its name; None if it can."""
-    called = getattr(condition, "__call__", None)  # noqa: B004 - of an object that is no function
+    call_method = getattr(condition, "__call__", None)  # noqa: B004 - of an object that is no function
     kinds = (inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-    yields = any(kind(fn) for kind in kinds for fn in (condition, called))
+    yields = any(kind(fn) for kind in kinds for fn in (condition, call_method))
     if not callable(condition) or isinstance(condition, type) or yields:
         return (
             "must be a function of the input, or of the input and the call, that returns True or False. It can be "
@@ -152,13 +152,15 @@ def _required(condition: Callable[..., Any]) -> int | None:
         signature = inspect.signature(condition)
     except (TypeError, ValueError):  # one written in C
         return None
-    in_place = [
+    positional = [
         each
         for each in signature.parameters.values()
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
-    needed = sum(each.default is each.empty for each in in_place)
-    count = 2 if needed == 2 or (len(in_place) > 1 and in_place[1].name == "call") else 1
+    required_count = sum(each.default is each.empty for each in positional)
+    count = (
+        2 if required_count == 2 or (len(positional) > 1 and positional[1].name == "call") else 1
+    )
     try:
         signature.bind(*[None] * count)
     except TypeError:
@@ -192,8 +194,10 @@ async def denial(
         reviewed: True if a person has approved. A review rule then lets the tool pass, before one that
             denies.
     """
-    refusing = [n for n, r in enumerate(rules, 1) if r.verdict == "deny" and matches(r, names)]
-    for rule in rules[: refusing[-1]] if refusing else ():
+    denial_numbers = [
+        n for n, r in enumerate(rules, 1) if r.verdict == "deny" and matches(r, names)
+    ]
+    for rule in rules[: denial_numbers[-1]] if denial_numbers else ():
         judgement = await _verdict(rule, typed, call) if matches(rule, names) else None
         if judgement is None or (judgement.verdict == "review" and not reviewed):
             continue
@@ -239,25 +243,25 @@ async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
     Raises:
         TypeError: it returned neither True nor False.
     """
-    asked: Callable[..., Any] = condition
-    said = asked(typed, call) if _required(asked) == 2 else asked(typed)
-    if inspect.isawaitable(said):
-        said = await said
+    function: Callable[..., Any] = condition
+    result = function(typed, call) if _required(function) == 2 else function(typed)
+    if inspect.isawaitable(result):
+        result = await result
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # which the condition has swallowed
             raise asyncio.CancelledError
-    if isinstance(said, bool):
-        return said
-    if str(getattr(said, "dtype", "")) == "bool" and getattr(said, "ndim", None) == 0:
-        return bool(said)  # numpy's
-    raise _NeitherYesNorNo(type(said).__name__)
+    if isinstance(result, bool):
+        return result
+    if str(getattr(result, "dtype", "")) == "bool" and getattr(result, "ndim", None) == 0:
+        return bool(result)  # numpy's
+    raise _NeitherYesNorNo(type(result).__name__)
 
 
 async def _verdict(
     rule: Rule, typed: Any, call: CallView, named: str | None = None
 ) -> Judgement | None:
     """The rule's verdict if its condition holds. A condition that raises never allows a call."""
-    told, verdict, misses = named or str(rule), rule.verdict, False
+    rule_name, verdict, misses = named or str(rule), rule.verdict, False
     if rule.when is not None:
         try:
             if not await _holds(rule.when, typed, call):
@@ -265,8 +269,8 @@ async def _verdict(
         except Exception as error:
             if verdict == "allow":
                 verdict = "review"
-            what = f"raised {type(error).__name__}"
+            failure = f"raised {type(error).__name__}"
             if isinstance(error, _NeitherYesNorNo):
-                what = f"returned a {error} instead of True or False"
-            told, misses = f"{told} (its condition {what})", True
-    return Judgement(verdict, told, rule.editable, rule.text, misses)
+                failure = f"returned a {error} instead of True or False"
+            rule_name, misses = f"{rule_name} (its condition {failure})", True
+    return Judgement(verdict, rule_name, rule.editable, rule.text, misses)

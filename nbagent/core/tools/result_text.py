@@ -30,7 +30,7 @@ MAX_SHOWN = 200_000
 MAX_TEXT = 8_000
 """Maximum characters of a rich value's text for the model."""
 MAX_LEAF_TEXT = 1_000
-"""Characters of such a value's text inside of data."""
+"""Maximum characters of such a value's text inside data."""
 MAX_DEPTH = 100
 """Maximum depth of data that is searched for values that are not JSON."""
 MAX_ARRAY = 1_000
@@ -43,28 +43,28 @@ square."""
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Json:
+def checked_value(value: Any, adapter: TypeAdapter[Any] | None, label: str) -> Json:
     """A value as the JSON of ``adapter``; any JSON without one.
 
     Raises:
-        InvalidAnswer: it is no JSON, or does not fit; ``what`` names it.
+        InvalidAnswer: it is not JSON, or does not fit; ``what`` names it.
     """
     try:
         plain = jsonable(value)
         text = dumps(plain)
         text.encode()
     except (PydanticSerializationError, ValueError, TypeError) as error:
-        raise InvalidAnswer(f"The {what} is not JSON: {_shown(value)}") from error
+        raise InvalidAnswer(f"The {label} is not JSON: {_shown(value)}") from error
     try:
         storable(plain)
     except ValueError as error:
-        raise InvalidAnswer(f"The {what} cannot be stored: {error}") from error
+        raise InvalidAnswer(f"The {label} cannot be stored: {error}") from error
     if adapter is None:
         return freeze(plain)
     try:
         typed = adapter.validate_json(text)
     except ValidationError as error:
-        raise invalid(f"The {what} does not match its type", error) from error
+        raise invalid(f"The {label} does not match its type", error) from error
     return freeze(adapter.dump_python(typed, mode="json"))
 
 
@@ -75,11 +75,11 @@ def _shown(value: Any) -> str:
         return f"{type(value).__name__} ({error})"
 
 
-def invalid(what: str, error: ValidationError) -> InvalidAnswer:
+def invalid(problem: str, error: ValidationError) -> InvalidAnswer:
     """The error of an invalid answer; ``what`` names it."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     return InvalidAnswer(
-        f"{what}: {describe(error)}", errors=[{"loc": e["loc"], "msg": e["msg"]} for e in errors]
+        f"{problem}: {describe(error)}", errors=[{"loc": e["loc"], "msg": e["msg"]} for e in errors]
     )
 
 
@@ -114,11 +114,11 @@ def for_model(
     if isinstance(value, str):
         return _sendable(shortened_text(str(value), limit, rest))
 
-    def leaf(odd: Any) -> Any:
-        as_text: Any = type(odd).__str__
-        if odd is value and isinstance(words, str) and as_text is object.__str__:
+    def leaf(item: Any) -> Any:
+        as_text: Any = type(item).__str__
+        if item is value and isinstance(words, str) and as_text is object.__str__:
             return _bounded(words, MAX_TEXT)
-        return _plain(odd, MAX_TEXT if odd is value else MAX_LEAF_TEXT)
+        return _plain(item, MAX_TEXT if item is value else MAX_LEAF_TEXT)
 
     try:
         plain, text = _json(value, leaf)
@@ -149,7 +149,7 @@ def _json(value: Any, leaf: Callable[[Any], Any]) -> tuple[Json, str]:
 
 
 def _numbers_as_text(plain: Json) -> Json:
-    """JSON in which each number that it cannot have is a text."""
+    """The data with a text in the place of each number that JSON cannot represent."""
     match plain:
         case dict():
             return {key: _numbers_as_text(each) for key, each in plain.items()}
@@ -164,14 +164,14 @@ def _numbers_as_text(plain: Json) -> Json:
 
 
 def _number_as_text(value: int) -> int | str:
-    """An integer, or of one that is too long its size in words: no digit is made of it."""
+    """An integer; if it is too long, its size in words, without computing its digits."""
     digits = int(value.bit_length() * math.log10(2))
     most = min(MAX_DIGITS, sys.get_int_max_str_digits() or MAX_DIGITS)
     return value if digits < most else f"an integer of about {digits:,} digits"
 
 
 def _apart(value: Any, leaf: Callable[[Any], Any], depth: int) -> Any:
-    """The same data, in which each part that cannot be written is its text; one look at each part."""
+    """The same data, with its text in the place of each part that JSON cannot represent; each part is visited once."""
     if type(value) in _PLAIN:
         return value
     if not depth:
@@ -196,7 +196,7 @@ def _key(key: Any, leaf: Callable[[Any], Any]) -> str:
 
 
 def shortened_text(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -> str:
-    """The text for a model; of a longer one its beginning and end, with a note of what is not there."""
+    """The text for a model. A longer one is reduced to its beginning and end, with a note of how much is left out."""
     if limit is None or len(text) <= limit:
         return text
     half = limit // 2
@@ -205,19 +205,19 @@ def shortened_text(text: str, limit: int | None, rest: Callable[[], str] = _ask_
     return f"{text[:half]}\n{note}\n{text[len(text) - half :]}"
 
 
-def _plain(odd: Any, limit: int) -> Any:
+def _plain(value: Any, limit: int) -> Any:
     """The JSON of an unknown value: numbers of an array, or bounded text."""
-    is_array = all(hasattr(odd, name) for name in ("dtype", "ndim", "tolist"))
-    if is_array and not hasattr(odd, "index"):  # a pandas column is more than its values
-        size = getattr(odd, "size", 1)
-        plain = odd.tolist() if isinstance(size, int) and size <= MAX_ARRAY else odd
-        if type(plain) is not type(odd):
+    is_array = all(hasattr(value, name) for name in ("dtype", "ndim", "tolist"))
+    if is_array and not hasattr(value, "index"):  # a pandas column is more than its values
+        size = getattr(value, "size", 1)
+        plain = value.tolist() if isinstance(size, int) and size <= MAX_ARRAY else value
+        if type(plain) is not type(value):
             return plain
     try:
-        table = tables.table_summary(odd, tables.MANY if limit == MAX_TEXT else tables.FEW)
-    except Exception:  # of what stands in it: its own text may do better
+        table = tables.table_summary(value, tables.MANY if limit == MAX_TEXT else tables.FEW)
+    except Exception:  # from its contents: its own text may work
         table = None
-    return _bounded(odd if table is None else table, limit)
+    return _bounded(value if table is None else table, limit)
 
 
 def _bounded(value: Any, limit: int) -> str:

@@ -12,7 +12,7 @@ from .hosted import check_hosted
 from .policy import Rule
 from .spec import RunSpec
 from .tool import Tool
-from .toolbox import Toolbox, is_whole
+from .toolbox import Toolbox, is_complete
 
 
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
@@ -32,7 +32,7 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
         return
     _check_rules(spec, registered, set())
     check_hosted(spec.model, spec.hosted, spec.policy)
-    for rules, path in spec.above if _is_whole(spec.tools) else ():
+    for rules, path in spec.above if _is_complete(spec.tools) else ():
         for rule in rules:
             above, _, name = rule.pattern.rpartition("/")
             known = _names(spec, registered)
@@ -56,37 +56,42 @@ def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = (
         inner = tool.options.inner
         if inner is not None and id(inner.tools) not in seen:
             own = {*inner.tools, *(one.name for one in inner.spec().hosted)}
-            within = {*own, *_names_inside(inner.tools, (*seen, id(inner.tools)))}
-            names |= within | {f"{name}/{one}" for one in within}
+            inner_names = {*own, *_names_inside(inner.tools, (*seen, id(inner.tools)))}
+            names |= inner_names | {f"{name}/{one}" for one in inner_names}
     return names
 
 
-def _is_whole(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> bool:
+def _is_complete(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> bool:
     """Whether all tools are known, including those of inner agents."""
     inner = [tool.options.inner for tool in tools.values() if tool.options.inner]
-    return is_whole(tools) and all(
-        _is_whole(one.tools, (*seen, id(one.tools))) for one in inner if id(one.tools) not in seen
+    return is_complete(tools) and all(
+        _is_complete(one.tools, (*seen, id(one.tools)))
+        for one in inner
+        if id(one.tools) not in seen
     )
 
 
 def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: set[int]) -> None:
-    names, whole = _names(spec, registered), _is_whole(spec.tools) and _is_whole(registered)
+    names, all_known = (
+        _names(spec, registered),
+        _is_complete(spec.tools) and _is_complete(registered),
+    )
     inner = {name: tool.options.inner for name, tool in spec.tools.items() if tool.options.inner}
     for n, rule in enumerate(spec.policy, 1):
-        reaches = "deny" in (rule.verdict, *(r.verdict for r in spec.policy[n:]))
-        inside = _names_inside(spec.tools) if reaches and rule.verdict != "review" else set()
-        known = names | inside
+        may_deny = "deny" in (rule.verdict, *(r.verdict for r in spec.policy[n:]))
+        inner_names = _names_inside(spec.tools) if may_deny and rule.verdict != "review" else set()
+        known = names | inner_names
         body = rule.pattern.partition("/")[0]
         if rule.verdict == "deny" and body != rule.pattern and _names_one(body, names - {*inner}):
-            continue  # in what a tool's body starts, which is known once it runs
-        if whole and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
-            told = _unknown(spec, rule, names, inner)
-            way = (
+            continue  # a tool that a body calls, which is unknown until the body runs
+        if all_known and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
+            message = _unknown(spec, rule, names, inner)
+            hint = (
                 ". List the tools that the flow calls in nb.flow(tools=[…])"
                 if spec.model is None
                 else ""
             )
-            raise UsageError(f"{told}{way}")
+            raise UsageError(f"{message}{hint}")
     for one in inner.values():
         if id(one.tools) not in seen:
             seen.add(id(one.tools))
@@ -94,10 +99,10 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
 
 
 def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
-    """Whether a wildcard may match calls of bodies, which are unknown before they happen; not beside a server.
+    """Whether a wildcard may match calls of bodies, which are unknown before they happen.
 
-    There it may as well be for tools of the server under names that they do not have. What is denied is denied in
-    the agents that a body runs, too, and any body may run one.
+    False if there is a server, because the wildcard may be a wrong name for the server's tools. A denial also
+    applies to the agents that a body runs, and any body may run one.
     """
     has_servers = isinstance(spec.tools, Toolbox) and bool(spec.tools.sources)
     if has_servers or not _has_wildcard(rule):

@@ -22,11 +22,11 @@ class Signature(NamedTuple):
 
     parameters: dict[str, tuple[Any, Any]]
     """Name to (annotation, default), without ``ctx``."""
-    whole: type[BaseModel] | None = None
+    input_type: type[BaseModel] | None = None
     """The model of a single parameter named ``input``, or of a JSON Schema."""
     ctx: str | None = None
     output: Any = inspect.Signature.empty
-    told: dict[str, str] = {}  # noqa: RUF012 - a named tuple's default
+    descriptions: dict[str, str] = {}  # noqa: RUF012 - a named tuple's default
     """The descriptions of parameters in the docstring, by name."""
     document: str | None = None
     """With a JSON Schema: the parameter for the plain document, ``**`` for one argument per name."""
@@ -37,10 +37,10 @@ class Signature(NamedTuple):
         Raises:
             ToolError: a parameter's type has no JSON schema.
         """
-        if self.whole is not None:
-            return self.whole
+        if self.input_type is not None:
+            return self.input_type
         fields = {
-            name: (described(annotation, self.told.get(name)), default)
+            name: (described(annotation, self.descriptions.get(name)), default)
             for name, (annotation, default) in self.parameters.items()
         }
         try:
@@ -74,8 +74,8 @@ class Signature(NamedTuple):
         Raises:
             TypeError: the function has other parameters.
         """
-        taken = [one for name, one in function.parameters.items() if name != self.ctx]
-        return function.replace(parameters=taken).bind(*args, **kwargs).arguments
+        parameters = [one for name, one in function.parameters.items() if name != self.ctx]
+        return function.replace(parameters=parameters).bind(*args, **kwargs).arguments
 
     def arguments(self, typed: BaseModel, ctx: ToolContext | None) -> dict[str, Any]:
         """Keyword arguments for the function."""
@@ -83,7 +83,7 @@ class Signature(NamedTuple):
         if isinstance(typed, SchemaInput):
             document = typed.document
             arguments = document if self.document == "**" else {str(self.document): document}
-        elif self.whole is not None:
+        elif self.input_type is not None:
             arguments = {"input": typed}
         else:
             arguments = {name: getattr(typed, name) for name in self.parameters}
@@ -139,11 +139,11 @@ def signature_of(
             )
         (document,) = parameters
         return Signature({}, input_model(schema, name), ctx, output, document=document)
-    whole = parameters["input"][0] if list(parameters) == ["input"] else None
-    if not (isinstance(whole, type) and issubclass(whole, BaseModel)):
-        whole = None
-    told = {} if whole else documented(fn, parameters).parameters
-    return Signature(parameters, whole, ctx, output, told)
+    input_type = parameters["input"][0] if list(parameters) == ["input"] else None
+    if not (isinstance(input_type, type) and issubclass(input_type, BaseModel)):
+        input_type = None
+    descriptions = {} if input_type else documented(fn, parameters).parameters
+    return Signature(parameters, input_type, ctx, output, descriptions)
 
 
 def _yielded(fn: Callable[..., Any], annotation: Any) -> Any:

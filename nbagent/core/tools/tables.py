@@ -26,7 +26,7 @@ MAX_SUMMARY = 8_000
 MAX_COLUMNS = 60
 """Columns that a summary names."""
 MAX_COUNTED = 20_000_000
-"""Values that are looked at for missing ones; of a larger table those of its first rows."""
+"""Maximum number of values that are checked for missing ones; in a larger table, those of its first rows."""
 MAX_NAME = 60
 MAX_CELL = 80
 """Characters of a value."""
@@ -114,9 +114,8 @@ class _Pandas(Frame):
         return [*self._levels, *(Column(_plain(name), str(kind)) for name, kind in first)][:most]
 
     def missing(self, columns: int, rows: int) -> list[int]:
-        levels = [0] * len(
-            self._levels
-        )  # an index is looked up by: what is missing in it is seldom meant
+        # missing values of an index are not counted, because they seldom matter
+        levels = [0] * len(self._levels)
         counted = self.table.iloc[:rows, : max(0, columns - len(levels))].isna().sum()
         return [*levels, *map(int, counted)][:columns]
 
@@ -124,8 +123,8 @@ class _Pandas(Frame):
         levels = len(self._levels)
         some = self.table.iloc[:rows, : columns if columns is None else max(0, columns - levels)]
         for row in some.itertuples(index=bool(levels), name=None):
-            whole = (*row[0], *row[1:]) if levels > 1 else row
-            yield whole[:columns]
+            full_row = (*row[0], *row[1:]) if levels > 1 else row
+            yield full_row[:columns]
 
     def facts(self, at: int) -> Facts:
         levels = len(self._levels)
@@ -251,7 +250,7 @@ def _of_arrow(value: Any) -> Frame | None:
 
 
 def _of_pandas(value: Any) -> Frame | None:
-    """Also of what is used like its tables."""
+    """The same for pandas, and for values that work like its tables."""
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(value, pandas.Series):
         return _Pandas(value, "column", value.to_frame())
@@ -290,8 +289,8 @@ def summary(frame: Frame, rows: int = FEW) -> str:
     lines += _described(columns, width, frame.missing(len(columns), counted), where)
     shown = ["\t".join(cell(value) for value in row) for row in frame.rows(rows, len(columns))]
     names = "\t".join(column.name for column in columns)
-    begun = f"First {len(shown)} of {height:,} rows:" if height > rows else "All its rows:"
-    return _bounded([*lines, begun, names, *shown] if shown else [*lines, "It has no rows"])
+    rows_heading = f"First {len(shown)} of {height:,} rows:" if height > rows else "All its rows:"
+    return _bounded([*lines, rows_heading, names, *shown] if shown else [*lines, "It has no rows"])
 
 
 def _described(
@@ -299,14 +298,14 @@ def _described(
 ) -> list[str]:
     """A line for each column."""
     counts = [0] * len(columns) if missing is None else missing
-    told = [
+    column_lines = [
         f"  {name}: {kind}" + (f", {count:,} missing{where}" if count else "")
         for (name, kind), count in zip(columns, counts, strict=True)
     ]
     more = [f"  … {width - len(columns):,} more columns"] if width > len(columns) else []
     none_missing = missing is not None and not any(counts) and bool(columns)
     head = f"Columns (no value is missing{where}):" if none_missing else "Columns:"
-    return [head, *told, *more]
+    return [head, *column_lines, *more]
 
 
 def _bounded(lines: Sequence[str]) -> str:
@@ -328,7 +327,7 @@ def cell(value: Any, most: int = MAX_CELL) -> str:
     if is_missing(value):
         return ""
     if isinstance(value, str):
-        # what nobody would see: an empty text is not a missing one, and "north " is not "north"
+        # quoted, because nobody would see that a text is empty, or ends with a space
         if not value or value != value.strip():
             return json.dumps(value[:most], ensure_ascii=False)
         text = value[: 2 * most]
@@ -357,7 +356,7 @@ def is_missing(value: Any) -> bool:
         return False
     try:
         return bool(value != value)  # noqa: PLR0124 - what is missing differs from itself
-    except (TypeError, ValueError):  # NA says nothing of itself; an array is no single value
+    except (TypeError, ValueError):  # NA cannot be compared; an array is not a single value
         return type(value).__name__ == "NAType"
 
 
@@ -395,7 +394,7 @@ def as_csv(value: Any) -> bytes | None:
         sink = import_module("pyarrow").BufferOutputStream()
         import_module("pyarrow.csv").write_csv(frame.table, sink)
         return bytes(sink.getvalue())
-    except Exception as error:  # of the library: nested columns have no CSV
+    except Exception as error:  # from the library: nested columns have no CSV
         raise UsageError(f"The table cannot be written as CSV: {error!s:.200}") from error
 
 

@@ -1,4 +1,4 @@
-"""Tools: Python functions that a model may call, and what they see of their call."""
+"""Tools: Python functions that a model may call."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ class Presenter(Protocol):
 class Origin(NamedTuple):
     """The source of a tool from others, such as a server."""
 
-    told: str
+    note: str
     """A text for the person below the title of an approval, in nbagent's words."""
     annotations: Mapping[str, Any]
     """The source's hints about the tool; see ``CallView.annotations``."""
     identity: Json
     """Its identity besides its name: "always allow" is valid while it is equal."""
-    said: Json
-    """The source's description of it: an approval is valid while it is equal."""
+    definition: Json
+    """The source's description of the tool and its hints: an approval is valid while they are equal."""
     renewed: Callable[[], Awaitable[Any]]
     """Get the current tool from the source; returns None if it no longer exists, and raises an
     ``NbagentError``."""
@@ -149,23 +149,23 @@ class _WithContext(Protocol[M_contra]):
     def __call__(self, input: M_contra, ctx: ToolContext) -> Any: ...  # noqa: A002
 
 
-class _Alone(Protocol[M_contra]):
+class _WithoutContext(Protocol[M_contra]):
     """A tool whose whole input is one model."""
 
     def __call__(self, input: M_contra) -> Any: ...  # noqa: A002
 
 
-def _code_of(tool: Tool[..., Any], around: tuple[int, ...]) -> Any:
+def _code_of(tool: Tool[..., Any], outer_ids: tuple[int, ...]) -> Any:
     inner = tool.options.inner
     if inner is not None:
-        if id(inner) in around:
+        if id(inner) in outer_ids:
             return tool.name
-        return [_code_of(one, (*around, id(inner))) for _, one in sorted(inner.tools.items())]
+        return [_code_of(one, (*outer_ids, id(inner))) for _, one in sorted(inner.tools.items())]
     parts: list[Any] = [tool.name]
     if tool.options.origin is not None:
         parts.append(dumps(tool.options.origin.identity))
     fn: Any = tool.fn
-    while fn is not None:  # what wraps a function counts too
+    while fn is not None:  # a function's wrappers count too
         fn_code = getattr(fn, "__code__", None)
         named = (getattr(fn, "__module__", ""), getattr(fn, "__qualname__", ""))
         parts.append((*named, None if fn_code is None else _parts_of(fn_code)))
@@ -214,7 +214,7 @@ class Tool(Generic[P, R]):
             functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, as if it were no tool."""
+        """Call the function directly."""
         if self.fn is None:
             raise ToolError(
                 f"The tool {self.name!r} has no function to call. Only a person can answer it"
@@ -256,7 +256,7 @@ class Tool(Generic[P, R]):
     ) -> Restart: ...
     @overload
     def restart(
-        self: _Alone[M_contra],
+        self: _WithoutContext[M_contra],
         interrupt: PendingInterrupt,
         *,
         new_input: M_contra | Mapping[str, Any] | None = None,
@@ -363,14 +363,16 @@ class Tool(Generic[P, R]):
         """SHA-256 of the function's name and code, or of those of the tools of its agent.
 
         The same after a restart, and for a cell that is run again unchanged. What a function calls, and the
-        variables it closes over, are not looked at.
+        variables it closes over, do not count.
         """
         return hashlib.sha256(repr(_code_of(self, ())).encode("utf-8", "replace")).hexdigest()
 
     def digest(self, input_: Json) -> str:
         """The digest that binds an approval to an input, the tool's parameters, and its server's description."""
         origin, schema = self.options.origin, self.input_schema
-        return digest_of(self.name, input_, schema if origin is None else [schema, origin.said])
+        return digest_of(
+            self.name, input_, schema if origin is None else [schema, origin.definition]
+        )
 
     def parse(self, input_: Json) -> BaseModel:
         """The typed input, of a sealed one with its secrets.
@@ -396,9 +398,9 @@ class Tool(Generic[P, R]):
         Raises:
             pydantic.ValidationError: it does not fit.
         """
-        whole = self._signature.whole
-        if whole is not None:
-            return whole.model_validate(given["input"])
+        model = self._signature.input_type
+        if model is not None:
+            return model.model_validate(given["input"])
         typed = self.input_type.model_validate(given)
         return {name: getattr(typed, name) for name in given}
 
@@ -420,13 +422,13 @@ class Tool(Generic[P, R]):
             InvalidAnswer: it does not match the tool; the message and ``errors`` name the fields.
         """
         match resolution:
-            case Respond() if pending.kind in ("ask", "later"):  # of a type of its own
+            case Respond() if pending.kind in ("ask", "later"):  # such an answer has its own type
                 return resolution
             case Respond(error=str()):
                 return resolution
             case Respond(output=output):
-                what = f"answer for {self.name!r}"
-                checked = checked_value(output, self.output_adapter, what)
+                label = f"answer for {self.name!r}"
+                checked = checked_value(output, self.output_adapter, label)
                 return resolution.model_copy(update={"output": checked})
             case Restart(input=new_input, data=data):
                 if not pending.restartable or self.fn is None:
@@ -436,7 +438,7 @@ class Tool(Generic[P, R]):
                 input_ = None
                 if new_input is not None:
                     input_ = self._checked_input(new_input, pending.input)
-                if pending.kind in ("tool", "approval"):  # else the attempt itself asks for them
+                if pending.kind in ("tool", "approval"):  # otherwise the attempt asks for them
                     self._check_held(pending.input if input_ is None else input_)
                 return resolution.model_copy(
                     update={"input": input_, "data": self._checked_data(data)}
@@ -445,23 +447,23 @@ class Tool(Generic[P, R]):
                 return resolution
 
     def _checked_input(self, new_input: Json, shown: Json) -> dict[str, Any]:
-        """The new input, sealed as what was ``shown`` is."""
+        """The new input, sealed like the ``shown`` one."""
         checked: dict[str, Any] = freeze(new_input)
-        wrong: InvalidAnswer | None = None
+        misfit: InvalidAnswer | None = None
         try:
             self.parse(new_input)
             checked = self.sealed(new_input, like=shown)
         except ValidationError as error:
-            wrong = invalid(f"The new input does not match the schema of {self.name!r}", error)
+            misfit = invalid(f"The new input does not match the schema of {self.name!r}", error)
         except (TypeError, ValueError) as error:
-            wrong = InvalidAnswer(f"The new input for {self.name!r} is not JSON: {error}")
-        if wrong is None:
+            misfit = InvalidAnswer(f"The new input for {self.name!r} is not JSON: {error}")
+        if misfit is None:
             return checked
         if self.secrets is None:
-            raise wrong
-        sealed = self.secrets.seal(new_input)  # pydantic's own error tells what it was given
-        told = [{**each, "msg": cut(each["msg"], sealed)} for each in wrong.errors]
-        raise InvalidAnswer(cut(str(wrong), sealed), errors=told)
+            raise misfit
+        sealed = self.secrets.seal(new_input)  # pydantic's error contains the input
+        errors = [{**each, "msg": cut(each["msg"], sealed)} for each in misfit.errors]
+        raise InvalidAnswer(cut(str(misfit), sealed), errors=errors)
 
     def _check_held(self, input_: Json) -> None:
         lost = self.lost(input_)

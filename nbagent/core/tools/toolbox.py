@@ -24,7 +24,7 @@ class ToolSource(ABC):
         The same object as long as they are the same.
 
         Raises:
-            NbagentError: they cannot be had, and never were.
+            NbagentError: they are not available, and never were.
         """
 
 
@@ -53,16 +53,16 @@ class Toolbox(dict[str, Tool[..., Any]]):
         return bool(self._known)
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the tools of each source are known."""
         return None not in self._known.values()
 
     def add_source(self, source: ToolSource) -> None:
-        """Have the tools of a source too, from the next ``ready`` on."""
+        """Add the tools of a source, from the next ``ready`` on."""
         self._known.setdefault(source, None)
 
     async def ready(self) -> None:
-        """Have the tools of all sources as they are now.
+        """Update the tools of all sources.
 
         Raises:
             ToolError: two tools have one name.
@@ -95,7 +95,7 @@ class Toolbox(dict[str, Tool[..., Any]]):
 
 
 def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:
-    """The box of these tools and sources; of two tools with one name the last."""
+    """A toolbox with these tools and sources; of two tools with the same name, the last one."""
     made = Toolbox()
     for one in tools:
         if isinstance(one, ToolSource):
@@ -110,6 +110,6 @@ def is_plain(tools: Mapping[str, Tool[..., Any]]) -> bool:
     return not (isinstance(tools, Toolbox) and tools.has_sources)
 
 
-def is_whole(tools: Mapping[str, Tool[..., Any]]) -> bool:
+def is_complete(tools: Mapping[str, Tool[..., Any]]) -> bool:
     """Whether all tools are known."""
-    return not isinstance(tools, Toolbox) or tools.is_whole
+    return not isinstance(tools, Toolbox) or tools.is_complete

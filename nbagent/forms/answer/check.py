@@ -123,15 +123,15 @@ _COUNTED = {
 
 def _sentence(error: Any) -> str:
     """An error of pydantic's in plain words; a validator's own words stay."""
-    kind, told = error["type"], error.get("ctx", {})
+    kind, context = error["type"], error.get("ctx", {})
     if kind in _MISSING:
         return text_for("answer")
     if kind in _PLAIN:
         return text_for(_PLAIN[kind])
     key, name = _LIMITED.get(kind) or _COUNTED.get(kind) or ("", "")
-    if key and name in told:
-        limit = told[name]
-        if told.get("field_type") in ("Dictionary", "Mapping"):
+    if key and name in context:
+        limit = context[name]
+        if context.get("field_type") in ("Dictionary", "Mapping"):
             key = key.replace("Items", "Properties")
         return (
             counted_text(key, limit, limit=limit)

@@ -74,8 +74,8 @@ class Decoder:
         if not isinstance(draft, dict) or spot.level > MAX_LEVELS:
             deep = isinstance(draft, dict)
             return self._fail(part, text_for("too_deep" if deep else "unreadable"))
-        walks = isinstance(node, Object) and "fields" in draft
-        if node.read_only and not walks:
+        has_fields = isinstance(node, Object) and "fields" in draft
+        if node.read_only and not has_fields:
             return self._read_only(node, draft, spot)
         if draft.get("null") is True:
             part.value = None

@@ -196,9 +196,9 @@ class _Search:
 def _searching(keyword: Any) -> _Keyword:
     """A keyword of jsonschema with the functions of jsonschema that it calls, searching as ``matches`` does."""
     finds: Any = keyword.__globals__.get(_FINDS) or keyword.__globals__["_utils"].__dict__[_FINDS]
-    around = {**finds.__globals__, "re": _Search}
-    around[_FINDS] = FunctionType(finds.__code__, around)
-    made: _Keyword = FunctionType(keyword.__code__, {**keyword.__globals__, **around})
+    patched_globals = {**finds.__globals__, "re": _Search}
+    patched_globals[_FINDS] = FunctionType(finds.__code__, patched_globals)
+    made: _Keyword = FunctionType(keyword.__code__, {**keyword.__globals__, **patched_globals})
     return made
 
 
@@ -344,9 +344,11 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
     """The errors of a union: those of the answered branch, else of the one that nearly fits."""
     here = at_path(part, list(error.absolute_path))
     raw = here.raw if here is not None else None
-    mine = [each for each in error.context or () if raw is not None and _branch_index(each) == raw]
-    if mine:
-        found = [complaint for each in mine for complaint in _complaints(each, part)]
+    own_errors = [
+        each for each in error.context or () if raw is not None and _branch_index(each) == raw
+    ]
+    if own_errors:
+        found = [complaint for each in own_errors for complaint in _complaints(each, part)]
         yield from (
             replace(each, why=each.why or _other_branches(error, here)) for each in found[:1]
         )

@@ -40,7 +40,7 @@ class Part:
     """The index of that branch among those that are not null."""
     failed: bool = False
     typed: bool = False
-    """Whether it was written as JSON as a whole: there are no fields below."""
+    """Whether it was written as one JSON text, so there are no fields below."""
 
     def walk(self) -> Iterator[Part]:
         """This part and all inside it, in the order of the form."""

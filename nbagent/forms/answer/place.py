@@ -32,7 +32,7 @@ class Complaint:
     """The messages of the other shapes of a union."""
 
     @property
-    def inside(self) -> Complaint:
+    def inner(self) -> Complaint:
         """The same, one step further in."""
         return replace(self, loc=self.loc[1:])
 
@@ -61,7 +61,7 @@ def _place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[P
         if child is None:
             problems += [_here(part, each) for each in group]
         else:
-            problems += _place(child, [each.inside for each in group], labelled=labelled)
+            problems += _place(child, [each.inner for each in group], labelled=labelled)
     return problems
 
 
@@ -70,8 +70,8 @@ def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Pro
     branches = part.node.branches if isinstance(part.node, Union) else ()
     exclusive = isinstance(part.node, Union) and part.node.exclusive
     problems = [_here(part, each) for each in complaints if not each.loc]
-    inside = (each for each in complaints if each.loc)
-    runs = [list(group) for _, group in groupby(inside, key=lambda each: each.loc[0])]
+    inner = (each for each in complaints if each.loc)
+    runs = [list(group) for _, group in groupby(inner, key=lambda each: each.loc[0])]
     if not runs:
         return problems
     if len(runs) == 1 and exclusive:
@@ -81,7 +81,7 @@ def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Pro
     else:
         messages = "; ".join(dict.fromkeys(each.message for run in runs for each in run))
         return [*problems, Problem(part.id, part.path, text_for("no_shape", problems=messages))]
-    found = _place(branch, [each.inside for each in picked], labelled=True)
+    found = _place(branch, [each.inner for each in picked], labelled=True)
     pairs = [pair for pair in zip(branches, runs, strict=False) if pair[1] is not picked]
     why = join_reasons({shape.label: (each.message for each in run) for shape, run in pairs})
     return problems + [replace(each, why=each.why or why) for each in found[:1]] + found[1:]
@@ -90,9 +90,9 @@ def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Pro
 def _here(part: Part, complaint: Complaint) -> Problem:
     """The problem at this field; in a JSON box the message names the place inside."""
     message = complaint.message
-    inside = [segment for segment in complaint.loc if segment != KEY]
-    if inside and (isinstance(part.node, Object) or _is_box(part)):
-        message = f"{'.'.join(map(str, inside))}: {message}"
+    inner_path = [segment for segment in complaint.loc if segment != KEY]
+    if inner_path and (isinstance(part.node, Object) or _is_box(part)):
+        message = f"{'.'.join(map(str, inner_path))}: {message}"
     form = part.id == "" and isinstance(part.node, Object)
     return Problem(None if form else part.id, (*part.path, *complaint.loc), message, complaint.why)
 

@@ -157,17 +157,17 @@ class Builder:
         self._infos: dict[int, tuple[Json, SchemaInfo]] = {}
         self._editable = editable
         self._max_fields = max_fields
-        self._left = max_fields
+        self._remaining = max_fields
 
     def root(self, value: Json, *, read_only: bool) -> Node:
         """The whole form, prefilled with a document unless ``value`` is ``ABSENT``."""
-        self._left = self._max_fields
+        self._remaining = self._max_fields
         origin: Origin = "" if value is ABSENT else "document"
         return self.build(self._schema, Place(value=value, origin=origin, read_only=read_only))
 
     def expand(self, node: Lazy) -> Node:
         """The shape behind a lazy node, one level of it."""
-        self._left = self._max_fields
+        self._remaining = self._max_fields
         at = Place(
             id=node.id,
             key=node.key,
@@ -210,17 +210,17 @@ class Builder:
 
     def _has_room(self, fields: int, at: Place) -> bool:
         """Whether this many more fields can be drawn; they are counted at once, before their content."""
-        if fields > (self._left if at.depth else 2 * self._max_fields):
+        if fields > (self._remaining if at.depth else 2 * self._max_fields):
             return False
-        self._left -= fields
+        self._remaining -= fields
         return True
 
     def _box(self, words: Keywords, args: NodeArgs, reason: str = "") -> Node:
-        """A JSON box in a control's place: secret as a whole if a field inside would be."""
-        return json_box(args.evolve(secret=args["secret"] or self._secrets.inside(words)), reason)
+        """A JSON box instead of a control; it is secret if one of its fields would be."""
+        return json_box(args.evolve(secret=args["secret"] or self._secrets.is_in(words)), reason)
 
     def _too_many(self, args: NodeArgs) -> bool:
-        return isinstance(args.shows, dict | list) and len(args.shows) > self._left
+        return isinstance(args.shows, dict | list) and len(args.shows) > self._remaining
 
     def _shaped(self, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
         match info.shape:
@@ -244,7 +244,7 @@ class Builder:
         words = info.words
         secret = at.secret or is_secret(words)
         if "contentSchema" in words:  # a text that is the JSON of it
-            secret = secret or self._secrets.inside(words["contentSchema"])
+            secret = secret or self._secrets.is_in(words["contentSchema"])
         value = ABSENT if secret and at.value == MASK else at.value
         default, has_default = self._default(words, at)
         read_only = at.read_only or words.get("readOnly") is True
@@ -421,8 +421,8 @@ class Builder:
         branches = []
         for index, (raw, schema) in enumerate(info.branches):
             start = replace(inner, id=f"{at.id}|{index}", tag=tag)
-            mine = replace(start, value=value) if index == taken else replace(start, origin="")
-            node = self.build(schema, mine)
+            place = replace(start, value=value) if index == taken else replace(start, origin="")
+            node = self.build(schema, place)
             branches.append(Branch(_branch_label(self._refs, schema, node, tag), node, raw))
         return Union(
             **args.evolve(kind="union"),

@@ -33,8 +33,8 @@ class ChoiceBuilder:
         )  # fmt: skip
         if value is ABSENT or value is None or initial(node) is not None:
             return node
-        stranger = Option(value, label_of(value), text_for("not_an_option"))
-        return replace(node, options=(*node.options, stranger))
+        unknown_option = Option(value, label_of(value), text_for("not_an_option"))
+        return replace(node, options=(*node.options, unknown_option))
 
     def expand(self, node: Lazy) -> Node:
         """Return the node: a choice has nothing to open."""

@@ -121,9 +121,9 @@ def multi(item: SchemaInfo, args: NodeArgs, write_in: Node | None) -> Choice | N
 def _pickable(values: list[Json], options: tuple[Option, ...], others: bool) -> bool:  # noqa: FBT001
     keys = [equality_key(value) for value in values]
     known = {equality_key(option.value) for option in options}
-    strange = [value for value, key in zip(values, keys, strict=True) if key not in known]
-    writable = others and all(isinstance(value, str) for value in strange)
-    return len(set(keys)) == len(keys) and (writable or not strange)
+    unknown = [value for value, key in zip(values, keys, strict=True) if key not in known]
+    writable = others and all(isinstance(value, str) for value in unknown)
+    return len(set(keys)) == len(keys) and (writable or not unknown)
 
 
 def default_text(value: Json) -> str:

@@ -45,8 +45,8 @@ def source_of(target: Any) -> Source:
 
 def _missing(error: Exception) -> str:
     """The package to install, if pydantic lacks one, such as email-validator for EmailStr."""
-    lacks = error.__cause__ if isinstance(error.__cause__, ImportError) else error
-    name = lacks.name if isinstance(lacks, ImportError) else None
+    import_error = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    name = import_error.name if isinstance(import_error, ImportError) else None
     return text_for("install", package=name.replace("_", "-")) if name else ""
 
 

@@ -63,21 +63,21 @@ def is_balanced(pattern: object) -> bool:
     """Whether each bracket of a pattern is closed, which it is in every kind of regular expression."""
     if not isinstance(pattern, str):
         return True
-    depth, inside, chars = 0, False, iter(enumerate(pattern))
+    depth, in_class, chars = 0, False, iter(enumerate(pattern))
     start = 0
     for at, char in chars:
         if char == "\\":
             if next(chars, None) is None:
                 return False
-        elif inside:
-            inside = char != "]" or pattern[start:at] in ("[", "[^")
+        elif in_class:
+            in_class = char != "]" or pattern[start:at] in ("[", "[^")
         elif char == "[":
-            inside, start = True, at
+            in_class, start = True, at
         else:
             depth += (char == "(") - (char == ")")
             if depth < 0:
                 return False
-    return not depth and not inside
+    return not depth and not in_class
 
 
 def unsearched(schema: Json) -> list[str]:

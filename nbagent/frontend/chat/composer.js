@@ -1,5 +1,5 @@
 // @ts-check
-// The box of a chat: a message, its files, and what is offered while it is written.
+// The box of a chat: a message, its files, and the names that are offered while it is typed.
 
 import {
   attr,
@@ -26,8 +26,8 @@ import { offerNames } from "./names.js";
  * @typedef {import("../wire.js").MessageItem} MessageItem
  */
 /**
- * A file of the message: one that the kernel has by its `id`, or one of the message that is edited. Of a picture that
- * was added on this page there is `src`.
+ * A file of the message: one that the kernel has by its `id`, or one of the message that is edited, by its
+ * number `kept`. `src` is there for a picture that was added on this page.
  * @typedef {{name: string, size: number, id?: string, kept?: number, src?: string}} Chip
  */
 /** @typedef {{submission: string, text: string, chips: Chip[], edited: MessageItem|null}} Sent */
@@ -36,22 +36,22 @@ import { offerNames } from "./names.js";
 const MAX_FILES = 10;
 /** Milliseconds after which the person sees that the kernel has not received it yet. */
 const LATE = 1000;
-/** Milliseconds after the last key until the draft goes up. */
+/** Milliseconds after the last key until the draft is sent. */
 const DRAFT_AFTER = 400;
 
 /**
  * The box, and the elements around it.
  * @param {import("../items/item.js").CardContext} card
- * @param {() => void} said a message was sent
- * @param {() => void} leave Escape was pressed
+ * @param {() => void} onSent called after a message was sent
+ * @param {() => void} onLeave called when Escape was pressed
  */
-export function drawComposer(card, said, leave) {
+export function drawComposer(card, onSent, onLeave) {
   const { store, signal } = card;
   const { t } = store;
   const box = h("textarea", { rows: 1, class: "nba-write", dir: "auto" });
   const send = makeButton("nba-button nba-go", t("message_send"));
   const attach = makeButton("nba-button nba-attach", "+");
-  const pick = makeInput("file", { multiple: true, hidden: true, tabindex: -1 });
+  const fileInput = makeInput("file", { multiple: true, hidden: true, tabindex: -1 });
   const chipList = div({ class: "nba-chips", hidden: true });
   const editing = div({ class: "nba-editing nba-help", hidden: true });
   const cancel = makeButton("nba-link", t("cancel"));
@@ -61,37 +61,37 @@ export function drawComposer(card, said, leave) {
   const names = offerNames(card, box);
   const row = div("nba-box", attach, box, send);
   const below = div("nba-below", hint, status, errors);
-  const el = div("nba-composer", editing, chipList, names.el, row, pick, below);
+  const el = div("nba-composer", editing, chipList, names.el, row, fileInput, below);
   fill(editing, t("message_editing"), " ", cancel);
   setLabel(box, t("message_box"));
   setLabel(attach, t("message_attach"));
   attach.title = t("message_attach");
-  const late = makeTimer(signal);
-  const draftDue = makeTimer(signal);
+  const lateTimer = makeTimer(signal);
+  const draftTimer = makeTimer(signal);
   let chips = store.chips;
   /** @type {MessageItem|null} */
   let edited = null;
-  /** @type {Sent|null} What the kernel has not taken yet. */
+  /** @type {Sent|null} The message that the kernel has not accepted yet. */
   let sent = null;
   /** @type {Head|null} */
   let head = null;
   /** @type {number|null} The number of the earlier message that is in the box. */
   let recalled = null;
 
-  const fetch = () => {
+  const loadDraft = () => {
     box.value = store.written;
     chips = store.chips;
     grow();
     drawChips();
   };
-  const write = (/** @type {string} */ text) => {
+  const setBoxText = (/** @type {string} */ text) => {
     box.value = text;
-    keep();
+    saveDraft();
   };
-  const keep = () => {
+  const saveDraft = () => {
     const drafts = box.value;
     store.written = drafts;
-    draftDue.start(DRAFT_AFTER, () => {
+    draftTimer.start(DRAFT_AFTER, () => {
       if (!store.gone) store.send({ type: "drafts", interrupt: "", drafts });
     });
     grow();
@@ -104,8 +104,8 @@ export function drawComposer(card, said, leave) {
   const draw = () => {
     box.readOnly = store.gone;
     box.placeholder = placeholder();
-    const empty = !box.value.trim() && !chips.length;
-    disable(send, store.gone || sent !== null || empty);
+    const isEmpty = !box.value.trim() && !chips.length;
+    disable(send, store.gone || sent !== null || isEmpty);
     disable(attach, store.gone);
     editing.hidden = edited === null;
     chipList.hidden = !chips.length;
@@ -116,7 +116,7 @@ export function drawComposer(card, said, leave) {
     if (!head || ENDED.has(head.status)) return t("message_to_agent", { agent: head?.agent ?? "" });
     return t(head.status === "running" ? "message_to_run" : "message_to_question");
   };
-  const tell = (/** @type {string} */ problem) => {
+  const showProblem = (/** @type {string} */ problem) => {
     showText(errors, problem);
     draw();
   };
@@ -126,10 +126,10 @@ export function drawComposer(card, said, leave) {
     draw();
   };
   const drawChip = (/** @type {Chip} */ chip) => {
-    const drop = makeButton("nba-link", "×");
-    setLabel(drop, t("message_remove_file", { name: chip.name }));
-    onClick(signal, drop, () => {
-      leaveOut(chip);
+    const removeButton = makeButton("nba-link", "×");
+    setLabel(removeButton, t("message_remove_file", { name: chip.name }));
+    onClick(signal, removeButton, () => {
+      discardFile(chip);
       chips = chips.filter((other) => other !== chip);
       drawChips();
       box.focus();
@@ -139,19 +139,21 @@ export function drawComposer(card, said, leave) {
       chip.src && h("img", { src: chip.src, alt: "" }),
       span({ dir: "auto" }, chip.name),
       span("nba-soft", chip.kept === undefined && fileSize({ t }, chip.size)),
-      drop,
+      removeButton,
     );
   };
 
-  /** The kernel need not keep it. @param {Chip} chip */
-  const leaveOut = ({ id }) => id && store.send({ type: "attach", id, file: null });
+  /** Lets the kernel drop a file that it has. @param {Chip} chip */
+  const discardFile = ({ id }) => id && store.send({ type: "attach", id, file: null });
 
-  const add = async (/** @type {Iterable<File>} */ files) => {
+  const addFiles = async (/** @type {Iterable<File>} */ files) => {
     if (store.gone) return;
     for (const file of files) {
       const bytes = chips.reduce((sum, chip) => sum + chip.size, file.size);
-      if (chips.length >= MAX_FILES) return tell(t("message_too_many_files", { n: MAX_FILES }));
-      if (bytes > MAX_FILE) return tell(t("message_files_too_large", { n: megabytes(MAX_FILE) }));
+      if (chips.length >= MAX_FILES)
+        return showProblem(t("message_too_many_files", { n: MAX_FILES }));
+      if (bytes > MAX_FILE)
+        return showProblem(t("message_files_too_large", { n: megabytes(MAX_FILE) }));
       /** @type {Chip} */
       const chip = { name: file.name, size: file.size };
       chips = [...chips, chip];
@@ -160,22 +162,22 @@ export function drawComposer(card, said, leave) {
         if (!chips.includes(chip)) continue;
         if (file.type.startsWith("image/")) chip.src = `data:${file.type};base64,${data}`;
         const id = randomId();
-        const said = { name: file.name, media_type: file.type, data };
-        if (store.send({ type: "attach", id, file: said })) chip.id = id;
-        tell("");
+        const upload = { name: file.name, media_type: file.type, data };
+        if (store.send({ type: "attach", id, file: upload })) chip.id = id;
+        showProblem("");
       } catch {
         chips = chips.filter((other) => other !== chip);
-        tell(t("file_unreadable"));
+        showProblem(t("file_unreadable"));
       }
       drawChips();
     }
   };
 
   const submit = () => {
-    const reading = chips.some((chip) => !chip.id && chip.kept === undefined);
-    if (store.gone || sent || reading || (!box.value.trim() && !chips.length)) return;
+    const isReading = chips.some((chip) => !chip.id && chip.kept === undefined);
+    if (store.gone || sent || isReading || (!box.value.trim() && !chips.length)) return;
     sent = { submission: randomId(), text: box.value, chips, edited };
-    const heard = store.send({
+    const isSent = store.send({
       type: "say",
       submission: sent.submission,
       text: sent.text,
@@ -183,78 +185,78 @@ export function drawComposer(card, said, leave) {
       instead: edited?.key ?? null,
       keep: chips.flatMap((chip) => chip.kept ?? []),
     });
-    if (!heard) {
+    if (!isSent) {
       sent = null;
       return;
     }
     names.close();
     reset();
-    tell("");
-    late.start(LATE, () => {
+    showProblem("");
+    lateTimer.start(LATE, () => {
       showText(status, t("sent"));
       draw();
     });
-    said();
+    onSent();
   };
   const reset = () => {
     chips = [];
     edited = recalled = null;
-    write("");
+    setBoxText("");
     drawChips();
   };
   const cancelEdit = () => {
-    chips.forEach(leaveOut);
+    chips.forEach(discardFile);
     reset();
   };
-  /** Puts back a message that the kernel did not take, unless the box has other text now. */
+  /** Puts back a message that the kernel did not accept, unless the box has other text now. */
   const restore = () => {
     if (sent && !box.value && !chips.length) {
       ({ chips, edited } = sent);
-      write(sent.text);
+      setBoxText(sent.text);
     }
-    settle();
+    clearSent();
     drawChips();
   };
-  const settle = () => {
+  const clearSent = () => {
     sent = null;
-    late.stop();
+    lateTimer.stop();
     showText(status, "");
   };
 
   /**
-   * Goes through the earlier messages: one up, or one down to the new text.
+   * Shows the next earlier message, or the next later one down to the new text.
    * @param {-1|1} by
    */
   const recall = (by) => {
     const items = store.view?.items ?? [];
-    const before = items.flatMap((item) =>
+    const earlier = items.flatMap((item) =>
       item.type === "message" && item.editable && item.text ? [item.text] : [],
     );
-    if (box.value && (recalled === null || box.value !== before[recalled])) return false;
-    const next = (recalled ?? before.length) + by;
-    if (next < 0 || next > before.length || (recalled === null && by > 0)) return false;
-    recalled = next === before.length ? null : next;
-    write(before[next] ?? "");
+    if (box.value && (recalled === null || box.value !== earlier[recalled])) return false;
+    const next = (recalled ?? earlier.length) + by;
+    if (next < 0 || next > earlier.length || (recalled === null && by > 0)) return false;
+    recalled = next === earlier.length ? null : next;
+    setBoxText(earlier[next] ?? "");
     draw();
     return true;
   };
 
   on(signal, box, "keydown", (event) => {
     if (event.isComposing || names.key(event)) return;
-    const plain = !event.shiftKey && !event.altKey;
-    if (event.key === "Enter" && plain) {
+    const isPlain = !event.shiftKey && !event.altKey;
+    if (event.key === "Enter" && isPlain) {
       prevent(event);
       submit();
     } else if (event.key === "Escape") {
       if (edited) cancelEdit();
-      else leave();
+      else onLeave();
     } else {
       const step = stepOf(event);
-      if (plain && step && recall(step)) prevent(event);
+      if (isPlain && step && recall(step)) prevent(event);
     }
   });
   onInput(signal, box, () => {
-    keep();
+    saveDraft();
     if (!errors.hidden) showText(errors, "");
     draw();
   });
@@ -262,7 +264,7 @@ export function drawComposer(card, said, leave) {
     const files = event.clipboardData?.files ?? [];
     if (!files.length) return;
     prevent(event);
-    void add([...files]);
+    void addFiles([...files]);
   });
   on(signal, el, "dragover", (event) => {
     prevent(event);
@@ -272,14 +274,14 @@ export function drawComposer(card, said, leave) {
   on(signal, el, "drop", (event) => {
     prevent(event);
     attr(el, "data-over", null);
-    void add([...(event.dataTransfer?.files ?? [])]);
+    void addFiles([...(event.dataTransfer?.files ?? [])]);
   });
-  onChange(signal, pick, () => {
-    void add([...(pick.files ?? [])]);
-    pick.value = "";
+  onChange(signal, fileInput, () => {
+    void addFiles([...(fileInput.files ?? [])]);
+    fileInput.value = "";
     box.focus();
   });
-  onClick(signal, attach, () => store.gone || pick.click());
+  onClick(signal, attach, () => store.gone || fileInput.click());
   onClick(signal, send, submit);
   onClick(signal, cancel, () => {
     cancelEdit();
@@ -287,13 +289,13 @@ export function drawComposer(card, said, leave) {
   });
   store.listen((event) => {
     if (event.type === "gone") restore();
-    if (event.type === "written") fetch();
+    if (event.type === "written") loadDraft();
     if (event.type !== "receipt" || event.receipt.submission !== sent?.submission) return;
-    if (event.receipt.ok) settle();
+    if (event.receipt.ok) clearSent();
     else restore();
-    tell(event.receipt.errors.map(({ message }) => message).join("\n"));
+    showProblem(event.receipt.errors.map(({ message }) => message).join("\n"));
   }, signal);
-  fetch();
+  loadDraft();
   nextFrame(signal, grow);
 
   return {
@@ -307,14 +309,14 @@ export function drawComposer(card, said, leave) {
     },
     /** @param {MessageItem} item */
     edit(item) {
-      chips.forEach(leaveOut);
+      chips.forEach(discardFile);
       edited = item;
-      // Variables are checked again, as the text names them.
+      // Variables are left out: the text names them, and they are checked again.
       chips = item.files.flatMap((file, kept) => {
         const about = file.kind === "image" ? file.alt : file.data;
         return /^\w+ @/.test(about) ? [] : [{ name: about, size: 0, kept }];
       });
-      write(item.text);
+      setBoxText(item.text);
       drawChips();
       box.focus();
     },

@@ -5,7 +5,7 @@ import { expect, test, vi } from "vitest";
 import { HEAD, open, press, snapshot, TEXTS, type } from "../test-support/fake-host.js";
 
 const chat = { ...HEAD, chat: true, status: "completed", prompt: "" };
-const said = (/** @type {string} */ key, /** @type {string} */ text) => ({
+const message = (/** @type {string} */ key, /** @type {string} */ text) => ({
   type: "message",
   key,
   text,
@@ -16,7 +16,7 @@ const said = (/** @type {string} */ key, /** @type {string} */ text) => ({
 
 /** A chat with two messages, and its box. */
 function opened() {
-  const page = open([said("t1:m1", "first"), said("t2:m1", "second")], chat);
+  const page = open([message("t1:m1", "first"), message("t2:m1", "second")], chat);
   return { ...page, box: /** @type {HTMLTextAreaElement} */ (page.$(".nba-write")) };
 }
 
@@ -25,23 +25,23 @@ test("a message is sent once, and is back in the box where the kernel refuses it
   type(box, "What is odd?");
   press(box, "Enter");
   press(box, "Enter");
-  const [say, ...more] = model.said("say");
+  const [say, ...more] = model.sent("say");
   expect([say.text, say.instead, more]).toEqual(["What is odd?", null, []]);
   expect(box.value).toBe("");
   const receipt = { type: "receipt", submission: say.submission, interrupt: "" };
-  model.tell({ ...receipt, ok: false, errors: [{ field: null, message: "Too long" }] });
+  model.receive({ ...receipt, ok: false, errors: [{ field: null, message: "Too long" }] });
   expect([box.value, $(".nba-composer .nba-err").textContent]).toEqual([
     "What is odd?",
     "Too long",
   ]);
   press(box, "Enter");
-  model.tell({ ...receipt, submission: model.said("say")[1].submission, ok: true, errors: [] });
+  model.receive({ ...receipt, submission: model.sent("say")[1].submission, ok: true, errors: [] });
   expect(box.value).toBe("");
   press(box, "Enter");
-  expect(model.said("say").length).toBe(2);
+  expect(model.sent("say").length).toBe(2);
 });
 
-test("up and down go through what was said, and leave what is being written", () => {
+test("up and down go through earlier messages, and do not touch unsent text", () => {
   const { box } = opened();
   const seen = ["ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown", "ArrowDown"].map((key) => {
     press(box, key);
@@ -53,7 +53,7 @@ test("up and down go through what was said, and leave what is being written", ()
   expect(box.value).toBe("new");
 });
 
-test("a message that is said anew takes the place of the earlier one", () => {
+test("an edited message takes the place of the earlier one", () => {
   const { model, box, el } = opened();
   const edit = el.querySelectorAll(".nba-edit")[0];
   /** @type {HTMLElement} */ (edit).click();
@@ -63,17 +63,17 @@ test("a message that is said anew takes the place of the earlier one", () => {
   /** @type {HTMLElement} */ (edit).click();
   type(box, "better");
   press(box, "Enter");
-  expect(model.said("say")[0]).toMatchObject({ text: "better", instead: "t1:m1" });
+  expect(model.sent("say")[0]).toMatchObject({ text: "better", instead: "t1:m1" });
 });
 
 test("names are asked for while they are typed, and one is put in", () => {
   const { model, box, el } = opened();
   type(box, "look at @d");
-  expect(model.said("complete").at(-1).text).toBe("@d");
+  expect(model.sent("complete").at(-1).text).toBe("@d");
   const names = ["df", "draft"].map((name) => ({ name, about: "str" }));
-  model.tell({ type: "names", text: "@", names });
+  model.receive({ type: "names", text: "@", names });
   expect(el.querySelectorAll("[role=option]").length).toBe(0);
-  model.tell({ type: "names", text: "@d", names });
+  model.receive({ type: "names", text: "@d", names });
   press(box, "ArrowDown");
   press(box, "Tab");
   expect(box.value).toBe("look at @draft ");
@@ -97,22 +97,22 @@ test("what is not sent yet goes up, and is back after a reload", async () => {
   type(box, "half a");
   type(box, "half a thought");
   vi.advanceTimersByTime(1000);
-  expect(model.said("drafts")).toEqual([
+  expect(model.sent("drafts")).toEqual([
     { type: "drafts", interrupt: "", drafts: "half a thought" },
   ]);
   vi.useRealTimers();
   const again = opened(); // the trait, in which nothing typed stands
-  again.model.tell({ ...snapshot([], { head: chat, seq: 9 }), written: "too late" });
+  again.model.receive({ ...snapshot([], { head: chat, seq: 9 }), written: "too late" });
   expect(again.box.value).toBe("");
   const files = ["a.txt", "b.txt"].map((name, at) => ({ id: `f${at}`, name, size: 2 }));
-  const reloaded = open([said("t1:m1", "first")], chat, "half a thought", files);
+  const reloaded = open([message("t1:m1", "first")], chat, "half a thought", files);
   const kept = /** @type {HTMLTextAreaElement} */ (reloaded.$(".nba-write"));
   expect(kept.value).toBe("half a thought");
   const chips = () => [...reloaded.el.querySelectorAll(".nba-chip")].map((el) => el.textContent);
   expect(chips()).toEqual(["a.txt2 bytes×", "b.txt2 bytes×"]);
   reloaded.$(".nba-chip button").click();
-  expect(reloaded.model.said("attach")).toEqual([{ type: "attach", id: "f0", file: null }]);
+  expect(reloaded.model.sent("attach")).toEqual([{ type: "attach", id: "f0", file: null }]);
   press(kept, "Enter");
-  expect(reloaded.model.said("say")[0]).toMatchObject({ text: "half a thought", files: ["f1"] });
+  expect(reloaded.model.sent("say")[0]).toMatchObject({ text: "half a thought", files: ["f1"] });
   expect(chips()).toEqual([]);
 });

@@ -1,11 +1,11 @@
 // @ts-check
-// A chat stays at its end: what scrolls in its card, and its box in the notebook, unless the person scrolled up.
+// Keeps a chat at its end, in its card and in the notebook, unless the person scrolled up.
 
 import { div, focused, makeButton } from "../dom.js";
 import { on, onClick, onResize, onSeen } from "../lifetime.js";
 import { keepInView, panelOf } from "../place.js";
 
-/** Pixels from the end that still count as being there. */
+/** Pixels from the end that still count as the end. */
 const NEAR = 40;
 /** The part of the notebook's panel that a card takes at most, and its height in pixels at least and at most. */
 const PART = 0.9;
@@ -13,41 +13,41 @@ const LOWEST = 260;
 const HIGHEST = 900;
 
 /**
- * Keeps the end of a chat in view, as long as the person leaves it there; after scrolling up there is a button.
+ * Keeps the end of a chat in view until the person scrolls up; then a button leads back to the end.
  * @param {import("../items/item.js").CardContext} card
  * @param {HTMLElement} root of the card
- * @param {HTMLElement} items what scrolls in it
+ * @param {HTMLElement} items the element that scrolls in it
  * @param {HTMLElement[]} tail the elements below, first the box
  */
 export function stayAtEnd({ signal, store }, root, items, tail) {
   const newest = makeButton("nba-button nba-newest", store.t("newest"));
   const place = div("nba-newest-place", newest);
-  let there = true;
-  /** Whether the box is in view; nothing is known of that at first, and a chat that is opened moves no page. @type {boolean|null} */
-  let seen = null;
-  /** Whether a new item came while it was not. */
-  let news = false;
+  let isAtEnd = true;
+  /** Whether the box is in view; null until that is known, so that opening a chat does not scroll the page. @type {boolean|null} */
+  let isSeen = null;
+  /** Whether a new item came while the box was out of view. */
+  let hasNews = false;
   let top = 0;
   /** @type {Element|null} */
   let panel = null;
-  const lift = keepInView(root, place, signal);
+  const updateLift = keepInView(root, place, signal);
   const draw = () => {
-    const hidden = there && !(seen === false && news);
+    const hidden = isAtEnd && !(isSeen === false && hasNews);
     if (newest.hidden === hidden) return;
     if (hidden && focused() === newest) items.focus({ preventScroll: true });
     newest.hidden = hidden;
-    lift();
+    updateLift();
   };
   const follow = () => {
-    if (there) items.scrollTop = items.scrollHeight;
+    if (isAtEnd) items.scrollTop = items.scrollHeight;
     // Do not move a person who writes in a cell.
     const at = focused();
-    if (seen && there && (!at?.isContentEditable || root.contains(at)))
+    if (isSeen && isAtEnd && (!at?.isContentEditable || root.contains(at)))
       for (const el of tail) el.scrollIntoView({ block: "nearest", behavior: "instant" });
   };
   const toEnd = () => {
-    there = seen = true;
-    news = false;
+    isAtEnd = isSeen = true;
+    hasNews = false;
     follow();
     draw();
   };
@@ -55,9 +55,9 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
   newest.hidden = true;
   items.after(div("nba-edge", place));
   on(signal, items, "scroll", () => {
-    // What grows below leaves the place as it is: only who goes up leaves the end.
-    const near = items.scrollHeight - items.scrollTop - items.clientHeight < NEAR;
-    there = near || (there && items.scrollTop >= top);
+    // Content that is added below does not change the position: only scrolling up leaves the end.
+    const isNear = items.scrollHeight - items.scrollTop - items.clientHeight < NEAR;
+    isAtEnd = isNear || (isAtEnd && items.scrollTop >= top);
     top = items.scrollTop;
     draw();
   });
@@ -67,25 +67,25 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
     tail[0]?.querySelector("textarea")?.focus({ preventScroll: true });
   });
   for (const el of [items, ...tail.slice(0, 1)]) onResize(signal, el, follow);
-  const fit = () => {
+  const setHeight = () => {
     if (!panel) return;
     const height = Math.min(HIGHEST, Math.max(LOWEST, panel.clientHeight * PART));
     root.style.setProperty("--nba-room", `${Math.floor(height)}px`);
     follow();
   };
   onSeen(signal, tail[0] ?? root, (now) => {
-    seen = now;
-    news &&= !seen;
+    isSeen = now;
+    hasNews &&= !isSeen;
     const before = panel;
     panel = panelOf(root);
-    if (panel && panel !== before) onResize(signal, panel, fit);
+    if (panel && panel !== before) onResize(signal, panel, setHeight);
     draw();
   });
   return {
     toEnd,
-    /** Something was drawn. @param {boolean} works whether the chat is at work, so that it is new */
-    follow(works) {
-      news ||= works && seen === false;
+    /** Called after something was drawn. @param {boolean} isRunning whether the run is running, so that the content is new */
+    follow(isRunning) {
+      hasNews ||= isRunning && isSeen === false;
       follow();
       draw();
     },

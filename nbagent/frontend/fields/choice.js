@@ -34,7 +34,7 @@ export function choiceField(ctx, node, saved, place) {
   const short = options.every((option) => option.label.length <= 40 && !option.help);
   const hint = hintedWidget(node);
   const several = place.depth > 0 && options.length > FEW && options.length <= MANY && short;
-  // A closed list would cut what is approved where there is little room.
+  // In a narrow cell a closed list would cut the value that is approved.
   const cut = ctx.approval && options.some((option) => option.label.length > CELL);
   const listed = (place.cell && !cut) || hint === "select" || (several && hint !== "radio");
   const control = listed
@@ -86,15 +86,15 @@ export function selectControl(ctx, options, other = false) {
  * Radios as a control, with a write-in.
  * @param {Context} ctx
  * @param {SpecNode} node
- * @param {boolean} whole whether it is the whole question
+ * @param {boolean} isQuestion whether the form has no other field
  * @returns {import("./field.js").Control}
  */
-export function radioControl(ctx, node, whole) {
+export function radioControl(ctx, node, isQuestion) {
   const options = node.options ?? [];
   const list = optionList(ctx, options, {
     type: "radio",
     row: options.length <= FEW,
-    digits: whole && !ctx.approval,
+    digits: isQuestion && !ctx.approval,
   });
   const other = node.other ? writeIn(ctx, list.inputs[0]?.getAttribute("name") ?? ctx.id()) : null;
   if (other) {
@@ -144,7 +144,7 @@ function writeIn(ctx, group) {
 }
 
 /**
- * The line for a write-in, hidden until it is asked for.
+ * The line for a write-in, hidden until it is needed.
  * @param {Context} ctx
  */
 function writtenInput(ctx) {

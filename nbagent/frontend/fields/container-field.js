@@ -15,10 +15,10 @@ import { hasContent, isProposed } from "./spec.js";
  * @typedef {import("./field.js").Place} Place
  */
 /**
- * The content.
+ * The content of a container.
  * @typedef {object} Inside
  * @property {HTMLElement[]} els
- * @property {(sent: boolean, whole: boolean) => Draft} read null where nothing was touched, unless the `whole` is wanted
+ * @property {(sent: boolean, always: boolean) => Draft} read null if nothing was touched, unless `always`
  * @property {() => void} reset
  * @property {() => boolean} [moved] whether there is a change that no field inside reports
  * @property {() => HTMLElement|null} target
@@ -27,7 +27,7 @@ import { hasContent, isProposed } from "./spec.js";
  * @property {(name: string) => void} [rename]
  */
 
-/** Containers around one from which on it can be folded. */
+/** The number of outer containers from which on a container can be folded. */
 const FOLDS = 2;
 
 /**
@@ -41,14 +41,14 @@ const FOLDS = 2;
  */
 export function containerField(ctx, node, saved, place, makeInside) {
   const root = place.depth === 0;
-  const started = node.initial?.null === true;
+  const startsNull = node.initial?.null === true;
   const error = errorLine(ctx);
   const mark = changeMark(ctx);
-  const fixed = node.read_only === true;
-  const none = node.nullable && !fixed ? noneBox(ctx) : null;
-  const leave = !root && !fixed && !node.required && !node.nullable && isProposed(node);
-  const drop = makeButton("nba-link nba-drop", ctx.t("leave_out"));
-  // For a call that is approved it is the text that the model received.
+  const isFixed = node.read_only === true;
+  const none = node.nullable && !isFixed ? noneBox(ctx) : null;
+  const canLeaveOut = !root && !isFixed && !node.required && !node.nullable && isProposed(node);
+  const leaveOutButton = makeButton("nba-link nba-drop", ctx.t("leave_out"));
+  // For a call that is approved the help is the text that the model received.
   const help = root && ctx.approval ? [] : helpOf(ctx, node);
   const about = help.length > 0 && words("div", "nba-help", ...help);
   const body = div({ class: "nba-inside", id: ctx.id() });
@@ -61,31 +61,33 @@ export function containerField(ctx, node, saved, place, makeInside) {
   if (shown) el.append(...remarks(ctx, node, !hasContent(node)));
   el.append(mark.el);
   if (none) el.append(none.el);
-  if (leave) el.append(drop, div("nba-help nba-left-out", ctx.t("left_out")));
+  if (canLeaveOut) el.append(leaveOutButton, div("nba-help nba-left-out", ctx.t("left_out")));
   if (about) el.append(about);
   el.append(body, error.el);
 
-  /** Whether an optional answer that was there is taken out. */
-  let out = saved?.cleared === true;
+  /** Whether an optional answer is left out. */
+  let isLeftOut = saved?.cleared === true;
   let open =
     !folds || node.required === true || saved !== null || (ctx.approval && isProposed(node));
   const draw = () => {
-    const now = out || (none?.input.checked ? !started : inside.moved?.() === true);
-    mark.show(now ? (hasContent(node) || started || ctx.approval ? "changed" : "clear") : "");
-    setClass(el, "nba-changed", now);
-    setClass(el, "nba-out", out);
-    body.hidden = out || none?.input.checked === true || !open;
+    const isChanged = isLeftOut || (none?.input.checked ? !startsNull : inside.moved?.() === true);
+    mark.show(
+      isChanged ? (hasContent(node) || startsNull || ctx.approval ? "changed" : "clear") : "",
+    );
+    setClass(el, "nba-changed", isChanged);
+    setClass(el, "nba-out", isLeftOut);
+    body.hidden = isLeftOut || none?.input.checked === true || !open;
     if (fold) expand(fold, open);
     if (fold) attr(fold, "aria-controls", body.id);
   };
-  const own = {
+  const innerContext = {
     ...ctx,
     touched: () => {
       draw();
       ctx.touched();
     },
   };
-  const inside = makeInside(own);
+  const inside = makeInside(innerContext);
   body.append(...inside.els);
 
   let name = "";
@@ -96,25 +98,25 @@ export function containerField(ctx, node, saved, place, makeInside) {
     else setLabel(el, name);
     mark.rename(name);
     none?.rename(name);
-    setLabel(drop, `${ctx.t("leave_out")}: ${name}`);
+    setLabel(leaveOutButton, `${ctx.t("leave_out")}: ${name}`);
     inside.rename?.(name);
   };
   const reset = () => {
-    out = false;
-    if (none) none.input.checked = started;
+    isLeftOut = false;
+    if (none) none.input.checked = startsNull;
     inside.reset();
     draw();
   };
   const draft = (/** @type {boolean} */ sent) => {
-    if (out) return /** @type {Draft} */ ({ cleared: true });
-    if (none?.input.checked) return started ? null : /** @type {Draft} */ ({ null: true });
-    return inside.read(sent, started);
+    if (isLeftOut) return /** @type {Draft} */ ({ cleared: true });
+    if (none?.input.checked) return startsNull ? null : /** @type {Draft} */ ({ null: true });
+    return inside.read(sent, startsNull);
   };
-  if (none) none.input.checked = saved === null ? started : saved.null === true;
-  if (none) onChange(ctx.signal, none.input, own.touched);
-  onClick(ctx.signal, drop, () => {
-    out = true;
-    own.touched();
+  if (none) none.input.checked = saved === null ? startsNull : saved.null === true;
+  if (none) onChange(ctx.signal, none.input, innerContext.touched);
+  onClick(ctx.signal, leaveOutButton, () => {
+    isLeftOut = true;
+    innerContext.touched();
     mark.button.focus();
   });
   if (fold)
@@ -125,7 +127,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
   onClick(ctx.signal, mark.button, () => {
     reset();
     (none?.input.checked ? none.input : inside.target())?.focus();
-    own.touched();
+    innerContext.touched();
   });
   rename(place.name ?? node.label);
   draw();
@@ -137,14 +139,14 @@ export function containerField(ctx, node, saved, place, makeInside) {
     fail: (messages) => {
       error.show(messages);
       setClass(el, "nba-bad", messages.length > 0);
-      const said = messages.length > 0 ? error.el.id : null;
-      for (const one of [el, ...(inside.inputs ?? [])]) attr(one, "aria-describedby", said);
+      const errorId = messages.length > 0 ? error.el.id : null;
+      for (const one of [el, ...(inside.inputs ?? [])]) attr(one, "aria-describedby", errorId);
     },
     target: () => (none?.input.checked ? none.input : inside.target()),
     name: () => name,
     rename,
     problem: () => "",
-    children: () => (out || none?.input.checked ? [] : inside.children()),
+    children: () => (isLeftOut || none?.input.checked ? [] : inside.children()),
     open: () => {
       open = true;
       draw();

@@ -93,26 +93,26 @@ afterEach(() => vi.useRealTimers());
 
 /** A page with one form, and what a person can do in it. */
 function page(root, more = {}) {
-  const made = open([form(root, more)]);
+  const view = open([form(root, more)]);
   const named = (label) => {
-    const found = [...made.el.querySelectorAll("[aria-label]")].filter(
+    const found = [...view.el.querySelectorAll("[aria-label]")].filter(
       (el) => el.getAttribute("aria-label") === label && !el.closest("[hidden]"),
     );
     if (found.length !== 1) throw new Error(`${found.length} of ${label}`);
     return found[0];
   };
   return {
-    ...made,
+    ...view,
     named,
     press: (label) => named(label).click(),
     fill: (label, value) => type(named(label), value),
     pick: (label) => {
-      const found = [...made.el.querySelectorAll("label")].find((el) => el.textContent === label);
+      const found = [...view.el.querySelectorAll("label")].find((el) => el.textContent === label);
       found.querySelector("input").click();
     },
     drafts: () => {
-      made.$(".nba-go").click();
-      return made.model.said("answer").at(-1)?.drafts;
+      view.$(".nba-go").click();
+      return view.model.sent("answer").at(-1)?.drafts;
     },
   };
 }
@@ -186,7 +186,7 @@ const CASES = [
     { rows: [] },
   ],
   [
-    "none, said so",
+    "none, by its button",
     { ...TAGS, rows: [] },
     ({ button }) => button("use an empty list").click(),
     { rows: [] },
@@ -345,9 +345,9 @@ const CASES = [
 ];
 
 test.each(CASES)("draft: %s", (_, root, act, expected) => {
-  const made = page(root);
-  act(made);
-  expect(made.drafts()).toEqual(expected);
+  const view = page(root);
+  act(view);
+  expect(view.drafts()).toEqual(expected);
 });
 
 test.each(CASES)("what was typed is there again after a reload: %s", (_, root, act, expected) => {
@@ -361,16 +361,16 @@ test.each(CASES)("what was typed is there again after a reload: %s", (_, root, a
 test("the page sends the very drafts that Python's examples answer", () => {
   const { spec, submissions } = EXAMPLES["a tool's input, all editable"];
   const sent = (act) => {
-    const made = page(spec.root, { actions: GATE, approval: true });
-    act(made);
-    return made.drafts();
+    const view = page(spec.root, { actions: GATE, approval: true });
+    act(view);
+    return view.drafts();
   };
   const known = submissions.filter((one) => one.ok).map((one) => one.drafts);
-  const input = (made, label) => {
-    const found = [...made.el.querySelectorAll("label")].find((el) => el.textContent === label);
-    return made.el.querySelector(`[id="${found.getAttribute("for")}"]`);
+  const input = (view, label) => {
+    const found = [...view.el.querySelectorAll("label")].find((el) => el.textContent === label);
+    return view.el.querySelector(`[id="${found.getAttribute("for")}"]`);
   };
-  const made = [
+  const allDrafts = [
     sent(nothing),
     sent((one) => type(input(one, "To"), "XYZ")),
     sent((one) => type(input(one, "Note"), "one line")),
@@ -386,7 +386,7 @@ test("the page sends the very drafts that Python's examples answer", () => {
     }),
     sent((one) => one.fill("Name 1", "z")),
   ];
-  for (const drafts of made) expect(known).toContainEqual(drafts);
+  for (const drafts of allDrafts) expect(known).toContainEqual(drafts);
 });
 
 test("Enter in a row goes on to the next one and adds one at the end; it doesn't send the form", () => {
@@ -401,7 +401,7 @@ test("Enter in a row goes on to the next one and adds one at the end; it doesn't
   expect(inputs()).toHaveLength(2);
   enter(0);
   expect(document.activeElement).toBe(inputs()[1]);
-  expect(page.model.said("answer")).toEqual([]);
+  expect(page.model.sent("answer")).toEqual([]);
 });
 
 test("nothing inside is drawn again by a message: rows, shapes, levels", () => {
@@ -412,18 +412,18 @@ test("nothing inside is drawn again by a message: rows, shapes, levels", () => {
       { ...PAY, id: "/pay", key: "pay" },
     ],
   };
-  const made = page(root);
-  made.press("Add: Tags");
-  made.fill("Tags, item 4", "half a wo");
-  made.pick("Code");
-  const inputs = [...made.el.querySelectorAll(".nba-fields input")];
-  made.named("Tags, item 4").focus();
-  made.patch({ op: "put", index: 0, item: form(root, { drafts: null }) });
-  expect([...made.el.querySelectorAll(".nba-fields input")]).toEqual(inputs);
-  expect(document.activeElement).toBe(made.named("Tags, item 4"));
+  const view = page(root);
+  view.press("Add: Tags");
+  view.fill("Tags, item 4", "half a wo");
+  view.pick("Code");
+  const inputs = [...view.el.querySelectorAll(".nba-fields input")];
+  view.named("Tags, item 4").focus();
+  view.patch({ op: "put", index: 0, item: form(root, { drafts: null }) });
+  expect([...view.el.querySelectorAll(".nba-fields input")]).toEqual(inputs);
+  expect(document.activeElement).toBe(view.named("Tags, item 4"));
 });
 
-test("errors find rows where they stand now, names, cells and shapes, and say so in the summary", () => {
+test("errors are placed at rows, names, cells and shapes where they are now, and are in the summary", () => {
   const root = {
     kind: "object",
     fields: [
@@ -433,10 +433,10 @@ test("errors find rows where they stand now, names, cells and shapes, and say so
       { ...MAP, id: "/map", key: "map" },
     ],
   };
-  const made = page(root);
-  made.el.querySelectorAll(".nba-tool")[1].click();
-  made.pick("Card");
-  made.drafts();
+  const view = page(root);
+  view.el.querySelectorAll(".nba-tool")[1].click();
+  view.pick("Card");
+  view.drafts();
   const errors = [
     ["/tags/0", "one"],
     ["/order/1/count", "two"],
@@ -445,9 +445,9 @@ test("errors find rows where they stand now, names, cells and shapes, and say so
     ["/tags", "five"],
     ["/order/7", "six"],
   ];
-  made.judge({ ok: false, errors: errors.map(([at, message]) => ({ field: at, message })) });
-  const said = [...made.el.querySelectorAll("[role=alert] li")].map((li) => li.textContent);
-  expect(said).toEqual([
+  view.judge({ ok: false, errors: errors.map(([at, message]) => ({ field: at, message })) });
+  const messages = [...view.el.querySelectorAll("[role=alert] li")].map((li) => li.textContent);
+  expect(messages).toEqual([
     "Tags, item 1: one",
     "Tags: five",
     "Order › Item 2 › count: two",
@@ -455,10 +455,10 @@ test("errors find rows where they stand now, names, cells and shapes, and say so
     "Payment: Card › number: three",
     "Weights › x: four",
   ]);
-  const first = made.named("Tags, item 1");
+  const first = view.named("Tags, item 1");
   expect(first.value).toBe("b");
   expect(document.activeElement).toBe(first);
-  for (const input of made.el.querySelectorAll("[aria-invalid]")) {
+  for (const input of view.el.querySelectorAll("[aria-invalid]")) {
     const [id] = input.getAttribute("aria-describedby").split(" ");
     expect(document.getElementById(id).textContent).toMatch(/one|two|three|four/);
   }
@@ -467,12 +467,12 @@ test("errors find rows where they stand now, names, cells and shapes, and say so
 test("an error inside what is folded unfolds it", () => {
   const home = (id, more) => ({ id, key: "home", kind: "object", label: "Home", ...more });
   const inner = home("/home/home", { fields: [{ ...field("zip"), id: "/home/home/zip" }] });
-  const made = page({ kind: "object", fields: [home("/home", { fields: [inner] })] });
-  const fold = made.$(".nba-fold");
+  const view = page({ kind: "object", fields: [home("/home", { fields: [inner] })] });
+  const fold = view.$(".nba-fold");
   expect(fold.getAttribute("aria-expanded")).toBe("false");
-  expect(made.$(`[id="${fold.getAttribute("aria-controls")}"]`).hidden).toBe(true);
-  made.drafts();
-  made.judge({ ok: false, errors: [{ field: "/home/home/zip", message: "no" }] });
+  expect(view.$(`[id="${fold.getAttribute("aria-controls")}"]`).hidden).toBe(true);
+  view.drafts();
+  view.judge({ ok: false, errors: [{ field: "/home/home/zip", message: "no" }] });
   expect(fold.getAttribute("aria-expanded")).toBe("true");
   expect(document.activeElement.closest("[hidden]")).toBe(null);
   expect(document.activeElement.tagName).toBe("INPUT");
@@ -489,11 +489,11 @@ test("what an approval runs is never folded away, and what is taken out need not
   };
   const outer = { id: "/a", key: "a", kind: "object", label: "A", fields: [inner] };
   const tags = { ...TAGS, id: "/tags", key: "tags", rows: [row("/tags/0", long)] };
-  const made = page({ kind: "object", fields: [outer, tags] }, { actions: GATE, approval: true });
-  expect(made.$(".nba-fold").getAttribute("aria-expanded")).toBe("true");
-  expect(made.button("Approve").getAttribute("aria-disabled")).toBe("true");
-  made.press("Remove item 1");
-  expect(made.button("Approve with changes").getAttribute("aria-disabled")).toBe(null);
+  const view = page({ kind: "object", fields: [outer, tags] }, { actions: GATE, approval: true });
+  expect(view.$(".nba-fold").getAttribute("aria-expanded")).toBe("true");
+  expect(view.button("Approve").getAttribute("aria-disabled")).toBe("true");
+  view.press("Remove item 1");
+  expect(view.button("Approve with changes").getAttribute("aria-disabled")).toBe(null);
 });
 
 test("undo of one row, of a list and of all bring back what was proposed", () => {
@@ -501,34 +501,34 @@ test("undo of one row, of a list and of all bring back what was proposed", () =>
     kind: "object",
     fields: [{ ...TAGS, id: "/tags", key: "tags" }, field("to", { initial: { text: "x" } })],
   };
-  const made = page(root, { actions: GATE, approval: true });
-  made.fill("Tags, item 1", "A");
-  made.press("undo: Tags, item 1");
-  expect(made.named("Tags, item 1").value).toBe("a");
-  made.press("Remove item 2");
-  expect(made.button("Approve with changes")).toBeTruthy();
-  made.press("undo: Tags");
-  expect(made.named("Tags, item 2").value).toBe("b");
-  type(made.el.querySelector(".nba-grid > .nba-field > .nba-control > input"), "y");
-  made.press("Remove item 3");
-  made.button("Undo all changes").click();
-  expect(made.button("Approve")).toBeTruthy();
-  expect(made.drafts()).toBe(null);
+  const view = page(root, { actions: GATE, approval: true });
+  view.fill("Tags, item 1", "A");
+  view.press("undo: Tags, item 1");
+  expect(view.named("Tags, item 1").value).toBe("a");
+  view.press("Remove item 2");
+  expect(view.button("Approve with changes")).toBeTruthy();
+  view.press("undo: Tags");
+  expect(view.named("Tags, item 2").value).toBe("b");
+  type(view.el.querySelector(".nba-grid > .nba-field > .nba-control > input"), "y");
+  view.press("Remove item 3");
+  view.button("Undo all changes").click();
+  expect(view.button("Approve")).toBeTruthy();
+  expect(view.drafts()).toBe(null);
 });
 
 test("a rule to remember is behind a menu, goes with an approval, and not with changes", () => {
   const remember = [{ id: "run", label: "Always allow it in this run" }];
   const root = { kind: "object", fields: [field("to", { initial: { text: "x" } })] };
-  const made = page(root, { actions: GATE, approval: true, remember });
-  expect(() => made.button(remember[0].label)).toThrow();
-  made.press("More ways to approve");
-  type(made.$(".nba-fields input"), "y");
-  expect(() => made.button(remember[0].label)).toThrow();
-  expect(() => made.named("More ways to approve")).toThrow();
-  type(made.$(".nba-fields input"), "x");
-  made.press("More ways to approve");
-  made.button(remember[0].label).click();
-  const [answer] = made.model.said("answer");
+  const view = page(root, { actions: GATE, approval: true, remember });
+  expect(() => view.button(remember[0].label)).toThrow();
+  view.press("More ways to approve");
+  type(view.$(".nba-fields input"), "y");
+  expect(() => view.button(remember[0].label)).toThrow();
+  expect(() => view.named("More ways to approve")).toThrow();
+  type(view.$(".nba-fields input"), "x");
+  view.press("More ways to approve");
+  view.button(remember[0].label).click();
+  const [answer] = view.model.sent("answer");
   expect([answer.action, answer.remember, answer.drafts]).toEqual(["approve", "run", null]);
   expect(
     page(root, { actions: GATE, approval: true, remember: [] }).el.querySelector(".nba-more")
@@ -536,36 +536,36 @@ test("a rule to remember is behind a menu, goes with an approval, and not with c
   ).toBe(true);
 });
 
-test("a name with line breaks, or longer than a line of an approval, is seen and kept whole", () => {
+test("a name with line breaks, or longer than a line of an approval, is shown and kept completely", () => {
   const key = "a name\r\nof two lines";
   const entries = [{ key, node: { ...row("/0", "1"), kind: "num" } }];
-  const made = page({ ...MAP, entries }, { actions: GATE, approval: true });
-  expect(made.named("Name 1").tagName).toBe("TEXTAREA");
-  expect(made.drafts()).toBe(null);
+  const view = page({ ...MAP, entries }, { actions: GATE, approval: true });
+  expect(view.named("Name 1").tagName).toBe("TEXTAREA");
+  expect(view.drafts()).toBe(null);
 });
 
-test("of many options, what is chosen stands first and is told in a line", () => {
+test("of many options, the chosen ones come first and are listed in a line", () => {
   const options = Array.from({ length: 60 }, (_, index) => ({ label: `City ${index}` }));
   const initial = { options: [41, 50], others: [] };
-  const made = page({ kind: "multi", options, initial, prefilled: true });
-  expect(made.$(".nba-option-label").textContent).toBe("City 41");
-  expect(made.$(".nba-filtered > .nba-help").textContent).toBe("chosen: City 41, City 50");
-  made.el.querySelectorAll("[type=checkbox]")[2].click();
-  expect(made.$(".nba-filtered > .nba-help").textContent).toBe("chosen: City 0, City 41, City 50");
+  const view = page({ kind: "multi", options, initial, prefilled: true });
+  expect(view.$(".nba-option-label").textContent).toBe("City 41");
+  expect(view.$(".nba-filtered > .nba-help").textContent).toBe("chosen: City 41, City 50");
+  view.el.querySelectorAll("[type=checkbox]")[2].click();
+  expect(view.$(".nba-filtered > .nba-help").textContent).toBe("chosen: City 0, City 41, City 50");
 });
 
 test("rows are buttons with names, and the ones that lead nowhere say so", () => {
-  const made = page(TAGS);
-  const names = [...made.el.querySelectorAll(".nba-tool")].map((one) =>
+  const view = page(TAGS);
+  const names = [...view.el.querySelectorAll(".nba-tool")].map((one) =>
     one.getAttribute("aria-label"),
   );
   expect(names.slice(0, 3)).toEqual(["Move item 1 up", "Move item 1 down", "Remove item 1"]);
-  expect(made.named("Move item 1 up").getAttribute("aria-disabled")).toBe("true");
-  expect(made.named("Move item 3 down").getAttribute("aria-disabled")).toBe("true");
-  made.press("Move item 1 down");
-  expect(document.activeElement).toBe(made.named("Move item 2 down"));
-  made.press("Remove item 3");
-  expect(document.activeElement).toBe(made.named("Remove item 2"));
+  expect(view.named("Move item 1 up").getAttribute("aria-disabled")).toBe("true");
+  expect(view.named("Move item 3 down").getAttribute("aria-disabled")).toBe("true");
+  view.press("Move item 1 down");
+  expect(document.activeElement).toBe(view.named("Move item 2 down"));
+  view.press("Remove item 3");
+  expect(document.activeElement).toBe(view.named("Remove item 2"));
 });
 
 test.each(fixture("diff.json"))(

@@ -20,7 +20,7 @@ import { sameDraft } from "./spec.js";
 const ROOM = 60;
 
 /**
- * A field around a control. `initial` is what it shows untouched, `saved` what was typed earlier.
+ * A field around a control. `initial` is its untouched value, `saved` the value typed before a reload.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Place} place
@@ -65,7 +65,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     mark.rename(name);
     control.rename?.(name);
   };
-  /** @type {Draft} What was there before "no value" was ticked. */
+  /** @type {Draft} The value before "no value" was ticked. */
   let kept = null;
   const draft = () => {
     const now = none?.input.checked ? /** @type {Draft} */ ({ null: true }) : control.read();
@@ -79,24 +79,24 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
   };
   const draw = () => {
     const now = draft();
-    const marked = now !== null && (initial !== null || ctx.approval);
-    const clear = now !== null && !marked && control.clearable === true && !node.required;
-    mark.show(marked ? "changed" : clear ? "clear" : "");
-    setClass(el, "nba-changed", marked);
+    const isMarked = now !== null && (initial !== null || ctx.approval);
+    const isClearable = now !== null && !isMarked && control.clearable === true && !node.required;
+    mark.show(isMarked ? "changed" : isClearable ? "clear" : "");
+    setClass(el, "nba-changed", isMarked);
     setClass(el, "nba-null", none?.input.checked === true);
-    const out = now?.cleared && node.default_text;
-    fill(about, ...(out ? [t("default_is", { value: node.default_text ?? "" })] : help));
+    const isCleared = now?.cleared && node.default_text;
+    fill(about, ...(isCleared ? [t("default_is", { value: node.default_text ?? "" })] : help));
     about.hidden = !about.firstChild;
     describe();
   };
-  /** An error that the page finds is shown once the person moves on, and removed once it is corrected. */
-  const doubt = () => {
-    const told = control.doubt?.() ?? "";
-    if (told === doubted) return;
-    doubted = told;
-    fail(told ? [told] : []);
+  /** Shows an error that the page finds once the person leaves the control, and removes it once it is corrected. */
+  const showDoubt = () => {
+    const message = control.doubt?.() ?? "";
+    if (message === shownDoubt) return;
+    shownDoubt = message;
+    fail(message ? [message] : []);
   };
-  let doubted = "";
+  let shownDoubt = "";
   const fail = (/** @type {string[]} */ messages) => {
     error.show(messages);
     setClass(el, "nba-bad", messages.length > 0);
@@ -109,7 +109,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
       attr(input, "aria-invalid", error.el.hidden ? null : "true");
     }
   };
-  const used = (/** @type {Event} */ event) => {
+  const onUse = (/** @type {Event} */ event) => {
     if (none && event.target === none.input) {
       if (event.type === "input") return; // change follows
       if (none.input.checked) {
@@ -117,16 +117,16 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
         control.show(null);
       } else control.show(kept);
     } else if (none?.input.checked && event.target !== mark.button) none.input.checked = false;
-    if (event.type !== "input" || doubted) doubt();
+    if (event.type !== "input" || shownDoubt) showDoubt();
     draw();
     ctx.touched();
   };
-  onInput(signal, el, used);
-  onChange(signal, el, used);
+  onInput(signal, el, onUse);
+  onChange(signal, el, onUse);
   onClick(signal, mark.button, (event) => {
     show(initial);
     (control.inputs[0] ?? el).focus();
-    used(event);
+    onUse(event);
   });
   rename(place.name ?? node.label);
   show(saved ?? initial);
@@ -136,7 +136,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     draft: (sent) => ((node.secret || node.kind === "file") && !sent ? null : draft()),
     reset: () => show(initial),
     fail: (messages) => {
-      doubted = "";
+      shownDoubt = "";
       fail(messages);
     },
     target: () => control.inputs[0] ?? null,

@@ -1,5 +1,5 @@
 // @ts-check
-// Dates and times, with an offset that is always shown: nothing is converted, and a naive time stays one.
+// Dates and times, with an offset that is always shown. No time is converted, and a naive time stays naive.
 
 import { div, h, makeInput, setLabel } from "../dom.js";
 import { onInput } from "../lifetime.js";
@@ -46,12 +46,12 @@ export function dateTimeField(ctx, node, saved, place) {
   const start = initial?.text ?? "";
   const step = /\.\d/.test(start) ? "0.001" : /:\d\d:\d\d/.test(start) ? "1" : null;
   const input = makeInput(TYPES[format], { step });
-  const known = SHAPES[format].exec(start)?.[2];
-  const zone = format === "date" ? null : zoneSelect(ctx, known);
+  const startOffset = SHAPES[format].exec(start)?.[2];
+  const zone = format === "date" ? null : zoneSelect(ctx, startOffset);
   // A time of day has an offset only where it came with one.
-  const usual = start === "" ? (format === "date-time" ? HERE : "") : (known ?? "");
-  /** @type {{draft: Draft, value: string, offset: string}} What was shown last, and as what. */
-  let last = { draft: null, value: "", offset: usual };
+  const defaultOffset = start === "" ? (format === "date-time" ? HERE : "") : (startOffset ?? "");
+  /** @type {{draft: Draft, value: string, offset: string}} The last shown draft, and the values of the controls for it. */
+  let last = { draft: null, value: "", offset: defaultOffset };
   const draw = () => zone?.draw(format === "date-time" ? input.value : "");
   onInput(ctx.signal, input, draw);
   const control = {
@@ -62,13 +62,13 @@ export function dateTimeField(ctx, node, saved, place) {
       const offset = zone?.el.value ?? "";
       if (input.value === last.value && offset === last.offset) return last.draft;
       if (input.value === "") return null;
-      const whole = format === "date" || /:\d\d:/.test(input.value) ? "" : ":00";
-      return { text: input.value + whole + (zone?.offset(input.value) ?? "") };
+      const seconds = format === "date" || /:\d\d:/.test(input.value) ? "" : ":00";
+      return { text: input.value + seconds + (zone?.offset(input.value) ?? "") };
     },
     show: (/** @type {Draft} */ draft) => {
       const found = SHAPES[format].exec(draft?.text ?? "");
       input.value = found?.[1] ?? "";
-      zone?.pick(found ? (found[2] ?? "") : usual);
+      zone?.pick(found ? (found[2] ?? "") : defaultOffset);
       draw();
       last = { draft, value: input.value, offset: zone?.el.value ?? "" };
     },
@@ -106,7 +106,7 @@ function zoneSelect(ctx, known) {
   return {
     el,
     offset,
-    /** Tells the browser's own offset at that time: summer is not winter. @param {string} at */
+    /** Shows the browser's own offset at that time, which differs between summer and winter. @param {string} at */
     draw(at) {
       const when = at === "" ? new Date() : new Date(at);
       here.textContent = ctx.t("zone_here", {
@@ -121,7 +121,7 @@ function zoneSelect(ctx, known) {
 }
 
 /**
- * An offset as it is called.
+ * The name of an offset.
  * @param {string} zone
  */
 function zoneName(zone) {

@@ -3,7 +3,7 @@
 
 import { div, h, present } from "../dom.js";
 
-/** Pairs of lines that are compared; beyond, what differs is taken as a whole. */
+/** The maximum pairs of lines that are compared; above that, the differing part is replaced as one. */
 const MAX_PAIRS = 250_000;
 /** Pairs of words that are compared in a line, and lines in which words are compared. */
 const [MAX_WORD_PAIRS, MAX_WORD_LINES] = [2_500, 40];
@@ -13,8 +13,8 @@ const AROUND = 3;
 const WORDS = /([ \t]+|[!-/:-@[-^`{-~])/;
 
 /**
- * Old and new in one. Of several lines each is a block, and lines that are alike and near no change are
- * left out. In a line that changed, so are the words.
+ * Both texts in one. If there are several lines, each is a block, and unchanged lines far from a change are
+ * left out. In a changed line the changed words are marked.
  * @param {string} before
  * @param {string} after
  * @param {number} [around] how many of the alike lines are shown before and after a change

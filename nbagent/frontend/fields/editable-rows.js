@@ -1,5 +1,5 @@
 // @ts-check
-// Rows that can be added, removed and moved: lists, and with another look tables and maps.
+// Rows that can be added, removed and moved, for lists, tables and maps.
 
 import { disable, div, makeButton, prevent, setLabel, span } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
@@ -12,7 +12,7 @@ import { addedContext } from "./field.js";
  * @typedef {import("./field.js").Field} Field
  */
 /**
- * A row: `from` is which of the rows it was when the form came, null for a new one.
+ * A row: `from` is its index when the form came, null for a new row.
  * @typedef {object} Row
  * @property {number|null} from
  * @property {Field} field
@@ -26,7 +26,7 @@ import { addedContext } from "./field.js";
  * @typedef {object} Look
  * @property {HTMLElement} el around all
  * @property {HTMLElement} list the element of the rows
- * @property {(made: RowToMake) => Row} make
+ * @property {(row: RowToMake) => Row} make
  * @property {boolean} ordered whether rows can be moved
  */
 
@@ -36,7 +36,7 @@ import { addedContext } from "./field.js";
  * @typedef {Kept & {node: SpecNode, ctx: Context}} RowToMake
  */
 
-/** A row that holds one control and nothing else. */
+/** A row that contains one control and nothing else. */
 const SILENT = ".nba-line-row";
 /** Rows that are one line. */
 const LINE = ".nba-line-row, .nba-entry, tr";
@@ -52,16 +52,16 @@ export function editableRows(ctx, node, saved, look) {
   const { t, signal } = ctx;
   const first = node.rows ?? node.entries?.map((entry) => entry.node) ?? [];
   const start = first.length;
-  const adds = makeButton("nba-button nba-small", t("add"));
-  const empty = makeButton("nba-link", t("use_empty_list"));
-  const said = span("nba-soft", t("empty_list"));
-  const bar = div("nba-addbar", adds, empty, said);
+  const addButton = makeButton("nba-button nba-small", t("add"));
+  const emptyButton = makeButton("nba-link", t("use_empty_list"));
+  const emptyNote = span("nba-soft", t("empty_list"));
+  const bar = div("nba-addbar", addButton, emptyButton, emptyNote);
   /** @type {Row[]} */
   let rows = [];
-  /** Whether the person wants no rows at all. */
-  let emptied = false;
+  /** Whether the person has chosen an empty list. */
+  let isEmptied = false;
 
-  /** Rows that count: an added line that is empty does not. */
+  /** The rows that count: an added row that is empty does not. */
   const counted = () =>
     rows.filter(({ from, field, el }) => {
       if (from !== null || !el.matches(SILENT) || field.node.initial) return true;
@@ -69,7 +69,7 @@ export function editableRows(ctx, node, saved, look) {
     });
   const moved = () => {
     const now = counted();
-    return emptied || now.length !== start || now.some((row, index) => row.from !== index);
+    return isEmptied || now.length !== start || now.some((row, index) => row.from !== index);
   };
   const draw = () => {
     rows.forEach((row, index) => {
@@ -84,11 +84,11 @@ export function editableRows(ctx, node, saved, look) {
       disable(buttons[1] ?? row.tools, index === rows.length - 1);
     });
     look.el.hidden = rows.length === 0;
-    empty.hidden = rows.length > 0 || emptied || start > 0 || !node.required;
-    said.hidden = rows.length > 0 || !(emptied || start > 0);
+    emptyButton.hidden = rows.length > 0 || isEmptied || start > 0 || !node.required;
+    emptyNote.hidden = rows.length > 0 || !(isEmptied || start > 0);
   };
   /** @param {Kept} kept */
-  const push = (kept) => {
+  const addRow = (kept) => {
     const { from } = kept;
     const row = look.make({
       ...kept,
@@ -96,9 +96,9 @@ export function editableRows(ctx, node, saved, look) {
       ctx: from === null ? addedContext(ctx) : ctx,
     });
     const button = (/** @type {string} */ sign, /** @type {() => void} */ act) => {
-      const made = makeButton("nba-tool", sign);
-      onClick(signal, made, act);
-      row.tools.append(made);
+      const tool = makeButton("nba-tool", sign);
+      onClick(signal, tool, act);
+      row.tools.append(tool);
     };
     if (look.ordered) {
       button("↑", () => move(row, -1));
@@ -125,26 +125,26 @@ export function editableRows(ctx, node, saved, look) {
     const at = rows.indexOf(row);
     rows.splice(at, 1);
     row.el.remove();
-    emptied = rows.length === 0;
+    isEmptied = rows.length === 0;
     draw();
     const next = rows[at] ?? rows.at(-1);
-    const focus = next?.tools.lastElementChild ?? adds;
+    const focus = next?.tools.lastElementChild ?? addButton;
     if (focus instanceof HTMLElement) focus.focus();
     ctx.touched();
   };
   const fill = (/** @type {Kept[]} */ wanted) => {
     for (const row of rows) row.el.remove();
     rows = [];
-    wanted.forEach(push);
+    wanted.forEach(addRow);
     draw();
   };
   const reset = () => {
-    emptied = false;
+    isEmptied = false;
     fill(Array.from({ length: start }, (_, from) => ({ from, draft: null })));
   };
   const add = () => {
-    emptied = false;
-    const row = push({ from: null, draft: null });
+    isEmptied = false;
+    const row = addRow({ from: null, draft: null });
     draw();
     row.field.target()?.focus();
     ctx.touched();
@@ -163,33 +163,33 @@ export function editableRows(ctx, node, saved, look) {
     else if (!event.repeat && target.value !== "") add();
   };
   on(signal, look.el, "keydown", enter);
-  onClick(signal, adds, add);
-  onClick(signal, empty, () => {
-    emptied = true;
+  onClick(signal, addButton, add);
+  onClick(signal, emptyButton, () => {
+    isEmptied = true;
     draw();
-    adds.focus();
+    addButton.focus();
     ctx.touched();
   });
-  const known = kept(node, saved);
-  emptied = known?.length === 0;
+  const known = savedRows(node, saved);
+  isEmptied = known?.length === 0;
   if (known) fill(known);
   else reset();
   return {
     els: [look.el, bar],
-    inputs: [adds],
+    inputs: [addButton],
     rows: () => rows,
-    read: (/** @type {boolean} */ sent, /** @type {boolean} */ whole) => {
+    read: (/** @type {boolean} */ sent, /** @type {boolean} */ always) => {
       const drafts = counted().map(({ from, field }) => ({ from, draft: field.draft(sent) }));
-      const touched = whole || moved() || drafts.some((row) => row.draft !== null);
+      const touched = always || moved() || drafts.some((row) => row.draft !== null);
       return touched ? { rows: drafts } : null;
     },
     reset,
     moved,
-    target: () => adds,
+    target: () => addButton,
     children: () =>
       counted().map((row, index) => /** @type {[string, Field]} */ ([`/${index}`, row.field])),
     rename: (/** @type {string} */ name) => {
-      setLabel(adds, name ? `${t("add")}: ${name}` : null);
+      setLabel(addButton, name ? `${t("add")}: ${name}` : null);
       draw();
     },
   };
@@ -201,7 +201,7 @@ export function editableRows(ctx, node, saved, look) {
  * @param {Draft} saved
  * @returns {Kept[]|null}
  */
-function kept(node, saved) {
+function savedRows(node, saved) {
   if (saved?.rows) return saved.rows;
   return (
     saved?.entries?.map(({ from, key, draft }) => {

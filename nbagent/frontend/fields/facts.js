@@ -22,9 +22,9 @@ export function factList(facts, ctx) {
   for (const fact of facts) {
     const value = factValue(fact);
     const more = ctx && cutLongText(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
-    // What shows only where it was changed is copied whole: see ../copy.js.
-    const whole = fact.changed_from === null ? null : fact.value;
-    list.append(words("dt", "", fact.label), h("dd", { "data-whole": whole }, value, more));
+    // A value that shows only its changed lines is copied completely: see ../copy.js.
+    const wholeValue = fact.changed_from === null ? null : fact.value;
+    list.append(words("dt", "", fact.label), h("dd", { "data-whole": wholeValue }, value, more));
   }
   return list;
 }
@@ -72,7 +72,7 @@ export function nodeText(node, ctx) {
 }
 
 /**
- * A fact as the page itself makes it.
+ * A fact that the page itself creates.
  * @param {string} label
  * @param {string} value
  * @param {boolean} [code]

@@ -9,8 +9,8 @@
 /**
  * The place of a field.
  * @typedef {object} Place
- * @property {number} depth containers around it; 0 is the whole form
- * @property {string} [name] what it is called, where that is not its label
+ * @property {number} depth the number of containers around it; 0 is the form itself
+ * @property {string} [name] its name, if that is not its label
  * @property {boolean} [bare] whether its name is only for screen readers
  * @property {boolean} [cell] whether there is little room
  */
@@ -21,7 +21,7 @@
  * @property {HTMLElement} el
  * @property {HTMLElement[]} inputs those that take focus, described by help and error
  * @property {boolean} [group] several inputs: a fieldset with a legend
- * @property {boolean} [wide] takes the whole width of the form
+ * @property {boolean} [wide] takes the full width of the form
  * @property {boolean} [clearable] whether an optional answer can only be taken back by a button
  * @property {() => Draft} read what is shown, null for nothing
  * @property {(draft: Draft) => void} show null shows nothing
@@ -35,14 +35,15 @@
  * @typedef {object} Field
  * @property {SpecNode} node
  * @property {HTMLElement} el
- * @property {(sent: boolean) => Draft} draft what the person changed, null for nothing; secrets and files only where it is `sent`
- * @property {() => void} reset shows again what was there untouched
- * @property {(messages: string[]) => void} fail shows what is wrong, or takes it away
- * @property {() => HTMLElement|null} target what takes focus when it is wrong
+ * @property {(sent: boolean) => Draft} draft the person's change, null for none; with secrets and files only if
+ * it is `sent`
+ * @property {() => void} reset restores the untouched value
+ * @property {(messages: string[]) => void} fail shows what is wrong, or removes that
+ * @property {() => HTMLElement|null} target the element that takes the focus if it is wrong
  * @property {() => string} name
  * @property {(name: string) => void} rename
  * @property {() => string} problem why what is there cannot be sent, or ""
- * @property {() => [string, Field][]} children by the step that leads to each in ids
+ * @property {() => [string, Field][]} children each with the step that leads to it in ids
  * @property {() => void} [open] unfolds it
  */
 
@@ -51,18 +52,19 @@
  * @typedef {object} Context
  * @property {(key: string, values?: Record<string, string|number>) => string} t
  * @property {(key: string, n: number) => string} tn
- * @property {() => string} id an id nobody else has
+ * @property {() => string} id a new unique id
  * @property {AbortSignal} signal
  * @property {string} titleId the heading that names a form with one field
  * @property {boolean} approval
  * @property {SpecNode} root of the form's spec
  * @property {() => void} touched a control was used
- * @property {(box: HTMLElement) => () => void} hold marks this as not shown whole; the returned function marks it as shown
+ * @property {(box: HTMLElement) => () => void} hold marks this as not shown completely; the returned function
+ * marks it as shown
  * @property {(ctx: Context, node: SpecNode, saved: Draft, place: Place) => Field} make a field of any kind
  */
 
 /**
- * The context of what a person adds: nothing was proposed there, so nothing of it is a change.
+ * The context of a part that a person adds: it has no proposed value, so it is never marked as changed.
  * @param {Context} ctx
  * @returns {Context}
  */
@@ -81,7 +83,7 @@ export const UNCHANGING = {
 };
 
 /**
- * The drafts of fields by their keys, without those that were left alone.
+ * The drafts of fields by their keys, without untouched fields.
  * @param {Field[]} fields
  * @param {boolean} sent
  */

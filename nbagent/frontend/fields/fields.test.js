@@ -10,7 +10,7 @@ function sent(root, act, more = {}) {
   const page = open([form(root, more)]);
   act(page);
   page.$(".nba-go").click();
-  return page.model.said("answer").at(-1)?.drafts;
+  return page.model.sent("answer").at(-1)?.drafts;
 }
 const click =
   (selector, at = 0) =>
@@ -98,7 +98,7 @@ const CASES = [
     { options: [0, 1, 2] },
   ],
   [
-    "none, said so",
+    "none, by its button",
     { kind: "multi", options: PLANS },
     (page) => page.button("None").click(),
     { options: [] },
@@ -175,7 +175,7 @@ test.each(CASES)("draft: %s", (_, root, act, expected) => {
   expect(sent(root, act)).toEqual(expected);
 });
 
-test("a time with an offset takes the browser's unless told otherwise, and a naive one stays naive", () => {
+test("a time with an offset takes the browser's unless one is chosen, and a naive one stays naive", () => {
   vi.stubEnv("TZ", "Europe/Berlin");
   const when = { kind: "text", format: "date-time" };
   const at = "2026-07-01T09:30";
@@ -221,7 +221,7 @@ test("a time that is half typed is not sent as left out", () => {
   const { $, model, button } = open([form({ kind: "text", format: "date-time" })]);
   Object.defineProperty($("input"), "validity", { value: { badInput: true } });
   button("Send").click();
-  expect(model.said("answer")).toEqual([]);
+  expect(model.sent("answer")).toEqual([]);
   expect($(".nba-err").textContent).toBe("This is incomplete.");
   expect(document.activeElement).toBe($("input"));
 });
@@ -244,15 +244,15 @@ test("a file goes with the answer, never before, and not where it is too large",
   const page = open([form(root)]);
   await choose(page, new File([new Uint8Array(7 * 2 ** 20)], "big.bin"));
   page.button("Send").click();
-  expect(page.model.said("answer")).toEqual([]);
+  expect(page.model.sent("answer")).toEqual([]);
   expect(page.$(".nba-err").textContent).toContain("too large");
   await choose(page, new File(["hello"], "h.txt"));
   expect(page.$(".nba-status").textContent).toBe("h.txt, 5 bytes");
   type(page.el.querySelector("input[type=text]"), "x");
-  await vi.waitFor(() => expect(page.model.said("drafts").at(-1)?.drafts?.fields?.t).toBeTruthy());
-  for (const { drafts } of page.model.said("drafts")) expect(drafts?.fields?.f).toBe(undefined);
+  await vi.waitFor(() => expect(page.model.sent("drafts").at(-1)?.drafts?.fields?.t).toBeTruthy());
+  for (const { drafts } of page.model.sent("drafts")) expect(drafts?.fields?.f).toBe(undefined);
   page.button("Send").click();
-  expect(page.model.said("answer")[0].drafts).toEqual({
+  expect(page.model.sent("answer")[0].drafts).toEqual({
     fields: { f: { file: "aGVsbG8=", name: "h.txt" }, t: { text: "x" } },
   });
 });
@@ -267,7 +267,7 @@ test("a slider and its number are one answer", () => {
   expect($("[type=range]").value).toBe("0.25");
 });
 
-test("code tells its language and where the caret is, and Tab is left alone", () => {
+test("code shows its language and the caret's position, and Tab is left alone", () => {
   const { $ } = open([form({ kind: "code", hint: { widget: "code:sql", code: "sql" } })]);
   type($("textarea"), "SELECT 1\nFROM x");
   expect($(".nba-status").textContent).toBe("SQLline 2, column 7");
@@ -347,7 +347,7 @@ test("a question with nothing chosen cannot be sent, and nothing is preselected"
     const { el, model, $ } = open([form(root)]);
     expect(el.querySelectorAll(":checked")).toHaveLength(0);
     $(".nba-go").click();
-    expect(model.said("answer")).toEqual([]);
+    expect(model.sent("answer")).toEqual([]);
   }
 });
 
@@ -466,7 +466,7 @@ test("every control has a name of its own, and every id it refers to exists", ()
   }
 });
 
-test("broken JSON is told with line and column while it is typed", () => {
+test("broken JSON is shown with line and column while it is typed", () => {
   const { $ } = open([form({ kind: "json" })]);
   type($("textarea"), '{\n "a": x}');
   expect($(".nba-status").textContent).toMatch(/line 2, column 7/);
@@ -489,7 +489,7 @@ test.each([
   expect(jsonErrorAt(value)).toEqual({ line, column });
 });
 
-test("whole JSON does not break", () => {
+test("valid JSON has no error", () => {
   for (const value of ["null", "[]", '{"a": [{}, -1.5e+3, "\\"", true]}'])
     expect(jsonErrorAt(value)).toBe(null);
 });

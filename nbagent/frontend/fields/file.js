@@ -1,5 +1,5 @@
 // @ts-check
-// A file: read in the page, sent with the answer and never before.
+// A file: it is read in the page, and sent only with the answer.
 
 import { announce, div, makeInput, setClass, showText } from "../dom.js";
 import { on, onChange } from "../lifetime.js";
@@ -28,35 +28,36 @@ export function fileField(ctx, node, _saved, place) {
   const initial = node.initial ?? null;
   const input = makeInput("file");
   const status = div({ class: "nba-status", role: "status" });
-  const there = initial?.text ?? "";
-  const before = there === "" ? null : div("nba-mono", there);
-  const more = before && cutLongText(ctx, before, there);
+  const initialText = initial?.text ?? "";
+  const before = initialText === "" ? null : div("nba-mono", initialText);
+  const more = before && cutLongText(ctx, before, initialText);
   /** @type {Draft} */
   let draft = initial;
   let problem = "";
   let picks = 0;
-  const say = (/** @type {string} */ message, bad = false) => {
-    problem = bad ? message : "";
+  const showStatus = (/** @type {string} */ message, isError = false) => {
+    problem = isError ? message : "";
     showText(status, message);
-    setClass(status, "nba-bad", bad);
+    setClass(status, "nba-bad", isError);
   };
-  const told = () => announce(el);
+  const announceChange = () => announce(el);
   const pick = async () => {
     const [file] = input.files ?? [];
     const pick = ++picks;
     if (!file) return;
     draft = initial;
-    if (file.size > MAX_FILE) return say(t("file_too_big", { n: megabytes(MAX_FILE) }), true);
-    say(t("file_reading"), true);
+    if (file.size > MAX_FILE)
+      return showStatus(t("file_too_big", { n: megabytes(MAX_FILE) }), true);
+    showStatus(t("file_reading"), true);
     try {
       const read = await base64(file, ctx.signal);
       if (pick !== picks) return; // another file was picked meanwhile
       draft = { file: read, name: file.name };
-      say(t("file_chosen", { name: file.name, size: fileSize(ctx, file.size) }));
+      showStatus(t("file_chosen", { name: file.name, size: fileSize(ctx, file.size) }));
     } catch {
-      if (pick === picks) say(t("file_unreadable"), true);
+      if (pick === picks) showStatus(t("file_unreadable"), true);
     }
-    told();
+    announceChange();
   };
   onChange(ctx.signal, input, () => void pick());
   const el = div("nba-control", before, more, input, status);
@@ -71,7 +72,7 @@ export function fileField(ctx, node, _saved, place) {
       draft = shown;
       picks++;
       if (!shown?.file) input.value = "";
-      say("");
+      showStatus("");
     },
     problem: () => problem,
   };
@@ -79,7 +80,7 @@ export function fileField(ctx, node, _saved, place) {
 }
 
 /**
- * The bytes of a file in base64; once the page has gone nobody waits for them.
+ * The bytes of a file in base64; after the signal is aborted the promise never settles.
  * @param {File} file
  * @param {AbortSignal} signal
  * @returns {Promise<string>}
@@ -94,7 +95,7 @@ export function base64(file, signal) {
 }
 
 /**
- * A limit in bytes as whole megabytes.
+ * A limit in bytes as full megabytes.
  * @param {number} bytes
  */
 export function megabytes(bytes) {

@@ -22,22 +22,23 @@ export function withCode(value) {
 }
 
 /**
- * A description with its limits; of a long one the first paragraph, the rest to be opened.
+ * A description with its limits. A long one is cut after its first paragraph or sentence, and the rest can be
+ * opened.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @returns {(string|HTMLElement)[]}
  */
 export function helpOf(ctx, node) {
   const limits =
-    node.kind === "tuple" // it has the parts it has
+    node.kind === "tuple" // its number of parts is fixed
       ? []
       : [node.limits ?? []].flat().filter((part) => typeof part === "string" && part);
-  const said = node.help ?? "";
-  const cut = said.length > SHORT ? said.search(/\n\s*\n|(?<=[.!?])\s/) : -1;
-  const start = cut > 0 ? said.slice(0, cut) : said;
+  const help = node.help ?? "";
+  const cut = help.length > SHORT ? help.search(/\n\s*\n|(?<=[.!?])\s/) : -1;
+  const start = cut > 0 ? help.slice(0, cut) : help;
   const line = withCode(present([start, ...limits]).join(" · "));
   if (cut <= 0) return line;
-  const rest = div({}, ...withCode(said.slice(cut).trim()));
+  const rest = div({}, ...withCode(help.slice(cut).trim()));
   return [...line, h("details", {}, h("summary", {}, ctx.t("help_more")), rest)];
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-// Native controls, whatever fields they belong to: made, asked and frozen.
+// Native controls of any field: created, checked and frozen.
 
 import { attr, h, words } from "../dom.js";
 
@@ -13,7 +13,7 @@ export function isTyping(target) {
 }
 
 /**
- * Lets controls be read and copied from, but not changed, or undoes that.
+ * Makes controls read-only, so that their text can still be copied, or undoes that.
  * @param {HTMLElement} el
  * @param {boolean} frozen
  */
@@ -27,7 +27,7 @@ export function freeze(el, frozen) {
 }
 
 /**
- * A line to type in that is no field of its own.
+ * A text input that is not a field of its own.
  * @param {string} name
  */
 export function lineInput(name) {
@@ -38,7 +38,7 @@ export function lineInput(name) {
 /**
  * A list that opens, with a first line for no choice yet.
  * @param {Pick<import("./field.js").Context, "t">} ctx
- * @param {[string|number, string][]} options each a value and what it is called
+ * @param {[string|number, string][]} options each a value and its label
  */
 export function dropdown(ctx, options) {
   const lines = options.map(([value, label]) => h("option", { value }, label));

@@ -8,7 +8,7 @@ const TOKEN =
 /** @typedef {"value"|"first value"|"key"|"first key"|"colon"|"comma"|"end"} Wanted */
 
 /**
- * Line and column, from 1, where JSON text breaks, or null where it is whole.
+ * Line and column, from 1, of the first error in JSON text, or null if the text is valid.
  * @param {string} value
  */
 export function jsonErrorAt(value) {

@@ -25,14 +25,14 @@ export function lazyField(ctx, node, saved, place) {
   const like = findNode(ctx.root, node.of ?? "");
   return containerField(ctx, node, saved, place, (own) => {
     const slot = div("nba-branch");
-    const adds = makeButton("nba-button nba-small");
-    const drops = makeButton("nba-button nba-small");
+    const addButton = makeButton("nba-button nba-small");
+    const dropButton = makeButton("nba-button nba-small");
     /** @type {Field|null} */
     let field = null;
     let name = "";
     const draw = () => {
-      adds.hidden = field !== null;
-      drops.hidden = field === null;
+      addButton.hidden = field !== null;
+      dropButton.hidden = field === null;
     };
     const open = (/** @type {Draft} */ draft) => {
       const shape = { ...emptied(like ?? { ...node, kind: "json" }), label: node.label };
@@ -49,29 +49,29 @@ export function lazyField(ctx, node, saved, place) {
       fill(slot);
       draw();
     };
-    onClick(own.signal, adds, () => {
+    onClick(own.signal, addButton, () => {
       open(null);
       field?.target()?.focus();
       own.touched();
     });
-    onClick(own.signal, drops, () => {
+    onClick(own.signal, dropButton, () => {
       close();
-      adds.focus();
+      addButton.focus();
       own.touched();
     });
     if (saved?.open) open(saved.draft ?? null);
     else draw();
     return {
-      els: [slot, div("nba-addbar", adds, drops)],
-      inputs: [adds],
+      els: [slot, div("nba-addbar", addButton, dropButton)],
+      inputs: [addButton],
       read: (sent) => (field ? { open: true, draft: field.draft(sent) } : null),
       reset: close,
-      target: () => field?.target() ?? adds,
+      target: () => field?.target() ?? addButton,
       children: () => field?.children() ?? [],
       rename: (given) => {
         name = given;
-        adds.textContent = own.t("add_one", { name });
-        drops.textContent = own.t("drop_one", { name });
+        addButton.textContent = own.t("add_one", { name });
+        dropButton.textContent = own.t("drop_one", { name });
         field?.rename(name);
       },
     };

@@ -28,22 +28,24 @@ export function listField(ctx, node, saved, place) {
   return containerField(ctx, node, saved, place, (own) => {
     const list = h("ol", "nba-rows");
     const inner = { depth: place.depth + 1 };
-    let called = "";
-    /** @type {(made: RowToMake) => Row} */
+    let listName = "";
+    /** @type {(row: RowToMake) => Row} */
     const make = ({ from, draft, node: template, ctx: around }) => {
       const bare = !NAMED.has(template.kind);
       const field = own.make(around, template, draft, { ...inner, bare, name: " " });
       const tools = span("nba-tools");
       const el = h("li", { class: bare ? "nba-line-row" : "nba-block-row" }, field.el, tools);
       const number = (/** @type {number} */ n) =>
-        field.rename(bare && called ? own.t("row_of", { name: called, n }) : own.t("row", { n }));
+        field.rename(
+          bare && listName ? own.t("row_of", { name: listName, n }) : own.t("row", { n }),
+        );
       return { from, field, el, tools, number };
     };
     const rows = editableRows(own, node, saved, { el: list, list, make, ordered: true });
     return {
       ...rows,
       rename: (name) => {
-        called = name;
+        listName = name;
         rows.rename(name);
       },
     };

@@ -1,11 +1,11 @@
 // @ts-check
-// Long text is shown whole or asks to be: an approval waits until the person saw all of it.
+// Long text is cut, and a button shows all of it. An approval waits until the person has pressed that.
 
 import { expand, makeButton, setClass, setText } from "../dom.js";
 import { onClick } from "../lifetime.js";
 
-/** Lines that are shown at once. */
-const WHOLE = 12;
+/** Lines that are shown without a cut. */
+const MAX_LINES = 12;
 
 /**
  * The number of lines that a text takes at a common width.
@@ -19,9 +19,9 @@ export function lineCount(value, width = 88) {
 }
 
 /**
- * The long texts of an element that were not shown whole yet. What was taken away need not be seen.
+ * The long texts of an element that were not shown completely yet. Removed texts do not count.
  * @param {HTMLElement} root
- * @param {() => void} seen one of them was shown whole
+ * @param {() => void} seen called when one of them was shown completely
  */
 export function unseenTexts(root, seen) {
   /** @type {Set<HTMLElement>} */
@@ -43,11 +43,11 @@ export function unseenTexts(root, seen) {
  * @param {Pick<import("./field.js").Context, "t"|"hold"|"signal">} ctx
  * @param {HTMLElement} box
  * @param {string} value
- * @param {{whole: number, width?: number}} [room]
+ * @param {{lines: number, width?: number}} [room]
  */
-export function cutLongText(ctx, box, value, room = { whole: WHOLE }) {
+export function cutLongText(ctx, box, value, room = { lines: MAX_LINES }) {
   const n = lineCount(value, room.width);
-  if (n <= room.whole) return null;
+  if (n <= room.lines) return null;
   const release = ctx.hold(box);
   const button = makeButton("nba-link");
   const draw = (/** @type {boolean} */ open) => {

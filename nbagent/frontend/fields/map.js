@@ -41,16 +41,16 @@ export function mapField(ctx, node, saved, place) {
         const tools = span("nba-tools");
         const el = div("nba-entry", name, field.el, tools);
         let n = 0;
-        const called = () => {
+        const updateNames = () => {
           setLabel(name, own.t("name_of", { n }));
           field.rename(name.value || own.t("value_of", { n }));
         };
-        onInput(own.signal, name, called);
+        onInput(own.signal, name, updateNames);
         onChange(own.signal, name, own.touched);
         onInput(own.signal, name, own.touched);
         const number = (/** @type {number} */ next) => {
           n = next;
-          called();
+          updateNames();
         };
         const target = () => (name.value === "" ? name : field.target());
         const named = () => (name.value === shown ? before : name.value);
@@ -64,13 +64,13 @@ export function mapField(ctx, node, saved, place) {
     return {
       ...rows,
       moved,
-      read: (sent, whole) => {
+      read: (sent, always) => {
         const drafts = rows.rows().map((row) => ({
           from: row.from === null ? null : (entries[row.from]?.key ?? null),
           key: nameOf(row),
           draft: row.field.draft(sent),
         }));
-        const touched = whole || moved() || drafts.some((row) => row.draft !== null);
+        const touched = always || moved() || drafts.some((row) => row.draft !== null);
         return touched ? { entries: drafts } : null;
       },
     };
@@ -94,7 +94,7 @@ function nameInput(ctx, node, value) {
     return select;
   }
   const common = { autocomplete: "off", spellcheck: "false", dir: "auto" };
-  // An approved value is shown whole: a line would hide its end, and lose line breaks.
+  // A name to approve is shown completely: an input of one line would hide its end, and lose line breaks.
   const long = value.includes("\n") || (ctx.approval && value.length > SHORT);
   const input = long ? h("textarea", { ...common, rows: 1 }) : makeInput("text", common);
   input.placeholder = ctx.t("name");

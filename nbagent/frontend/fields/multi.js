@@ -1,5 +1,5 @@
 // @ts-check
-// Several of several: checkboxes with all and none, and lines of one's own.
+// Several of several: checkboxes with All and None, and inputs for the person's own answers.
 
 import { announce, div, makeButton } from "../dom.js";
 import { onChange, onClick, onInput } from "../lifetime.js";
@@ -31,22 +31,22 @@ export function multiField(ctx, node, saved, place) {
   let used = false;
   const bar = div("nba-allnone");
   const el = div("nba-control", list.el, others?.el, bar);
-  const button = (/** @type {string} */ label, /** @type {number[]} */ indices) => {
-    const made = makeButton("nba-link", label);
-    onClick(ctx.signal, made, () => {
+  const pickLink = (/** @type {string} */ label, /** @type {number[]} */ indices) => {
+    const link = makeButton("nba-link", label);
+    onClick(ctx.signal, link, () => {
       used = true;
       list.pick(indices);
       if (indices.length === 0) others?.write([]);
       announce(el);
     });
-    return made;
+    return link;
   };
-  bar.append(button(ctx.t("all"), [...options.keys()]), button(ctx.t("none"), []));
-  const use = () => {
+  bar.append(pickLink(ctx.t("all"), [...options.keys()]), pickLink(ctx.t("none"), []));
+  const markUsed = () => {
     used = true;
   };
-  onInput(ctx.signal, el, use);
-  onChange(ctx.signal, el, use);
+  onInput(ctx.signal, el, markUsed);
+  onChange(ctx.signal, el, markUsed);
   const control = {
     el,
     inputs: [...list.inputs, ...(others?.inputs ?? [])],
@@ -80,7 +80,7 @@ function inOrder(draft) {
 }
 
 /**
- * Text inputs for answers of one's own: there is always one more than is filled.
+ * Text inputs for the person's own answers: there is always one empty input more.
  * @param {Context} ctx
  */
 function writeIns(ctx) {

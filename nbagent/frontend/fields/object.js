@@ -1,5 +1,5 @@
 // @ts-check
-// An object: its fields in order, the read-only ones gathered as facts, and names beyond them.
+// An object: its fields in order, with read-only ones as facts, and further names.
 
 import { div } from "../dom.js";
 import { containerField } from "./container-field.js";
@@ -32,10 +32,10 @@ export function objectField(ctx, node, saved, place) {
     const all = [...fields, ...(more ? [more] : [])];
     return {
       els: [grid],
-      read: (sent, whole) => {
+      read: (sent, always) => {
         const parts = draftsByKey(fields, sent);
         const extra = more?.draft(sent) ?? null;
-        if (!whole && extra === null && Object.keys(parts).length === 0) return null;
+        if (!always && extra === null && Object.keys(parts).length === 0) return null;
         return extra === null ? { fields: parts } : { fields: parts, more: extra };
       },
       reset: () => {
@@ -66,7 +66,7 @@ function children(ctx, node, saved, place, grid) {
     facts = [];
   };
   for (const own of node.fields ?? []) {
-    if (own.kind === "const" && isTag(own)) continue; // the shape that was picked says it
+    if (own.kind === "const" && isTag(own)) continue; // the picked shape already shows it
     const child = node.read_only ? { ...own, read_only: true } : own;
     const fixed = child.read_only || child.kind === "const";
     if (fixed && (child.kind !== "object" || child.initial?.null)) {

@@ -5,7 +5,7 @@ import { div, h, makeInput, setClass, setText, showText, span, words } from "../
 import { onChange, onInput } from "../lifetime.js";
 import { lineInput } from "./inputs.js";
 
-/** Options drawn at once; beyond, the filter narrows. */
+/** The maximum number of drawn options; the filter reaches the others. */
 const DRAWN = 200;
 /** Options above which there is a filter. */
 const FILTER = 12;
@@ -69,7 +69,7 @@ export function optionList(ctx, options, { type, row, digits }) {
     if (index === undefined) return;
     if (inputs[at]?.checked) chosen.add(index);
     else chosen.delete(index);
-    filter?.tellChosen(picked());
+    filter?.showChosen(picked());
   });
   const all = options.map((_, index) => index);
   draw(all);
@@ -84,7 +84,7 @@ export function optionList(ctx, options, { type, row, digits }) {
     pick: (indices) => {
       chosen.clear();
       for (const index of indices) chosen.add(index);
-      // In a long list, the chosen options are in view.
+      // In a long list the chosen options come first.
       if (filter) filter.start(picked());
       else draw(drawn);
     },
@@ -114,22 +114,22 @@ function filteredList(ctx, options, list, draw, several) {
     setText(count, ctx.t("filter_count", { n: hits.length, m: options.length }));
   };
   onInput(ctx.signal, input, (event) => {
-    event.stopPropagation(); // a filter is no answer
+    event.stopPropagation(); // typing in the filter is not an answer
     narrow();
   });
   onChange(ctx.signal, input, (event) => event.stopPropagation());
   narrow();
   setClass(list, "nba-scroll");
-  const tellChosen = (/** @type {number[]} */ chosen) => {
+  const showChosen = (/** @type {number[]} */ chosen) => {
     const what = chosen.map((index) => options[index]?.label).join(", ");
     setText(line, what && ctx.t("chosen", { what }));
   };
   return {
     el: div("nba-filtered", div("nba-filterbar", input, count), list, several && line),
-    tellChosen,
+    showChosen,
     /** @param {number[]} first the first options */
     start(first) {
-      tellChosen(first);
+      showChosen(first);
       order = [...first, ...options.keys()].filter((index, at, all) => all.indexOf(index) === at);
       narrow();
     },

@@ -34,7 +34,7 @@ import { isEqual } from "../dom.js";
  * @property {Option[]} [options] of a choice or multi
  * @property {boolean} [other] whether there is a write-in
  * @property {{min: number, max: number, step?: number}} [range] of a slider
- * @property {SpecNode} [item] of a list, table or map: what a new row is made of
+ * @property {SpecNode} [item] of a list, table or map: the node of a new row
  * @property {SpecNode[]} [rows] of a list or table
  * @property {{key: string, node: SpecNode}[]} [entries] of a map
  * @property {string[]} [key_options] of a map: the names there can be
@@ -73,7 +73,7 @@ import { isEqual } from "../dom.js";
  */
 
 /**
- * Whether two drafts say the same.
+ * Whether two drafts are equal.
  * @param {Draft|undefined} a
  * @param {Draft|undefined} b
  */

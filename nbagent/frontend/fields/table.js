@@ -83,9 +83,9 @@ function tableRow(ctx, node, columns, saved, { depth, from }) {
       cell.append(nodeText(field, ctx));
     else if (field) {
       const place = { depth: depth + 1, bare: true, cell: true, name: column.label };
-      const made = ctx.make(ctx, field, saved?.fields?.[key] ?? null, place);
-      fields.push({ ...made, name: () => column.label });
-      cell.append(made.el);
+      const cellField = ctx.make(ctx, field, saved?.fields?.[key] ?? null, place);
+      fields.push({ ...cellField, name: () => column.label });
+      cell.append(cellField.el);
     }
     return cell;
   });

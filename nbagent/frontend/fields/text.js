@@ -1,5 +1,5 @@
 // @ts-check
-// Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
+// All typed values: text, numbers, decimals, durations, code. The typed text is the state.
 
 import {
   announce,
@@ -38,7 +38,7 @@ const INPUT_MODES = {
   uri: "url",
 };
 
-/** Characters that fit a line beside others, a whole line on a narrow page, a line that may scroll. */
+/** Characters that fit in an input beside others, in a full line on a narrow page, and in a line that may scroll. */
 const [SHORT, NARROW, ROOMY] = [24, 34, 60];
 /** Characters that a cell of a table shows for sure. */
 const CELL = 12;
@@ -55,7 +55,7 @@ export function textField(ctx, node, saved, place) {
   const room = !ctx.approval ? ROOMY : place.cell ? CELL : NARROW;
   const long = isLong(node, initial?.text ?? "", room);
   const input = long ? areaFor(node) : lineFor(node);
-  const control = typed(ctx, node, input, initial);
+  const control = textControl(ctx, node, input, initial);
   return controlField(ctx, node, place, control, { initial, saved });
 }
 
@@ -67,7 +67,7 @@ export function textField(ctx, node, saved, place) {
  * @param {Draft} initial
  * @returns {import("./field.js").Control}
  */
-function typed(ctx, node, input, initial) {
+function textControl(ctx, node, input, initial) {
   const start = initial?.text ?? "";
   const crlf = /\r\n/.test(start) && !/[^\r]\n/.test(start);
   const block = input instanceof HTMLTextAreaElement;
@@ -115,7 +115,7 @@ function typed(ctx, node, input, initial) {
 }
 
 /**
- * Code in its colors, to lie over the text as long as nobody edits it.
+ * Colored code that lies over the text until the person edits it.
  * @param {string} html
  */
 function tintOf(html) {
@@ -199,11 +199,11 @@ const [INT, NUM] = [/^[+-]?[0-9]+(\.0+)?$/, /^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(
  * @param {string} value
  */
 function notANumber({ kind }, value) {
-  const typed = value.trim();
-  if (typed === "" || !["int", "num", "decimal"].includes(kind)) return "";
-  if (kind === "int") return INT.test(typed) ? "" : "not_int";
-  if (NUM.test(typed)) return "";
-  return typed.includes(",") ? "not_num_comma" : "not_num";
+  const textControl = value.trim();
+  if (textControl === "" || !["int", "num", "decimal"].includes(kind)) return "";
+  if (kind === "int") return INT.test(textControl) ? "" : "not_int";
+  if (NUM.test(textControl)) return "";
+  return textControl.includes(",") ? "not_num_comma" : "not_num";
 }
 
 /**
@@ -262,7 +262,7 @@ function placeholder(ctx, node) {
 }
 
 /**
- * The language of code, as it is called.
+ * The name of the code's language.
  * @param {SpecNode} node
  */
 function language(node) {
@@ -272,7 +272,7 @@ function language(node) {
 }
 
 /**
- * The line under code: its language, and where the caret is while it is in there.
+ * The line under code: its language, and the caret's position while the input has the focus.
  * @param {Context} ctx
  * @param {HTMLTextAreaElement} input
  * @param {string} language

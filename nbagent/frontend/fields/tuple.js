@@ -26,9 +26,9 @@ export function tupleField(ctx, node, saved, place) {
     });
     return {
       els: [div("nba-grid", ...fields.map((field) => field.el))],
-      read: (sent, whole) => {
+      read: (sent, always) => {
         const parts = fields.map((field) => field.draft(sent));
-        return whole || parts.some((part) => part !== null) ? { parts } : null;
+        return always || parts.some((part) => part !== null) ? { parts } : null;
       },
       reset: () => {
         for (const field of fields) field.reset();

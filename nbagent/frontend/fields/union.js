@@ -1,5 +1,5 @@
 // @ts-check
-// One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
+// One of several shapes. Only the person chooses the shape, and the input of each is kept.
 
 import { div, h, makeInput, setLabel, words } from "../dom.js";
 import { onChange } from "../lifetime.js";
@@ -30,66 +30,66 @@ export function unionField(ctx, node, saved, place) {
   const start = node.branch ?? null;
   return containerField(ctx, node, saved, place, (own) => {
     const slot = div("nba-branch");
-    /** @type {Map<number, Field>} The shapes that were looked at, each with what was typed. */
-    const made = new Map();
+    /** @type {Map<number, Field>} The fields of the shapes that were opened, each with its input. */
+    const drawnFields = new Map();
     let name = "";
     /** @type {number|null} */
-    let taken = null;
-    const called = (/** @type {number} */ index) => {
+    let selected = null;
+    const branchName = (/** @type {number} */ index) => {
       const label = branches[index]?.label ?? "";
       return name && label ? `${name}: ${label}` : name || label;
     };
     const field = (/** @type {number} */ index, /** @type {Draft} */ draft) => {
-      const known = made.get(index);
+      const known = drawnFields.get(index);
       if (known) return known;
       const branch = branches[index];
       if (!branch) return null;
-      const inner = { depth: place.depth + 1, bare: true, name: called(index) };
+      const inner = { depth: place.depth + 1, bare: true, name: branchName(index) };
       const around = index === start ? own : addedContext(own);
       const fresh = own.make(around, branch.node, draft, inner);
-      made.set(index, fresh);
+      drawnFields.set(index, fresh);
       slot.append(fresh.el);
       return fresh;
     };
-    const take = (/** @type {number|null} */ index, /** @type {Draft} */ draft = null) => {
-      taken = index;
+    const select = (/** @type {number|null} */ index, /** @type {Draft} */ draft = null) => {
+      selected = index;
       if (index !== null) field(index, draft);
-      for (const [other, one] of made) one.el.hidden = other !== index;
+      for (const [other, one] of drawnFields) one.el.hidden = other !== index;
       slot.hidden = index === null;
       picker.show(index);
     };
     const pick = (/** @type {number|null} */ index) => {
-      take(index);
+      select(index);
       own.touched();
     };
     const labels = branches.map((branch) => branch.label);
     const few = labels.length <= FEW && labels.join("").length <= 60;
     const picker = (few ? shapeRadios : shapeSelect)(own, labels, pick);
-    if (saved?.branch !== undefined) take(saved.branch, saved.draft ?? null);
-    else take(start, saved?.draft ?? null);
-    const current = () => (taken === null ? null : (made.get(taken) ?? null));
+    if (saved?.branch !== undefined) select(saved.branch, saved.draft ?? null);
+    else select(start, saved?.draft ?? null);
+    const current = () => (selected === null ? null : (drawnFields.get(selected) ?? null));
     return {
       els: [picker.el, slot],
       inputs: picker.inputs,
       read: (sent) => {
-        if (taken === null) return null;
+        if (selected === null) return null;
         const draft = current()?.draft(sent) ?? null;
-        return taken === start && draft === null ? null : { branch: taken, draft };
+        return selected === start && draft === null ? null : { branch: selected, draft };
       },
       reset: () => {
-        if (start !== null) made.get(start)?.reset();
-        take(start);
+        if (start !== null) drawnFields.get(start)?.reset();
+        select(start);
       },
-      moved: () => taken !== start,
+      moved: () => selected !== start,
       target: () => current()?.target() ?? picker.inputs[0] ?? null,
       children: () => {
         const one = current();
-        return one ? [[`|${taken}`, one]] : [];
+        return one ? [[`|${selected}`, one]] : [];
       },
       rename: (given) => {
         name = given;
         picker.rename(own.t("shape_of", { name }));
-        for (const [index, one] of made) one.rename(called(index));
+        for (const [index, one] of drawnFields) one.rename(branchName(index));
       },
     };
   });

@@ -1,5 +1,6 @@
 // @ts-check
-// The buttons of a form, the reason a refusal may carry, the menu of further ways, and the line at the right.
+// The buttons of a form, the reason of a refusal, the menu of further ways to answer, and the line at the
+// right.
 
 import {
   attr,
@@ -26,82 +27,83 @@ import { pressGuard } from "./press-guard.js";
  */
 /**
  * The state of the form that its buttons need.
- * @typedef {object} Standing
+ * @typedef {object} FormState
  * @property {boolean} busy an answer is on its way
  * @property {boolean} gone whether the kernel would not receive it
  * @property {boolean} changed
- * @property {boolean} unseen something to approve was not shown whole yet
+ * @property {boolean} unseen something to approve was not shown completely yet
  * @property {boolean} empty the one question has no answer yet
  * @property {(action: Action) => boolean} idle whether a press of this button would answer nothing
  * @property {boolean|null} enter Enter alone submits, or no key does
  * @property {number|null} expires
  */
 
-/** @typedef {{reason: string|null, remember: string|null}} Said */
+/** @typedef {{reason: string|null, remember: string|null}} AnswerExtras */
 
 /**
- * The bar of a form's buttons, with all that belongs to them.
+ * The bar of a form's buttons, with the reason, the menu and the hint.
  * @param {CardContext} card
  * @param {AbortSignal} signal
- * @param {{press: (action: Action, said: Said) => void, reset: () => void, asked: () => void}} does `asked`: a reason is asked for, or no longer
+ * @param {{press: (action: Action, extras: AnswerExtras) => void, reset: () => void, asked: () => void}} `asked` is called when the question for a reason opens or closes
  */
 export function actionBar(card, signal, { press, reset, asked }) {
-  const say = card.store.t;
+  const t = card.store.t;
   const buttons = div("nba-buttons");
   const keys = span("nba-keys");
   const end = span({});
   const right = span("nba-right", keys, end);
-  const undo = makeButton("nba-link", say("undo_all"));
+  const undo = makeButton("nba-link", t("undo_all"));
   const menu = moreMenu(card, signal);
   const acts = div("nba-acts", buttons, undo, right, menu.button);
   const hint = div({ class: "nba-hint", role: "status" });
   const panel = reasonPanel(card, signal);
   /** @type {{action: Action, el: HTMLButtonElement}[]} */
-  let made = [];
-  /** @type {Standing|null} */
-  let standing = null;
+  let entries = [];
+  /** @type {FormState|null} */
+  let state = null;
   /** @type {Action|null} The refusal that waits for its reason. */
   let asking = null;
   const guard = pressGuard(
-    () => [...made.map((one) => one.el), panel.confirm, ...menu.choices()],
+    () => [...entries.map((one) => one.el), panel.confirm, ...menu.choices()],
     card.clock,
     signal,
   );
 
-  const isApproved = () => made.some(({ action }) => action.primary && action.name === "approve");
-  const blocked = (/** @type {Action} */ action) => {
-    if (!standing || standing.busy || standing.gone || standing.idle(action)) return true;
-    if (action.name === "approve") return standing.unseen;
-    return standing.empty && (action.primary || action.name === "submit");
+  const isApproved = () =>
+    entries.some(({ action }) => action.primary && action.name === "approve");
+  const isBlocked = (/** @type {Action} */ action) => {
+    if (!state || state.busy || state.gone || state.idle(action)) return true;
+    if (action.name === "approve") return state.unseen;
+    return state.empty && (action.primary || action.name === "submit");
   };
-  const ask = (/** @type {Action|null} */ action) => {
+  const setAsking = (/** @type {Action|null} */ action) => {
     asking = action;
     panel.el.hidden = action === null;
     acts.hidden = action !== null;
     menu.close();
     if (action) panel.open(action);
-    else (made.find((one) => one.action.reason)?.el ?? acts).focus();
+    else (entries.find((one) => one.action.reason)?.el ?? acts).focus();
     asked();
   };
-  const go = (/** @type {Action} */ action, /** @type {string|null} */ remember = null) => {
-    if (blocked(action)) return;
+  const tryPress = (/** @type {Action} */ action, /** @type {string|null} */ remember = null) => {
+    if (isBlocked(action)) return;
     setText(hint, "");
-    if (action.reason && asking !== action) ask(action);
+    if (action.reason && asking !== action) setAsking(action);
     else press(action, { reason: action.reason ? panel.value() : null, remember });
   };
   /** A press by pointer counts only if the button did not move; a press by key always counts. */
-  const clicked = (
+  const guardPress = (
     /** @type {MouseEvent} */ event,
     /** @type {HTMLElement} */ el,
     /** @type {Action} */ action,
-    act = () => go(action),
+    act = () => tryPress(action),
   ) => {
-    if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
+    if (event.detail > 0 && !guard.accepts(el)) setText(hint, t("moved"));
     else act();
   };
-  onClick(signal, panel.confirm, (event) => asking && clicked(event, panel.confirm, asking));
-  onClick(signal, panel.back, () => ask(null));
-  onClick(signal, undo, () => !standing?.busy && !standing?.gone && reset());
+  onClick(signal, panel.confirm, (event) => asking && guardPress(event, panel.confirm, asking));
+  onClick(signal, panel.back, () => setAsking(null));
+  onClick(signal, undo, () => !state?.busy && !state?.gone && reset());
 
   /**
    * @param {Action[]} actions
@@ -111,25 +113,25 @@ export function actionBar(card, signal, { press, reset, asked }) {
     const order = actions
       .filter((action) => !action.menu)
       .sort((a, b) => Number(b.primary) - Number(a.primary));
-    made = order.map((action) => {
+    entries = order.map((action) => {
       const look = action.primary
         ? "nba-go"
         : action.danger || action.name === "reject"
           ? "nba-no"
           : null;
       const el = makeButton(`nba-button ${look ?? ""}`);
-      onClick(signal, el, (event) => clicked(event, el, action));
+      onClick(signal, el, (event) => guardPress(event, el, action));
       return { action, el };
     });
-    fill(buttons, ...made.map((one) => one.el));
-    const approve = made.find((one) => one.action.name === "approve")?.action;
+    fill(buttons, ...entries.map((one) => one.el));
+    const approve = entries.find((one) => one.action.name === "approve")?.action;
     const more = actions.filter((action) => action.menu).map((action) => ({ action, rule: null }));
     const always = rules.flatMap((rule) => (approve ? { action: approve, rule } : []));
     menu.build([...more, ...always], isApproved(), (event, el, { action, rule }) => {
-      if (blocked(action) || (rule && standing?.changed)) return;
-      clicked(event, el, action, () => {
+      if (isBlocked(action) || (rule && state?.changed)) return;
+      guardPress(event, el, action, () => {
         menu.close();
-        go(action, rule?.id);
+        tryPress(action, rule?.id);
       });
     });
     asking = null;
@@ -137,29 +139,29 @@ export function actionBar(card, signal, { press, reset, asked }) {
     acts.hidden = false;
     guard.look();
   };
-  const update = (/** @type {Standing} */ next) => {
-    standing = next;
-    for (const { action, el } of made) {
+  const update = (/** @type {FormState} */ next) => {
+    state = next;
+    for (const { action, el } of entries) {
       setText(el, (next.changed && action.changed_label) || action.label);
-      disable(el, blocked(action));
+      disable(el, isBlocked(action));
     }
-    menu.update(next.busy || next.gone, next.changed, blocked);
-    undo.hidden = !next.changed || !made.some((one) => one.action.changed_label);
+    menu.update(next.busy || next.gone, next.changed, isBlocked);
+    undo.hidden = !next.changed || !entries.some((one) => one.action.changed_label);
     disable(panel.confirm, next.busy || next.gone);
-    if (next.unseen && isApproved()) setText(hint, say("show_all_first"));
-    else if (hint.textContent === say("show_all_first")) setText(hint, "");
+    if (next.unseen && isApproved()) setText(hint, t("show_all_first"));
+    else if (hint.textContent === t("show_all_first")) setText(hint, "");
     tick();
   };
   const tick = () => {
-    if (!standing) return;
-    const left = standing.expires === null ? null : standing.expires - card.store.now();
-    const key = standing.enter ? "key_enter" : isApple() ? "key_cmd_enter" : "key_ctrl_enter";
-    const main = made.find((one) => one.action.primary)?.action.label;
-    const known = standing.enter !== null && main;
-    setText(keys, known ? say("key_does", { keys: say(key), action: main }) : "");
-    setText(end, left === null ? "" : left > 0 ? expires(left) : say("expired"));
+    if (!state) return;
+    const left = state.expires === null ? null : state.expires - card.store.now();
+    const key = state.enter ? "key_enter" : isApple() ? "key_cmd_enter" : "key_ctrl_enter";
+    const main = entries.find((one) => one.action.primary)?.action.label;
+    const known = state.enter !== null && main;
+    setText(keys, known ? t("key_does", { keys: t(key), action: main }) : "");
+    setText(end, left === null ? "" : left > 0 ? expires(left) : t("expired"));
   };
-  const expires = (/** @type {number} */ left) => say("expires_in", { t: countdown(left) });
+  const expires = (/** @type {number} */ left) => t("expires_in", { t: countdown(left) });
   return {
     els: [panel.el, acts, menu.panel, hint],
     acts,
@@ -176,19 +178,19 @@ export function actionBar(card, signal, { press, reset, asked }) {
     },
     /** Presses the main button, or confirms the refusal that is being written. */
     main() {
-      const action = asking ?? made.find((one) => one.action.primary)?.action;
-      if (action) go(action);
+      const action = asking ?? entries.find((one) => one.action.primary)?.action;
+      if (action) tryPress(action);
     },
     /** Closes the reason or the menu again; false where neither was open. */
     escape() {
       if (menu.close()) return true;
       const open = asking !== null;
-      if (open) ask(null);
+      if (open) setAsking(null);
       return open;
     },
     /** Puts the focus where an answer instead is chosen. */
     enter() {
-      (made.find(({ action }) => action.name === "answer")?.el ?? menu.button).focus();
+      (entries.find(({ action }) => action.name === "answer")?.el ?? menu.button).focus();
     },
     /** @param {string} message */
     hint: (message) => setText(hint, message),
@@ -229,7 +231,7 @@ function reasonPanel(card, signal) {
  * @typedef {{action: Action, rule: Rule|null}} Choice
  */
 
-/** Keys that walk through a menu, as steps from the entry that has the focus. */
+/** Keys that move through a menu, as steps from the entry that has the focus. */
 const STEPS = new Map([
   ["ArrowDown", 1],
   ["ArrowUp", -1],
@@ -238,8 +240,8 @@ const STEPS = new Map([
 ]);
 
 /**
- * The menu of further ways to answer, never beside the main button: what an approval may do beyond this
- * once, and to answer instead of running, or to run instead of answering.
+ * The menu of further ways to answer, never beside the main button: to approve with a rule for later calls, to
+ * answer instead of running, or to run instead of answering.
  * @param {CardContext} card
  * @param {AbortSignal} signal
  */
@@ -272,7 +274,7 @@ function moreMenu(card, signal) {
   });
   on(signal, panel, "focusout", ({ relatedTarget }) => {
     const to = /** @type {Node|null} */ (relatedTarget);
-    // The focus that goes nowhere is that of a tab that is left, or of an entry that is pressed.
+    // The new target is missing if the person leaves the browser's tab or presses an entry.
     if (to && to !== button && !panel.contains(to)) open(false);
   });
   open(false);
@@ -282,7 +284,7 @@ function moreMenu(card, signal) {
     choices: () => choices.map(({ el }) => el),
     /**
      * @param {Choice[]} offered
-     * @param {boolean} approves whether the main button does
+     * @param {boolean} approves whether the main button approves
      * @param {(event: MouseEvent, el: HTMLElement, choice: Choice) => void} chosen
      */
     build(offered, approves, chosen) {
@@ -290,8 +292,8 @@ function moreMenu(card, signal) {
       for (const part of [button, panel]) setLabel(part, name);
       choices = offered.map((choice) => {
         const { label, help } = choice.rule ?? choice.action;
-        const told = help && words("small", "", help);
-        const el = makeButton("nba-way", words("span", "", label), told);
+        const helpEl = help && words("small", "", help);
+        const el = makeButton("nba-way", words("span", "", label), helpEl);
         attr(el, "role", "menuitem");
         attr(el, "tabindex", -1);
         onClick(signal, el, (event) => chosen(event, el, choice));
@@ -303,22 +305,22 @@ function moreMenu(card, signal) {
     /**
      * @param {boolean} off whether it is not offered now
      * @param {boolean} changed whether no rule is offered
-     * @param {(action: Action) => boolean} blocked
+     * @param {(action: Action) => boolean} isBlocked
      */
-    update(off, changed, blocked) {
+    update(off, changed, isBlocked) {
       for (const { choice, el } of choices) {
         el.hidden = changed && choice.rule !== null;
-        disable(el, blocked(choice.action));
+        disable(el, isBlocked(choice.action));
       }
       button.hidden = off || choices.every(({ el }) => el.hidden);
       if (button.hidden) open(false);
     },
     /** Whether it was open. */
     close() {
-      const was = !panel.hidden;
-      if (was) button.focus();
+      const wasOpen = !panel.hidden;
+      if (wasOpen) button.focus();
       open(false);
-      return was;
+      return wasOpen;
     },
   };
 }

@@ -27,16 +27,16 @@ import { afterTime, drawRecord } from "./record.js";
  * @typedef {import("./item.js").CardContext} CardContext
  */
 
-/** Lines of printed text before the fold, and from how many on there is one; see static.py. */
+/** Lines of printed text before the fold, and the number of lines from which on there is a fold; see static.py. */
 const FIRST_LINES = 10;
 const FOLDED_FROM = 13;
-/** Rows of a table, and lines, of a result from which on it is folded, and blocks of other HTML; see static.py. */
+/** The maximum rows of a table, lines of text and blocks of other HTML of a result that is not folded; see static.py. */
 const LONG_TABLE = 12;
 const LONG_TEXT = 23;
 const LONG_HTML = 40;
 /** Characters of about one line. */
 const LINE = 110;
-/** States that the row names in words: color alone says nothing to some. */
+/** States that the row shows in words, as some people cannot tell the colors apart. */
 const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
 
 /**
@@ -47,7 +47,7 @@ const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
  */
 export function drawCall(first, card) {
   const { store } = card;
-  const { dot, path, name, brief, time, tell } = rowParts(card);
+  const { dot, path, name, brief, time, draw } = rowParts(card);
   const decided = span("nba-decided");
   const state = span("nba-state");
   const bar = progressBar(store.t("progress"));
@@ -55,12 +55,12 @@ export function drawCall(first, card) {
   const summary = h("summary", {}, dot, path, name, brief, decided, state, time, bar.el);
   const el = h("details", "nba-call", summary, body.el);
   let item = first;
-  // A table or a picture is what the person came for: its row opens, unless they closed it.
-  let touched = false;
+  // The row of a table or a picture opens by itself, unless the person has used it.
+  let isToggled = false;
   const openRich = () => {
-    if (!touched && isRich(item)) el.open = true;
+    if (!isToggled && isRich(item)) el.open = true;
   };
-  onClick(card.signal, summary, () => (touched = true));
+  onClick(card.signal, summary, () => (isToggled = true));
   const tick = () => {
     const counting = item.state === "running" && item.started_at !== null;
     const seconds = counting ? store.now() - (item.started_at ?? 0) : item.elapsed;
@@ -68,22 +68,22 @@ export function drawCall(first, card) {
     setText(time, known ? duration(store, Math.max(0, seconds), counting) : "");
   };
   const update = (/** @type {CallItem} */ next) => {
-    const old = item;
+    const previous = item;
     item = next;
     attr(el, "data-state", item.state);
-    tell(item);
-    const going = item.state === "running" && item.progress?.text;
-    setText(brief, going || item.brief);
+    draw(item);
+    const progressText = item.state === "running" && item.progress?.text;
+    setText(brief, progressText || item.brief);
     const last = item.decisions?.at(-1);
-    if (last && (next === first || !isEqual(last, old.decisions?.at(-1))))
+    if (last && (next === first || !isEqual(last, previous.decisions?.at(-1))))
       fill(decided, words("span", "", last.decision), afterTime(card, last));
     decided.hidden = !last;
     attr(decided, "data-tone", last?.tone);
-    // What the decision tells is not told twice.
-    const named = NAMED.has(item.state) && (last?.tone ?? "good") === "good";
-    setText(state, named ? store.t(`state_${item.state}`) : "");
+    // The state is not shown if the decision says the same.
+    const isStateShown = NAMED.has(item.state) && (last?.tone ?? "good") === "good";
+    setText(state, isStateShown ? store.t(`state_${item.state}`) : "");
     bar.update(item.state === "running" ? item.progress : null);
-    body.update(item, next === first ? null : old);
+    body.update(item, next === first ? null : previous);
     openRich();
     tick();
   };
@@ -92,23 +92,23 @@ export function drawCall(first, card) {
 }
 
 /**
- * The start and the end of each row of calls.
+ * The common elements of each row of calls.
  * @param {CardContext} card
  */
 export function rowParts({ store }) {
   const dot = span({ class: "nba-dot", role: "img" });
   const path = words("span", "nba-path");
   const name = words("span", "nba-name");
-  const tell = (/** @type {CallItem} */ item) => {
+  const draw = (/** @type {CallItem} */ item) => {
     setLabel(dot, store.t(`state_${item.state}`));
     showText(path, item.path && `${item.path} ▸`);
     setText(name, item.name);
   };
-  return { dot, path, name, tell, brief: words("span", "nba-brief"), time: span("nba-time") };
+  return { dot, path, name, draw, brief: words("span", "nba-brief"), time: span("nba-time") };
 }
 
 /**
- * Whether a call has a table or a picture, which its row is opened for.
+ * Whether a call has a table or a picture, so that its row opens by itself.
  * @param {CallItem} item
  */
 export function isRich(item) {
@@ -134,7 +134,7 @@ function progressBar(label) {
 }
 
 /**
- * The opened part of a row; what did not change is not drawn again.
+ * The opened part of a row; unchanged parts are not drawn again.
  * @param {CardContext} card
  * @param {string} key of the call
  */
@@ -155,33 +155,33 @@ function callBody(card, key) {
   const result = words("pre", "nba-result");
   const results = div("nba-outputs", result);
   const el = div("nba-body", input, records, note, printed, rest, outputs, results, traced);
-  const stay = (/** @type {Event} */ { target }) => {
+  const keepPlace = (/** @type {Event} */ { target }) => {
     const all = /** @type {HTMLDetailsElement} */ (target);
     // After folding a long result at its end, the page stays at that end.
     if (all.matches(".nba-all:focus-within:not([open])")) all.scrollIntoView({ block: "nearest" });
   };
-  on(card.signal, el, "toggle", stay, true);
+  on(card.signal, el, "toggle", keepPlace, true);
   /**
-   * An output with what shows all of it, which stays open where it was.
+   * An output, and for a long one the element that shows all of it; that stays open if it was.
    * @param {HTMLElement} drawn @param {string} name @param {{kind: string, data: string}} output
    */
   const folded = (drawn, name, output) => {
     const label = longOf(store, output);
     setClass(drawn, "nba-long", !!label);
     if (!label) return [drawn];
-    const whole = h("span", {}, label);
-    const summary = h("summary", { "data-less": store.t("all_less") }, whole);
-    const all = fold(name, summary);
-    const there = el.querySelector(`[data-key="${CSS.escape(`${key}:${name}`)}"]`);
-    setClass(all, "nba-all");
-    all.hidden = false;
-    all.open = !!there?.matches("[open]");
-    return [drawn, all];
+    const labelEl = h("span", {}, label);
+    const summary = h("summary", { "data-less": store.t("all_less") }, labelEl);
+    const allDetails = fold(name, summary);
+    const existing = el.querySelector(`[data-key="${CSS.escape(`${key}:${name}`)}"]`);
+    setClass(allDetails, "nba-all");
+    allDetails.hidden = false;
+    allDetails.open = !!existing?.matches("[open]");
+    return [drawn, allDetails];
   };
-  const print = (/** @type {string} */ text_) => {
-    const lines = text_.replace(/\n$/, "").split("\n");
+  const print = (/** @type {string} */ text) => {
+    const lines = text.replace(/\n$/, "").split("\n");
     rest.hidden = lines.length < FOLDED_FROM;
-    growText(printed, rest.hidden ? text_ : lines.slice(0, FIRST_LINES).join("\n"));
+    growText(printed, rest.hidden ? text : lines.slice(0, FIRST_LINES).join("\n"));
     growText(others, rest.hidden ? "" : lines.slice(FIRST_LINES).join("\n"));
     setText(more, store.t("more_lines", { n: lines.length - FIRST_LINES }));
   };
@@ -198,8 +198,10 @@ function callBody(card, key) {
     setText(trace, item.traceback ?? "");
     traced.hidden = !item.traceback;
     const decisions = item.decisions ?? [];
-    const told = decisions.filter((one) => one !== decisions.at(-1) || one.details.length > 0);
-    fill(records, ...told.map((one) => drawRecord(one, card).el));
+    const shownDecisions = decisions.filter(
+      (one) => one !== decisions.at(-1) || one.details.length > 0,
+    );
+    fill(records, ...shownDecisions.map((one) => drawRecord(one, card).el));
     for (const part of [input, records, note, printed, outputs, result])
       part.hidden = part.childNodes.length === 0;
     results.hidden = result.hidden;
@@ -228,7 +230,7 @@ function longOf(store, { kind, data }) {
 }
 
 /**
- * Draws one rich output. A picture is shown only where its bytes came along.
+ * Draws one rich output. A picture is shown only if its bytes are included.
  * @param {Rich} output
  */
 export function drawRich(output) {

@@ -19,9 +19,9 @@ test.each(fixture("long_results.json"))("a long result says how much there is: $
   expect(labels(el)).toEqual(wanted);
   expect(el.querySelectorAll(".nba-long").length).toBe(wanted.length);
   if (result.kind === "text") {
-    const told = open([call({ result: data })]);
-    expect(labels(told.el)).toEqual(wanted);
-    expect(told.$(".nba-result").textContent).toBe(data);
+    const page = open([call({ result: data })]);
+    expect(labels(page.el)).toEqual(wanted);
+    expect(page.$(".nba-result").textContent).toBe(data);
   }
 });
 

@@ -11,7 +11,7 @@ import { onClick } from "../lifetime.js";
  */
 
 /**
- * A message with the fields that lead to where it belongs, outermost first.
+ * An error message with the fields around its place, outermost first.
  * @typedef {{chain: Field[], message: string}} Placed
  */
 
@@ -21,7 +21,7 @@ import { onClick } from "../lifetime.js";
  * @param {AbortSignal} signal
  */
 export function errorSummary(card, signal) {
-  const said = div({ class: "nba-sr", role: "status" });
+  const status = div({ class: "nba-sr", role: "status" });
   /** @type {Placed[]} */
   let shown = [];
   const title = h("p");
@@ -33,15 +33,15 @@ export function errorSummary(card, signal) {
    * @param {Field|null} root
    */
   const show = (found, root) => {
-    const placed = [...found].sort((a, b) => inPage(target(a), target(b)));
+    const placed = [...found].sort((a, b) => byPage(target(a), target(b)));
     for (const field of root ? fieldsWithin(root) : [])
       field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
     fill(list, ...placed.map((one) => summaryLine(one, signal)));
     shown = placed;
-    setText(said, "");
+    setText(status, "");
     count();
     const first = placed.map(target).find((one) => one !== null);
-    // A single error that stands at its field is only said, not shown twice.
+    // A single error is visible at its field, so that the summary is for screen readers only.
     setClass(el, "nba-sr", placed.length === 1 && first !== undefined);
     if (placed.length === 0) return;
     for (const { chain } of placed) for (const field of chain) field.open?.();
@@ -52,7 +52,7 @@ export function errorSummary(card, signal) {
     el.hidden = shown.length === 0;
   };
   /**
-   * The person edits something: what was wrong with it is no longer known to be.
+   * Removes the errors of a field that the person edits: it may be correct now.
    * @param {Node} place
    */
   const edited = (place) => {
@@ -66,11 +66,11 @@ export function errorSummary(card, signal) {
       one.chain.at(-1)?.fail([]);
     }
     count();
-    setText(said, shown.length > 0 ? title.textContent : card.store.t("errors_none"));
+    setText(status, shown.length > 0 ? title.textContent : card.store.t("errors_none"));
   };
   return {
     el,
-    said,
+    status,
     show,
     edited,
     /** Whether something is left to correct. */
@@ -89,11 +89,11 @@ function target({ chain }) {
 }
 
 /**
- * Orders nodes as they stand in the page; what stands nowhere comes last.
+ * Orders nodes as in the page; null comes last.
  * @param {Node|null} one
  * @param {Node|null} other
  */
-function inPage(one, other) {
+function byPage(one, other) {
   if (!one || !other || one === other) return Number(one === null) - Number(other === null);
   return byPlace(one, other);
 }
@@ -105,7 +105,7 @@ function inPage(one, other) {
  */
 function summaryLine({ chain, message }, signal) {
   const names = chain.slice(1).map((field) => field.name().trim());
-  // "Tags, item 1" says what "Tags" said.
+  // The name "Tags, item 1" includes "Tags".
   const label = names.filter((name, at) => name && !names[at + 1]?.startsWith(name)).join(" › ");
   if (!label) return words("li", "", message);
   const link = makeButton("nba-link", label);
@@ -129,7 +129,7 @@ export function* fieldsWithin(field) {
 }
 
 /**
- * Where an error belongs: its field or the nearest one around it, with the rest of the path before the message.
+ * The place of an error: its field or the nearest one around it, with the rest of the path before the message.
  * @param {FieldError} error
  * @param {Field|null} root
  * @returns {Placed}
@@ -150,13 +150,13 @@ export function placeError({ field: id, message }, root) {
     chain.push(next);
     rest = rest.slice(step.length);
   }
-  const whole = chain.length === 1 && root.node.kind === "object";
-  const told = rest.replace(/^\//, "");
-  return { chain: whole ? [] : chain, message: told ? `${told}: ${message}` : message };
+  const isRootObject = chain.length === 1 && root.node.kind === "object";
+  const path = rest.replace(/^\//, "");
+  return { chain: isRootObject ? [] : chain, message: path ? `${path}: ${message}` : message };
 }
 
 /**
- * What the page itself knows to be unfinished.
+ * The fields that are unfinished, as far as the page knows without the kernel.
  * @param {Field} field
  * @param {Field[]} [around]
  * @returns {Placed[]}

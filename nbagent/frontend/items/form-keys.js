@@ -45,13 +45,13 @@ export function pressKey(event, form) {
  */
 function pressEnter(event, { approval, main }) {
   const { target, ctrlKey, metaKey, shiftKey, repeat } = event;
-  const refuses = target instanceof Element && target.closest(".nba-reason") !== null;
-  const meant =
-    ctrlKey || metaKey || (refuses && target instanceof HTMLTextAreaElement && !shiftKey);
-  if (!meant && !(target instanceof HTMLInputElement)) return;
+  const isReason = target instanceof Element && target.closest(".nba-reason") !== null;
+  const isMeant =
+    ctrlKey || metaKey || (isReason && target instanceof HTMLTextAreaElement && !shiftKey);
+  if (!isMeant && !(target instanceof HTMLInputElement)) return;
   prevent(event);
-  const filters = target instanceof Element && target.classList.contains("nba-filter");
-  if (!repeat && (meant || (!approval && !shiftKey && !filters))) main();
+  const isFilter = target instanceof Element && target.classList.contains("nba-filter");
+  if (!repeat && (isMeant || (!approval && !shiftKey && !isFilter))) main();
 }
 
 /**

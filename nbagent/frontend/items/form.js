@@ -1,5 +1,5 @@
 // @ts-check
-// A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
+// The form of an open question. Once drawn it stays: no message changes its input, focus or selection.
 
 import {
   attr,
@@ -39,8 +39,10 @@ import { nextSubmission, OPEN } from "./submission.js";
  * @typedef {object} FormOwner
  * @property {() => void} [drawn] it changed
  * @property {() => void} [opened] its fields must be seen now
- * @property {(cut: boolean) => boolean} [unseen] the same of the owner's own, where `cut` is the form's
- * @property {(errors: import("../wire.js").FieldError[], forAll: boolean) => void} [refused] an answer, or one for all, was not taken, before the form tells why
+ * @property {(cut: boolean) => boolean} [unseen] whether the owner or the form has unseen text; `cut` says
+ * whether the form has some
+ * @property {(errors: import("../wire.js").FieldError[], forAll: boolean) => void} [refused] an answer, or one
+ * for all, was refused; called before the form shows why
  * @property {(answer: import("../wire.js").Answer) => boolean} [take] whether it sends the answer itself
  * @property {(action: Action) => boolean} [idle] whether a press of this button would answer nothing
  */
@@ -54,17 +56,18 @@ const ANSWER = {
   danger: false,
   reason: false,
 };
-/** Milliseconds after the last key until drafts go up. */
+/** Milliseconds after the last key until drafts are sent. */
 const DRAFTS_AFTER = 400;
-/** Milliseconds without a receipt after which the person sees why, and a lost one is requested. */
+/** Milliseconds without a receipt after which the person sees a hint, and after which a snapshot is requested. */
 const [DELAYED_AFTER, OVERDUE_AFTER] = [1000, 8000];
 
 export class FormView {
   /** @type {FormOwner|null} */ owner = null;
   /** @type {FormItem} */ #item;
   /** @type {CardContext} */ #card;
-  /** @type {Field|null} Of the question's own fields. */ #own = null;
-  /** @type {Field|null} Of the result that is given instead of running. */ #result = null;
+  /** @type {Field|null} The question's own fields. */ #questionField = null;
+  /** @type {Field|null} The fields of the result that is given instead of running. */ #resultField =
+    null;
   #answering = false;
   /** @type {import("./submission.js").Submission} */ #submission = OPEN;
   /** @type {Node|null} */ #lastUsed = null;
@@ -72,17 +75,17 @@ export class FormView {
   #title = words("h4", { class: "nba-title", tabindex: "-1" });
   #note = words("p", "nba-note");
   #facts = div("nba-facts");
-  #named = words("div", "nba-named");
-  #slot = div("nba-fields");
-  #naming = words("div", "nba-named");
-  #instead = div({ class: "nba-fields nba-instead", hidden: true });
-  #preview = div({ class: "nba-outputs nba-preview", hidden: true });
-  #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
+  #fieldsTitle = words("div", "nba-named");
+  #fieldsEl = div("nba-fields");
+  #resultTitle = words("div", "nba-named");
+  #resultEl = div({ class: "nba-fields nba-instead", hidden: true });
+  #previewEl = div({ class: "nba-outputs nba-preview", hidden: true });
+  #goneEl = h("p", { class: "nba-gone", role: "alert", hidden: true });
   #life;
   #draftsDue;
   #receiptDue;
   #unseen;
-  #lift;
+  #updateLift;
 
   /**
    * @param {FormItem} item
@@ -95,11 +98,11 @@ export class FormView {
     const { signal } = this.#life;
     this.#draftsDue = makeTimer(signal);
     this.#receiptDue = makeTimer(signal);
-    for (const one of [this.#title, this.#named, this.#naming]) one.id = card.id();
-    setText(this.#naming, card.store.t("instead_of", { tool: item.tool }));
+    for (const one of [this.#title, this.#fieldsTitle, this.#resultTitle]) one.id = card.id();
+    setText(this.#resultTitle, card.store.t("instead_of", { tool: item.tool }));
     this.summary = errorSummary(card, signal);
     this.bar = actionBar(card, signal, {
-      press: (action, said) => this.#submit(action, said),
+      press: (action, extras) => this.#submit(action, extras),
       reset: () => this.#reset(),
       asked: () => this.draw(),
     });
@@ -114,54 +117,55 @@ export class FormView {
       div("nba-asking", this.#path, this.#title, this.#note),
       this.#facts,
       this.summary.el,
-      this.summary.said,
-      this.#named,
-      this.#slot,
-      this.#preview,
-      this.#instead,
-      this.#gone,
+      this.summary.status,
+      this.#fieldsTitle,
+      this.#fieldsEl,
+      this.#previewEl,
+      this.#resultEl,
+      this.#goneEl,
       ...this.bar.els,
     );
     attr(this.el, "data-interrupt", item.interrupt);
-    this.#lift = keepInView(this.el, this.bar.acts, signal);
+    this.#updateLift = keepInView(this.el, this.bar.acts, signal);
     this.#unseen = unseenTexts(this.el, () => this.draw());
-    const used = (/** @type {Event} */ event) => {
+    const rememberTarget = (/** @type {Event} */ event) => {
       this.#lastUsed = /** @type {Node} */ (event.target);
     };
     for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
-      for (const slot of [this.#slot, this.#instead]) on(signal, slot, type, used, true);
-    // Whoever leaves a field may close the card with the next press.
+      for (const slot of [this.#fieldsEl, this.#resultEl])
+        on(signal, slot, type, rememberTarget, true);
+    // The next press after leaving a field may close the card.
     on(signal, this.el, "focusout", this.#draftsDue.now);
     on(signal, this.el, "submit", prevent);
     on(signal, this.el, "keydown", (event) =>
       pressKey(event, {
-        approval: this.#shown.approval,
-        root: this.#root?.node,
-        slot: this.#answering ? this.#instead : this.#slot,
+        approval: this.#current.approval,
+        root: this.#activeField?.node,
+        slot: this.#answering ? this.#resultEl : this.#fieldsEl,
         main: this.bar.main,
-        escape: () => this.bar.escape() || (this.#answering && this.#turn(false)),
+        escape: () => this.bar.escape() || (this.#answering && this.#showResultForm(false)),
       }),
     );
     card.store.listen((event) => {
-      if (event.type === "receipt") this.#judged(event.receipt);
+      if (event.type === "receipt") this.#onReceipt(event.receipt);
       else if (event.type === "gone") this.draw();
     }, signal);
-    this.#build(item.drafts);
+    this.#buildFields(item.drafts);
     if (item.instead?.drafts) this.#buildResult(item.instead.drafts);
-    this.#answering = this.#result?.draft(true) != null;
+    this.#answering = this.#resultField?.draft(true) != null;
     this.#drawPreview();
     this.#buildBar();
     this.draw();
   }
 
   /**
-   * Follows the item; what is typed stays.
+   * Shows the new item and keeps what is typed.
    * @param {FormItem} item
    */
   update(item) {
     const old = this.#item;
     this.#item = item;
-    this.#move({ type: "shown" });
+    this.#advance({ type: "shown" });
     const previewed = (/** @type {FormItem} */ one) => [
       one.preview,
       one.preview_error,
@@ -169,25 +173,25 @@ export class FormView {
     ];
     if (!isEqual(previewed(old), previewed(item))) this.#drawPreview();
     const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
-    // Only shown values are approved: another question is drawn again, with the unsent input.
-    if (!isEqual(shown(old), shown(item))) this.#build(draftOf(this.#own, true));
-    if (this.#result && !isEqual(old.instead?.spec, item.instead?.spec))
-      this.#buildResult(draftOf(this.#result, true));
+    // Only shown values may be approved: if they change, the fields are drawn again with the unsent input.
+    if (!isEqual(shown(old), shown(item))) this.#buildFields(draftOf(this.#questionField, true));
+    if (this.#resultField && !isEqual(old.instead?.spec, item.instead?.spec))
+      this.#buildResult(draftOf(this.#resultField, true));
     if (!isEqual(old.actions, item.actions) && !this.#answering) this.#buildBar();
     this.draw();
   }
 
-  /** Ends all that listens; what was typed and not sent is handed on. */
+  /** Ends the form's listeners, and hands unsent input to the card. */
   remove() {
-    const typed = this.#submission.state === "accepted" ? [] : this.#typed();
+    const typed = this.#submission.state === "accepted" ? [] : this.#unsentFacts();
     if (typed.length > 0) this.#card.unsent(this.#item.title, typed);
     this.#life.abort();
   }
 
-  /** The new input of the fields, without secrets, and the reason. */
-  #typed() {
+  /** The unsent input of the fields, without secrets, and the unsent reason. */
+  #unsentFacts() {
     const { t } = this.#card.store;
-    const fields = [this.#own, this.#result].flatMap((root) =>
+    const fields = [this.#questionField, this.#resultField].flatMap((root) =>
       root ? [...fieldsWithin(root)] : [],
     );
     const typed = fields.flatMap((field) => {
@@ -201,7 +205,7 @@ export class FormView {
     return reason ? [...typed, makeFact(t("reason_typed"), reason)] : typed;
   }
 
-  /** Counts down. */
+  /** Updates the countdown. */
   tick() {
     this.bar.tick();
   }
@@ -225,19 +229,20 @@ export class FormView {
    * with something to correct.
    * @returns {"rejecting"|"wrong"|null}
    */
-  get begun() {
+  get unfinished() {
     if (this.bar.asking) return "rejecting";
-    const wrong = this.summary.any || (this.#own && unfinishedFields(this.#own).length > 0);
+    const wrong =
+      this.summary.any || (this.#questionField && unfinishedFields(this.#questionField).length > 0);
     return wrong ? "wrong" : null;
   }
 
-  /** The current input. */
-  get #root() {
-    return this.#answering ? this.#result : this.#own;
+  /** The fields that can be edited now. */
+  get #activeField() {
+    return this.#answering ? this.#resultField : this.#questionField;
   }
 
-  /** The question as it is asked now: with the call's result to fill in, it is no approval. */
-  get #shown() {
+  /** The question as it is shown now: while the person fills in the call's result, it is not an approval. */
+  get #current() {
     const { t } = this.#card.store;
     if (!this.#answering) return this.#item;
     const send = { ...ANSWER, label: t("send"), primary: true };
@@ -245,9 +250,9 @@ export class FormView {
     return { ...this.#item, approval: false, actions, remember: [] };
   }
 
-  /** Whether something to approve was not shown whole yet. */
+  /** Whether something to approve was not shown completely yet. */
   get unseen() {
-    const { approval, actions } = this.#shown;
+    const { approval, actions } = this.#current;
     const runs = approval || actions.some((action) => action.name === "approve");
     const cut = runs && this.#unseen.any();
     return this.owner?.unseen?.(cut) ?? cut;
@@ -258,8 +263,8 @@ export class FormView {
    * @returns {[import("../fields/spec.js").SpecNode, import("../fields/spec.js").DraftParts][]}
    */
   changes() {
-    const inside = this.#own?.children().map(([, field]) => field) ?? [];
-    const fields = inside.length > 0 || !this.#own ? inside : [this.#own];
+    const inside = this.#questionField?.children().map(([, field]) => field) ?? [];
+    const fields = inside.length > 0 || !this.#questionField ? inside : [this.#questionField];
     return fields.flatMap((field) => {
       const draft = field.draft(true);
       return draft === null ? [] : [[field.node, draft]];
@@ -267,8 +272,8 @@ export class FormView {
   }
 
   /**
-   * Answers, as part of an answer for all, what a press of the button of this name does, with these
-   * drafts where they are given.
+   * Answers like a press of the button of this name, as part of an answer for all, with these drafts if they
+   * are given.
    * @param {Action["name"]} name
    * @param {string|null} reason
    * @param {Draft} [drafts]
@@ -276,7 +281,7 @@ export class FormView {
   press(name, reason, drafts) {
     const action = this.#item.actions.find((one) => one.name === name);
     if (!action || this.#card.store.gone) return;
-    if (drafts !== undefined) this.#build(drafts);
+    if (drafts !== undefined) this.#buildFields(drafts);
     this.#submit(action, { reason, remember: null }, true);
   }
 
@@ -287,42 +292,42 @@ export class FormView {
   fail(errors) {
     if (errors.length > 0) this.bar.escape();
     this.summary.show(
-      errors.map((error) => placeError(error, this.#root)),
-      this.#root,
+      errors.map((error) => placeError(error, this.#activeField)),
+      this.#activeField,
     );
     this.draw();
   }
 
-  /** For a person who asked to go to the question: its first control, never a button that decides. */
+  /** Puts the focus on the question's first control, never on a button that decides. */
   enter() {
-    const slot = this.#answering ? this.#instead : this.#slot;
+    const slot = this.#answering ? this.#resultEl : this.#fieldsEl;
     /** @type {NodeListOf<HTMLElement>} */
     const controls = slot.querySelectorAll("input, textarea, select");
     ([...controls].find((control) => !control.closest("[hidden]")) ?? this.#title).focus();
   }
 
   /**
-   * Makes the fields, with what was typed in them earlier.
+   * Creates the fields with their saved drafts.
    * @param {Draft} saved
    */
-  #build(saved) {
+  #buildFields(saved) {
     const { facts, spec, approval, named } = this.#item;
-    const ctx = this.#context(spec?.root, approval, named ? this.#named : this.#title);
-    setText(this.#named, named ?? "");
+    const ctx = this.#context(spec?.root, approval, named ? this.#fieldsTitle : this.#title);
+    setText(this.#fieldsTitle, named ?? "");
     fill(this.#facts, factList(facts, ctx));
-    this.#own = spec ? makeField(ctx, spec.root, saved, { depth: 0 }) : null;
-    fill(this.#slot, this.#own?.el);
+    this.#questionField = spec ? makeField(ctx, spec.root, saved, { depth: 0 }) : null;
+    fill(this.#fieldsEl, this.#questionField?.el);
   }
 
   /**
-   * Makes the fields of the result that may be given instead.
+   * Creates the fields of the result that may be given instead.
    * @param {Draft} saved
    */
   #buildResult(saved) {
     const root = this.#item.instead?.spec.root;
-    const ctx = { ...this.#context(root, false, this.#naming), hold: () => () => {} };
-    this.#result = root ? makeField(ctx, root, saved, { depth: 0 }) : null;
-    fill(this.#instead, this.#naming, this.#result?.el);
+    const ctx = { ...this.#context(root, false, this.#resultTitle), hold: () => () => {} };
+    this.#resultField = root ? makeField(ctx, root, saved, { depth: 0 }) : null;
+    fill(this.#resultEl, this.#resultTitle, this.#resultField?.el);
   }
 
   /**
@@ -342,28 +347,28 @@ export class FormView {
       titleId: title.id,
       approval,
       root,
-      touched: () => this.#touched(),
+      touched: () => this.#onEdit(),
       hold: this.#unseen.hold,
       make: makeField,
     };
   }
 
   #buildBar() {
-    const { actions, remember } = this.#shown;
+    const { actions, remember } = this.#current;
     this.bar.build(actions, remember);
   }
 
   /**
-   * Turns to the call's result, or back to the question.
+   * Shows the form for the call's result, or the question again.
    * @param {boolean} answering
    */
-  #turn(answering) {
-    this.summary.show([], this.#root);
-    if (!this.#result) this.#buildResult(null);
+  #showResultForm(answering) {
+    this.summary.show([], this.#activeField);
+    if (!this.#resultField) this.#buildResult(null);
     this.#answering = answering;
     this.#buildBar();
     if (answering) this.owner?.opened?.();
-    // Unsent input that is left is not a draft for other pages.
+    // Removes the draft of the result, which other pages would show.
     else this.#sendDrafts(true, null);
     this.draw();
     if (answering) this.enter();
@@ -375,33 +380,33 @@ export class FormView {
   #drawPreview() {
     const { t } = this.#card.store;
     const { preview = [], preview_error: error, preview_note: note } = this.#item;
-    const told = [
+    const notes = [
       error && words("p", { class: "nba-err", role: "alert" }, error),
       note && words("p", "nba-help", note),
     ];
-    const shown = [...preview.map(drawRich), ...present(told)];
+    const shown = [...preview.map(drawRich), ...present(notes)];
     const about = { class: "nba-view", role: "group", "aria-label": t("preview") };
     const view = div({ ...about, tabindex: preview.length ? 0 : null }, ...shown);
     const heading = div({ class: "nba-named", "aria-hidden": "true" }, t("preview"));
-    fill(this.#preview, ...(shown.length > 0 ? [heading, view] : []));
-    this.#preview.hidden = shown.length === 0;
+    fill(this.#previewEl, ...(shown.length > 0 ? [heading, view] : []));
+    this.#previewEl.hidden = shown.length === 0;
     attr(this.el, "data-doubt", Boolean(error));
   }
 
   /** Draws everything around the fields. */
   draw() {
-    const item = this.#shown;
+    const item = this.#current;
     const { store } = this.#card;
-    const changed = draftOf(this.#root, true) !== null;
-    const root = this.#root?.node;
+    const changed = draftOf(this.#activeField, true) !== null;
+    const root = this.#activeField?.node;
     const belongsToNone = item.interrupt === "";
     setText(this.#title, item.title);
     setText(this.#path, present([item.path, item.tool]).join(" ▸ "));
     setText(this.#note, item.note ?? "");
-    for (const part of [this.#path, this.#note, this.#facts, this.#named, this.#slot])
+    for (const part of [this.#path, this.#note, this.#facts, this.#fieldsTitle, this.#fieldsEl])
       part.hidden = !part.firstChild;
-    this.#instead.hidden = !this.#answering;
-    this.#slot.inert = this.#answering;
+    this.#resultEl.hidden = !this.#answering;
+    this.#fieldsEl.inert = this.#answering;
     const { busy } = this;
     attr(this.el, "aria-busy", busy ? "true" : null);
     attr(this.el, "data-approval", item.approval);
@@ -411,29 +416,34 @@ export class FormView {
       "data-danger",
       item.actions.some((action) => action.danger && action.primary),
     );
-    if (store.gone || !this.#gone.hidden)
-      for (const slot of [this.#slot, this.#instead]) freeze(slot, store.gone);
-    showText(this.#gone, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
+    if (store.gone || !this.#goneEl.hidden)
+      for (const slot of [this.#fieldsEl, this.#resultEl]) freeze(slot, store.gone);
+    showText(this.#goneEl, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
     this.bar.update({
       busy,
       gone: store.gone,
       changed,
       unseen: this.unseen,
       empty: isPick(root) && !root?.initial && !changed,
-      enter: item.approval ? belongsToNone && null : !this.#root?.el.querySelector("textarea"),
+      enter: item.approval
+        ? belongsToNone && null
+        : !this.#activeField?.el.querySelector("textarea"),
       idle: (action) => this.owner?.idle?.(action) === true,
       expires: item.expires_at,
     });
-    this.#lift();
+    this.#updateLift();
     this.owner?.drawn?.();
   }
 
-  #touched() {
+  #onEdit() {
     if (this.#lastUsed) this.summary.edited(this.#lastUsed);
     this.draw();
     const answering = this.#answering;
     this.#draftsDue.start(DRAFTS_AFTER, () =>
-      this.#sendDrafts(answering, draftOf(answering ? this.#result : this.#own, false)),
+      this.#sendDrafts(
+        answering,
+        draftOf(answering ? this.#resultField : this.#questionField, false),
+      ),
     );
   }
 
@@ -449,28 +459,28 @@ export class FormView {
   }
 
   #reset() {
-    this.#root?.reset();
-    this.summary.show([], this.#root);
-    this.#touched();
+    this.#activeField?.reset();
+    this.summary.show([], this.#activeField);
+    this.#onEdit();
     this.enter();
   }
 
   /**
    * Sends the answer, or shows what is unfinished.
    * @param {Action} action
-   * @param {{reason: string|null, remember: string|null}} said
+   * @param {{reason: string|null, remember: string|null}} extras
    * @param {boolean} [forAll]
    */
   #submit(action, { reason, remember }, forAll = false) {
     if (action.name === "answer" && !action.primary) {
-      this.#turn(!this.#answering);
+      this.#showResultForm(!this.#answering);
       return;
     }
-    const sent = this.#sentBy(action);
-    const open = sent ? unfinishedFields(sent) : [];
-    if (open.length > 0) {
+    const sent = this.#fieldSentBy(action);
+    const unfinished = sent ? unfinishedFields(sent) : [];
+    if (unfinished.length > 0) {
       this.owner?.refused?.([], forAll);
-      this.summary.show(open, this.#root);
+      this.summary.show(unfinished, this.#activeField);
       this.draw();
       return;
     }
@@ -486,7 +496,8 @@ export class FormView {
     };
     if (this.owner?.take?.(answer)) return;
     this.#draftsDue.stop();
-    if (this.#card.store.send(answer)) this.#move({ type: "sent", id: answer.submission, forAll });
+    if (this.#card.store.send(answer))
+      this.#advance({ type: "sent", id: answer.submission, forAll });
     this.draw();
   }
 
@@ -494,21 +505,23 @@ export class FormView {
    * The fields that a button sends.
    * @param {Action} action
    */
-  #sentBy({ name }) {
-    if (name === "answer") return this.#result;
-    return name === "submit" || (name === "approve" && this.#item.approval) ? this.#own : null;
+  #fieldSentBy({ name }) {
+    if (name === "answer") return this.#resultField;
+    return name === "submit" || (name === "approve" && this.#item.approval)
+      ? this.#questionField
+      : null;
   }
 
   /**
-   * Moves the submission on, and does what its new state asks for.
+   * Moves the submission to its next state, and does what that needs.
    * @param {import("./submission.js").SubmissionEvent} event
    */
-  #move(event) {
+  #advance(event) {
     const { state: before } = this.#submission;
     this.#submission = nextSubmission(this.#submission, event);
     const { state } = this.#submission;
     if (state === before) return;
-    const late = () => this.#move({ type: "late" });
+    const late = () => this.#advance({ type: "late" });
     switch (state) {
       case "sent":
         this.#receiptDue.start(DELAYED_AFTER, late);
@@ -532,16 +545,16 @@ export class FormView {
   }
 
   /**
-   * Acts on the kernel's judgement of this form's answer.
+   * Handles the kernel's receipt for this form's answer.
    * @param {import("../wire.js").Receipt} receipt
    */
-  #judged({ submission, ok, errors }) {
+  #onReceipt({ submission, ok, errors }) {
     const sent = this.#submission;
     if (!("id" in sent) || sent.id !== submission) return;
-    this.#move({ type: "judged", ok });
+    this.#advance({ type: "judged", ok });
     if (ok) this.#card.answered(this.#item);
-    // The press held back what was typed: refused, it goes up for a reload.
-    else this.#touched();
+    // The press stopped the timer for drafts: after a refusal they are sent again, for a reload.
+    else this.#onEdit();
     this.draw();
     if (!ok) this.owner?.refused?.(errors, sent.forAll);
     this.fail(ok ? [] : errors);
@@ -551,7 +564,7 @@ export class FormView {
 /**
  * The person's change; null for none.
  * @param {Field|null} root
- * @param {boolean} secrets whether secrets are among it: in a submission only
+ * @param {boolean} secrets whether to include secrets: only in a submission
  * @returns {Draft}
  */
 function draftOf(root, secrets) {

@@ -23,7 +23,7 @@ afterEach(() => vi.useRealTimers());
 test("an untouched prefill is approved with no drafts at all", () => {
   const { model, button } = open([edit()]);
   button("Approve").click();
-  const [answer] = model.said("answer");
+  const [answer] = model.sent("answer");
   expect(answer).toEqual({
     type: "answer",
     interrupt: "i1",
@@ -51,7 +51,7 @@ test("typed back to what it was is untouched", () => {
   type($(".nba-number"), "150");
   type($(".nba-number"), "200");
   button("Approve").click();
-  expect(model.said("answer")[0].drafts).toBe(null);
+  expect(model.sent("answer")[0].drafts).toBe(null);
 });
 
 test("Enter never approves; Ctrl+Enter and Cmd+Enter do", () => {
@@ -59,13 +59,13 @@ test("Enter never approves; Ctrl+Enter and Cmd+Enter do", () => {
     const { $, model } = open([edit()]);
     for (const more of [{}, { shiftKey: true }]) press($("input"), "Enter", more);
     $("form").dispatchEvent(new Event("submit", { cancelable: true, bubbles: true }));
-    expect(model.said("answer")).toEqual([]);
+    expect(model.sent("answer")).toEqual([]);
     press($("input"), "Enter", keys);
-    expect(model.said("answer")[0].action).toBe("approve");
+    expect(model.sent("answer")[0].action).toBe("approve");
   }
 });
 
-test("what the key does is said in short, whatever the button's label is by then", () => {
+test("the hint for the key is short, whatever the button's label is", () => {
   const { $ } = open([edit()]);
   expect($(".nba-keys").textContent).toBe("Ctrl+Enter: Approve");
   type($("input"), "y");
@@ -78,15 +78,15 @@ test("Enter in a one-line input sends a question; in a textarea Ctrl+Enter does"
   type(short.$("input"), "Ada");
   press(short.$("input"), "Enter", { isComposing: true });
   press(short.$("input"), "Enter", { shiftKey: true });
-  expect(short.model.said("answer")).toEqual([]);
+  expect(short.model.sent("answer")).toEqual([]);
   press(short.$("input"), "Enter");
-  expect(short.model.said("answer")[0].drafts).toEqual({ text: "Ada" });
+  expect(short.model.sent("answer")[0].drafts).toEqual({ text: "Ada" });
   const long = open([form({ kind: "text", multiline: true })]);
   type(long.$("textarea"), "Ada");
   press(long.$("textarea"), "Enter");
-  expect(long.model.said("answer")).toEqual([]);
+  expect(long.model.sent("answer")).toEqual([]);
   press(long.$("textarea"), "Enter", { ctrlKey: true });
-  expect(long.model.said("answer")).toHaveLength(1);
+  expect(long.model.sent("answer")).toHaveLength(1);
 });
 
 test("one answer is on its way at a time, until the receipt of that very submission", () => {
@@ -95,14 +95,14 @@ test("one answer is on its way at a time, until the receipt of that very submiss
   button("Send").click();
   button("Send").click();
   press($("input"), "Enter");
-  expect(model.said("answer")).toHaveLength(1);
-  model.tell({ type: "receipt", submission: "another", interrupt: "i1", ok: false, errors: [] });
+  expect(model.sent("answer")).toHaveLength(1);
+  model.receive({ type: "receipt", submission: "another", interrupt: "i1", ok: false, errors: [] });
   button("Send").click();
-  expect(model.said("answer")).toHaveLength(1);
+  expect(model.sent("answer")).toHaveLength(1);
   judge({ ok: false, errors: [{ field: "", message: "too short" }] });
   button("Send").click();
-  expect(model.said("answer")).toHaveLength(2);
-  expect(new Set(model.said("answer").map((one) => one.submission)).size).toBe(2);
+  expect(model.sent("answer")).toHaveLength(2);
+  expect(new Set(model.sent("answer").map((one) => one.submission)).size).toBe(2);
 });
 
 test("errors go to their fields, the first wrong control takes the focus, what was typed stays", () => {
@@ -123,8 +123,8 @@ test("errors go to their fields, the first wrong control takes the focus, what w
   expect(amount.getAttribute("aria-invalid")).toBe("true");
   const [described] = amount.getAttribute("aria-describedby").split(" ");
   expect(document.getElementById(described).textContent).toBe("must be positive");
-  const said = [...el.querySelectorAll("[role=alert] li")].map((one) => one.textContent);
-  expect(said).toEqual(["amount: must be positive", "nowhere: unknown", "the two do not fit"]);
+  const messages = [...el.querySelectorAll("[role=alert] li")].map((one) => one.textContent);
+  expect(messages).toEqual(["amount: must be positive", "nowhere: unknown", "the two do not fit"]);
   document.activeElement.blur();
   $("[role=alert] li button").click();
   expect(document.activeElement).toBe(amount);
@@ -142,7 +142,7 @@ test("an error below a JSON box is shown at the box with the rest of its path", 
 
 test("editing a field clears what was wrong with it, and the summary counts the rest", () => {
   const { $, el, button, judge } = open([edit()]);
-  const said = () => el.querySelector(".nba-form [role=status].nba-sr").textContent;
+  const statusText = () => el.querySelector(".nba-form [role=status].nba-sr").textContent;
   button("Approve").click();
   const errors = [
     { field: "/note", message: "too short" },
@@ -157,11 +157,11 @@ test("editing a field clears what was wrong with it, and the summary counts the 
   expect([...el.querySelectorAll(".nba-errors li")].map((one) => one.textContent)).toEqual([
     "note: too short",
   ]);
-  expect(said()).toBe("1 field to correct");
+  expect(statusText()).toBe("1 field to correct");
   expect(document.activeElement).toBe($(".nba-number"));
   type($("input[type=text], textarea"), "hello");
   expect([$(".nba-errors").hidden, el.textContent.includes("too short")]).toEqual([true, false]);
-  expect(said()).toBe("All marked fields are corrected.");
+  expect(statusText()).toBe("All marked fields are corrected.");
 });
 
 test("no message touches what is typed: patches, errors, other items, the same form again", () => {
@@ -179,7 +179,7 @@ test("no message touches what is typed: patches, errors, other items, the same f
   patch({ op: "put", index: 0, item: record });
   patch({ op: "put", index: 1, item: form({ kind: "text" }, { note: "Look twice" }) });
   patch({ op: "put", index: 1, item: form({ kind: "text" }, { drafts: { text: "other" } }) });
-  model.tell({
+  model.receive({
     ...structuredClone({
       type: "snapshot",
       seq: 9,
@@ -209,15 +209,15 @@ test("drafts go up after a pause, and never a secret", () => {
   const [name, pin] = el.querySelectorAll("input");
   type(name, "A");
   type(name, "Ad");
-  expect(model.said("drafts")).toEqual([]);
+  expect(model.sent("drafts")).toEqual([]);
   vi.advanceTimersByTime(500);
   type(pin, "1234");
   vi.advanceTimersByTime(500);
   const sent = { fields: { name: { text: "Ad" } } };
-  expect(model.said("drafts").map((one) => one.drafts)).toEqual([sent, sent]);
+  expect(model.sent("drafts").map((one) => one.drafts)).toEqual([sent, sent]);
   expect($("input[type=password]")).toBe(pin);
   button("Send").click();
-  expect(model.said("answer")[0].drafts.fields.pin).toEqual({ text: "1234" });
+  expect(model.sent("answer")[0].drafts.fields.pin).toEqual({ text: "1234" });
 });
 
 test("drafts go up at once where a field is left, as the next press may close the card", () => {
@@ -225,11 +225,11 @@ test("drafts go up at once where a field is left, as the next press may close th
   type($("input"), "Ada");
   $("input").dispatchEvent(new FocusEvent("focusout", { bubbles: true }));
   $("input").dispatchEvent(new FocusEvent("focusout", { bubbles: true }));
-  expect(model.said("drafts").map((one) => one.drafts)).toEqual([
+  expect(model.sent("drafts").map((one) => one.drafts)).toEqual([
     { fields: { name: { text: "Ada" } } },
   ]);
   vi.advanceTimersByTime(5000);
-  expect(model.said("drafts").length).toBe(1);
+  expect(model.sent("drafts").length).toBe(1);
 });
 
 test("what was typed right before a refused press goes up after all, for a reload", () => {
@@ -238,20 +238,20 @@ test("what was typed right before a refused press goes up after all, for a reloa
   press($("input"), "Enter");
   judge({ ok: false, errors: [{ field: "/note", message: "no" }] });
   vi.advanceTimersByTime(1000);
-  expect(model.said("drafts").at(-1)?.drafts).toEqual({ fields: { note: { text: "kept" } } });
+  expect(model.sent("drafts").at(-1)?.drafts).toEqual({ fields: { note: { text: "kept" } } });
 });
 
 test("a refusal asks for a reason first, and Ctrl+Enter there refuses and never approves", () => {
   const { $, model, button } = open([edit()]);
   type($(".nba-number"), "1");
   button("Reject…").click();
-  expect(model.said("answer")).toEqual([]);
+  expect(model.sent("answer")).toEqual([]);
   const reason = $(".nba-reason textarea");
   expect(document.activeElement).toBe(reason);
   type(reason, "not today");
   press(reason, "Enter", { ctrlKey: true });
-  const { action: name, reason: said, drafts } = model.said("answer")[0];
-  expect([name, said, drafts]).toEqual(["reject", "not today", null]);
+  const { action: name, reason: sentReason, drafts } = model.sent("answer")[0];
+  expect([name, sentReason, drafts]).toEqual(["reject", "not today", null]);
 });
 
 test("Escape settles nothing: it only closes the reason", () => {
@@ -260,7 +260,7 @@ test("Escape settles nothing: it only closes the reason", () => {
   press($(".nba-reason textarea"), "Escape");
   press($("input"), "Escape");
   expect(button("Approve")).toBeTruthy();
-  expect(model.said("answer")).toEqual([]);
+  expect(model.sent("answer")).toEqual([]);
 });
 
 test("a press by pointer on a button that has just appeared or moved is ignored", () => {
@@ -268,15 +268,15 @@ test("a press by pointer on a button that has just appeared or moved is ignored"
   const approve = button("Approve");
   const click = () => approve.dispatchEvent(new MouseEvent("click", { detail: 1, bubbles: true }));
   click();
-  expect(model.said("answer")).toEqual([]);
+  expect(model.sent("answer")).toEqual([]);
   expect($(".nba-hint").textContent).toContain("moved");
   vi.advanceTimersByTime(600);
   approve.getBoundingClientRect = () => ({ x: 0, y: 40, width: 80, height: 30 });
   click();
-  expect(model.said("answer")).toEqual([]);
+  expect(model.sent("answer")).toEqual([]);
   vi.advanceTimersByTime(600);
   click();
-  expect(model.said("answer")).toHaveLength(1);
+  expect(model.sent("answer")).toHaveLength(1);
 });
 
 test("a press counts that begins on a button which stands still, though leaving a field moves it", () => {
@@ -288,7 +288,7 @@ test("a press counts that begins on a button which stands still, though leaving 
   pointer("pointerdown");
   approve.getBoundingClientRect = () => ({ x: 0, y: 40, width: 80, height: 30 });
   pointer("click");
-  expect(model.said("answer")).toHaveLength(1);
+  expect(model.sent("answer")).toHaveLength(1);
 });
 
 test("a press does not count that begins on a button which just moved", () => {
@@ -301,7 +301,7 @@ test("a press does not count that begins on a button which just moved", () => {
   pointer("pointerdown");
   vi.advanceTimersByTime(600);
   pointer("click");
-  expect(model.said("answer")).toEqual([]);
+  expect(model.sent("answer")).toEqual([]);
 });
 
 test("long input must be shown whole before it can be approved, in facts and in fields", () => {
@@ -320,10 +320,10 @@ test("long input must be shown whole before it can be approved, in facts and in 
     expect(button("Approve").getAttribute("aria-disabled")).toBe("true");
     one.click();
   }
-  expect(model.said("answer")).toEqual([]);
+  expect(model.sent("answer")).toEqual([]);
   show[0].click();
   button("Approve").click();
-  expect(model.said("answer")).toHaveLength(1);
+  expect(model.sent("answer")).toHaveLength(1);
 });
 
 test("nothing of what is approved hides beyond the end of a line", () => {
@@ -347,12 +347,12 @@ test("a kernel that is gone disables the form, says so, and keeps what is typed"
 });
 
 test("after this view's answer the record takes the focus; after another's it does not", () => {
-  const mine = open([form({ kind: "text" })]);
-  type(mine.$("input"), "x");
-  press(mine.$("input"), "Enter");
-  mine.judge({ ok: true });
-  mine.patch({ op: "put", index: 0, item: { ...record, key: "f1" } });
-  expect(document.activeElement).toBe(mine.$(".nba-record"));
+  const own = open([form({ kind: "text" })]);
+  type(own.$("input"), "x");
+  press(own.$("input"), "Enter");
+  own.judge({ ok: true });
+  own.patch({ op: "put", index: 0, item: { ...record, key: "f1" } });
+  expect(document.activeElement).toBe(own.$(".nba-record"));
   const other = open([form({ kind: "text" })]);
   other.patch({ op: "put", index: 0, item: { ...record, key: "f1" } });
   expect(document.activeElement).toBe(document.body);
@@ -365,7 +365,7 @@ test("another question under the same key is drawn anew", () => {
   expect($("input").value).toBe("");
 });
 
-test("what looks like something else is marked, and told in words", () => {
+test("deceptive characters are marked, and named in words", () => {
   const parts = ["payp", "а", "l"];
   const fact = { label: "to", value: parts.join(""), code: true, changed_from: null };
   const facts = [{ ...fact, parts, remark: "Cyrillic а" }, fact];
@@ -386,7 +386,7 @@ test("what is approved is what is shown: changed facts are drawn anew with what 
   expect($(".nba-number").value).toBe("150");
 });
 
-test("an answer that waits behind another cell is said to be on its way, until its receipt", () => {
+test("an answer that waits behind another cell is shown as sent, until its receipt", () => {
   const { $, button, judge } = open([form({ kind: "text" })]);
   type($("input"), "x");
   button("Send").click();
@@ -399,14 +399,14 @@ test("an answer that waits behind another cell is said to be on its way, until i
   expect($(".nba-hint").textContent).toBe("");
 });
 
-test("silence is said after a while, and a snapshot with the question still open frees the form", () => {
+test("a missing receipt is shown after a while, and a snapshot with the question still open frees the form", () => {
   const { $, model, button } = open([form({ kind: "text" })]);
   type($("input"), "x");
   button("Send").click();
   vi.advanceTimersByTime(9000);
   expect($(".nba-hint").textContent).not.toBe("");
-  expect(model.said("hello")).toHaveLength(2);
-  model.tell({
+  expect(model.sent("hello")).toHaveLength(2);
+  model.receive({
     type: "snapshot",
     seq: 5,
     view: { head: WIRE.after_patch.head, items: [form({ kind: "text" })] },
@@ -414,7 +414,7 @@ test("silence is said after a while, and a snapshot with the question still open
     texts: {},
   });
   button("Send").click();
-  expect(model.said("answer")).toHaveLength(2);
+  expect(model.sent("answer")).toHaveLength(2);
 });
 
 test("the deadline counts down by the kernel's clock", () => {
@@ -476,7 +476,7 @@ test("a call's result is given in its place: by keyboard, and no approval goes w
   ).toEqual(["Send", "Cancel"]);
   type(line, "by hand");
   press(line, "Enter");
-  const [answer] = model.said("answer");
+  const [answer] = model.sent("answer");
   expect([answer.action, answer.drafts, answer.remember]).toEqual([
     "answer",
     { text: "by hand" },
@@ -502,7 +502,7 @@ test("Cancel and Escape bring the approval back, with what was typed in both", (
     expect(document.activeElement).toBe($(".nba-more"));
   }
   button("Approve with changes").click();
-  const [answer] = model.said("answer");
+  const [answer] = model.sent("answer");
   expect([answer.action, answer.drafts]).toEqual([
     "approve",
     { fields: { amount: { text: "150" } } },
@@ -515,7 +515,7 @@ test("what is typed as a result is kept for a reload, and opens there; Cancel fo
   button("Answer instead…").click();
   type($(".nba-instead input"), "by hand");
   vi.advanceTimersByTime(500);
-  expect(model.said("drafts").at(-1)).toEqual({
+  expect(model.sent("drafts").at(-1)).toEqual({
     type: "drafts",
     interrupt: "i1",
     drafts: { text: "by hand" },
@@ -525,7 +525,7 @@ test("what is typed as a result is kept for a reload, and opens there; Cancel fo
   expect(again.$(".nba-instead").hidden).toBe(false);
   expect(again.$(".nba-instead input").value).toBe("by hand");
   again.button("Cancel").click();
-  expect(again.model.said("drafts").at(-1).drafts).toBe(null);
+  expect(again.model.sent("drafts").at(-1).drafts).toBe(null);
 });
 
 test("a question that asks for an answer runs its call by the menu alone, and with no drafts", () => {
@@ -538,11 +538,11 @@ test("a question that asks for an answer runs its call by the menu alone, and wi
   expect($(".nba-more").getAttribute("aria-label")).toBe("More ways to answer");
   $(".nba-more").click();
   button("Run ask").click();
-  const [answer] = model.said("answer");
+  const [answer] = model.sent("answer");
   expect([answer.action, answer.drafts]).toEqual(["approve", null]);
 });
 
-test("what the fields are is said above them where the title does not say it", () => {
+test("the name of the fields is shown above them if the title does not say it", () => {
   const { $ } = open([form({ kind: "text" }, { named: "Result" })]);
   const label = $(`[id="${$("input").getAttribute("aria-labelledby")}"]`);
   expect([label.textContent, label.hidden]).toEqual(["Result", false]);

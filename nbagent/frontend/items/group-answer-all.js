@@ -1,6 +1,6 @@
 // @ts-check
-// One answer for all questions of a table that are still open: a form that belongs to none of them. An
-// answer that a person has started in a row stays there.
+// One answer for all open questions of a table: a form that belongs to none of them. It does not touch an
+// answer that a person has started in a row.
 
 import { FormView } from "./form.js";
 
@@ -11,7 +11,7 @@ import { FormView } from "./form.js";
  * @typedef {import("./group-row.js").Row} Row
  */
 
-/** Buttons that have a label of their own for all. */
+/** The buttons with a label of their own for all rows. */
 const USUAL = ["approve", "reject", "send", "decline"];
 
 /**
@@ -23,7 +23,7 @@ const USUAL = ["approve", "reject", "send", "decline"];
 export function drawAnswerAll(item, card, waiting) {
   const t = card.store.t;
   const { approval } = item;
-  // What is answered instead, or run instead, is so one by one.
+  // To answer instead of running, or to run instead of answering, is possible only in each row.
   const shared = item.actions.filter(({ menu, name }) => !menu && name !== "answer");
   const actions = shared.map((action) => ({ ...action, changed_label: null }));
   const labels = shared.map(({ label }) => label);
@@ -39,28 +39,32 @@ export function drawAnswerAll(item, card, waiting) {
   };
   const title = t("same_for_all");
   /** Why these rows are left out. @param {Row[]} rows */
-  const whyNot = (rows) =>
+  const reasonsLeftOut = (rows) =>
     /** @type {const} */ (["wrong", "rejecting"])
-      .map((kind) => [`row_${kind}`, rows.filter((row) => row.form.begun === kind).length])
+      .map((kind) => [`row_${kind}`, rows.filter((row) => row.form.unfinished === kind).length])
       .flatMap(([key, n]) => (n ? card.store.tn(String(key), Number(n)) : []))
       .join(", ");
   const shown = { ...item, ...none, ...own, preview: [], drafts: null, title };
   const form = new FormView(shown, card);
   /**
-   * The rows that a press of this button answers: a refusal that is being written is overruled by none.
+   * The rows that a press of this button answers. A row in which a refusal is being written is answered only by
+   * a refusal.
    * @param {Action["name"]} name
    */
-  const meant = (name) =>
-    waiting().filter(({ form: { answering, begun } }) => {
+  const rowsFor = (name) =>
+    waiting().filter(({ form: { answering, unfinished } }) => {
       if (answering) return false;
-      return name === "approve" ? begun === null : name === "reject" || begun !== "rejecting";
+      return name === "approve"
+        ? unfinished === null
+        : name === "reject" || unfinished !== "rejecting";
     });
   form.owner = {
-    unseen: () => meant("approve").some((row) => row.form.unseen),
-    idle: ({ name }) => meant(name).length === 0,
+    unseen: () => rowsFor("approve").some((row) => row.form.unseen),
+    idle: ({ name }) => rowsFor(name).length === 0,
     take({ action, drafts, reason }) {
-      const given = action === "submit" ? drafts : undefined;
-      for (const row of meant(action)) row.press(action, row.form.bar.reason || reason, given);
+      const rowDrafts = action === "submit" ? drafts : undefined;
+      for (const row of rowsFor(action))
+        row.press(action, row.form.bar.reason || reason, rowDrafts);
       form.bar.escape();
       return true;
     },
@@ -71,16 +75,16 @@ export function drawAnswerAll(item, card, waiting) {
     draw(all) {
       const open = all.filter((row) => !row.form.answering);
       for (const [at, action] of actions.entries()) {
-        const rows = meant(action.name);
+        const rows = rowsFor(action.name);
         const label = labels[at] ?? "";
         const usual = USUAL.find((key) => t(key) === label);
         const [n, of] = [rows.length, open.length];
         const m = rows.filter((row) => row.form.changes().length > 0).length;
         const some = n < of ? "_some" : "_all";
         const changed = m > 0 && action.name === "approve" ? "_changed" : "";
-        const told = usual ? t(`${usual}${some}${changed}`, { n, m, of }) : `${label} (${n})`;
+        const text = usual ? t(`${usual}${some}${changed}`, { n, m, of }) : `${label} (${n})`;
         action.label =
-          n < of ? `${told}: ${whyNot(open.filter((row) => !rows.includes(row)))}` : told;
+          n < of ? `${text}: ${reasonsLeftOut(open.filter((row) => !rows.includes(row)))}` : text;
       }
       const ends = open.flatMap((row) => row.expires ?? []);
       shown.expires_at = ends.length > 0 ? Math.min(...ends) : null;

@@ -33,14 +33,15 @@ import { drawRecord } from "./record.js";
  * The context that a row gets from its table.
  * @typedef {object} RowOwner
  * @property {() => void} drawn the row changed
- * @property {() => boolean} unseen whether what all rows share was not shown whole yet
- * @property {(errors: import("../wire.js").FieldError[]) => unknown} refused an answer for all was not taken here
+ * @property {() => boolean} unseen whether the values that all rows share were not shown completely yet
+ * @property {(errors: import("../wire.js").FieldError[]) => unknown} refused an answer for all was refused in
+ * this row
  */
 
 /** The size of a cell's text: lines, and characters in each. */
-const ROOM = { whole: 6, width: 40 };
-/** Characters of a value that identify the row in a button's label. */
-const TOLD = 40;
+const ROOM = { lines: 6, width: 40 };
+/** Characters of each value that name the row in a button's label. */
+const NAME_LENGTH = 40;
 /** The name of the question itself among the values. */
 export const TITLE = "\u0000";
 
@@ -61,18 +62,18 @@ export function drawRow(first, card, table) {
   const deciding = tableCell({ class: "nba-deciding" }, buttons);
   const el = h("tr", { role: "row" }, head, deciding);
   const changed = div("nba-facts");
-  const inside = tableCell({}, changed);
-  const under = h("tr", { role: "row", class: "nba-under" }, inside);
+  const formCell = tableCell({}, changed);
+  const under = h("tr", { role: "row", class: "nba-under" }, formCell);
   /** @type {FormItem|RecordItem} */
   let item = first;
   const redraw = () => item.type === "form" && form.draw();
   let values = valuesOf(first, t);
   /** @type {Map<string, HTMLElement>} */
   let cells = new Map();
-  /** @type {"apart"|"unread"|"open"|"read"} Its form: not here yet, folded, unfolded, folded again. */
+  /** @type {"apart"|"unread"|"open"|"read"} The state of its form: not in the row yet, folded, unfolded, folded again. */
   let fold = "apart";
-  let named = "";
-  let marked = "[]";
+  let rowName = "";
+  let markedChanges = "[]";
   const unseen = unseenTexts(el, redraw);
 
   const cell = (/** @type {string} */ name) => {
@@ -86,7 +87,7 @@ export function drawRow(first, card, table) {
     fold = wanted ? "open" : fold === "open" ? "read" : "unread";
     attr(form.el, "data-folded", !wanted);
     expand(toggle, wanted);
-    // Its buttons are in the row, or below the part that they decide.
+    // Its buttons are in the row, or, if it is unfolded, below its fields.
     if (wanted) form.bar.els[0]?.after(acts);
     else buttons.prepend(acts);
     redraw();
@@ -94,15 +95,15 @@ export function drawRow(first, card, table) {
   const draw = () => {
     setText(toggle, t(fold === "open" ? "close_row" : first.approval ? "open_row" : "answer_row"));
     const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
-    for (const button of all) setLabel(button, `${button.textContent}: ${named}`);
+    for (const button of all) setLabel(button, `${button.textContent}: ${rowName}`);
     mark(fold === "open" ? [] : form.changes().map((change) => changeOf(...change, values, t)));
     table.drawn();
   };
-  /** The old and the new value are in the cell of that name, else below the row. @param {Fact[]} changes */
+  /** Shows each change in the cell of its name, or below the row if there is none. @param {Fact[]} changes */
   const mark = (changes) => {
     const now = JSON.stringify(changes);
-    if (now === marked) return;
-    marked = now;
+    if (now === markedChanges) return;
+    markedChanges = now;
     const left = new Set(changes);
     for (const [name, box] of cells) {
       const fact = changes.find(({ label }) => label === name);
@@ -118,17 +119,17 @@ export function drawRow(first, card, table) {
     opened: () => unfold(true),
     unseen: (cut) => {
       const here = table.unseen() || unseen.any();
-      // Once it was unfolded, what is long was on offer there.
+      // Once the form was unfolded, the long values could be opened there.
       return first.approval && here && (cut || fold === "apart" || fold === "unread");
     },
     refused(errors, forAll) {
-      // What is wrong with an answer for all unfolds nothing.
+      // Errors of an answer for all do not unfold the row.
       if (forAll) table.refused(errors);
       else unfold(true);
     },
   };
   onClick(signal, toggle, () => unfold(fold !== "open"));
-  on(signal, form.summary.el, "click", () => unfold(true), true); // what it leads to must be there
+  on(signal, form.summary.el, "click", () => unfold(true), true); // the field that it leads to must be visible
   return {
     el,
     under,
@@ -155,12 +156,12 @@ export function drawRow(first, card, table) {
         return;
       }
       mark(next.details.filter((fact) => fact.changed_from !== null));
-      const line = drawRecord(next, card).el;
-      const here = [el, under].some((part) => part.contains(focused()));
+      const recordEl = drawRecord(next, card).el;
+      const hadFocus = [el, under].some((part) => part.contains(focused()));
       form.remove();
       under.hidden = true;
-      fill(deciding, line);
-      if (here) focusInPlace(line);
+      fill(deciding, recordEl);
+      if (hadFocus) focusInPlace(recordEl);
     },
     /**
      * @param {number} number
@@ -174,24 +175,24 @@ export function drawRow(first, card, table) {
           return [name, h("td", about, ...cell(name))];
         }),
       );
-      marked = "[]";
+      markedChanges = "[]";
       fill(el, head, ...cells.values(), deciding);
-      attr(inside, "colspan", columns.length + 2);
-      const told = columns.map(
-        ({ name, label }) => `${label} ${values.get(name)?.value.slice(0, TOLD) ?? "–"}`,
+      attr(formCell, "colspan", columns.length + 2);
+      const nameParts = columns.map(
+        ({ name, label }) => `${label} ${values.get(name)?.value.slice(0, NAME_LENGTH) ?? "–"}`,
       );
-      named = told.join(", ") || String(number);
+      rowName = nameParts.join(", ") || String(number);
     },
     remove() {
       form.remove();
       for (const part of [el, under]) part.remove();
     },
-    /** Takes the form over once the row is on the page; a person who types in it is not interrupted. */
+    /** Moves the form into the row once that is on the page, without interrupting a person who types in it. */
     adopt() {
       if (fold !== "apart") return;
       const active = focused();
       const typing = active instanceof HTMLElement && form.el.contains(active) ? active : null;
-      inside.append(form.el);
+      formCell.append(form.el);
       unfold(typing !== null);
       focusInPlace(typing);
     },
@@ -226,7 +227,7 @@ function valuesOf(item, t) {
 }
 
 /**
- * A change as a fact; what has no short text is only named.
+ * A change as a fact; a value without a short text is only marked as changed.
  * @param {import("../fields/spec.js").SpecNode} node
  * @param {import("../fields/spec.js").DraftParts} draft
  * @param {Map<string, Fact>} values
@@ -235,7 +236,7 @@ function valuesOf(item, t) {
  */
 function changeOf(node, draft, values, t) {
   const now = /** @type {typeof node} */ ({ ...node, initial: draft, initial_json: draft.json });
-  const told = node.secret ? "" : nodeText(now, /** @type {any} */ ({ t }));
+  const text = node.secret ? "" : nodeText(now, /** @type {any} */ ({ t }));
   const before = values.get(node.key)?.value ?? "–";
-  return makeFact(node.key || node.label, told || t("changed"), true, before);
+  return makeFact(node.key || node.label, text || t("changed"), true, before);
 }

@@ -47,14 +47,14 @@ export function drawGroup(group, card) {
   const unseen = unseenTexts(facts, () => {
     for (const row of waiting()) row.redraw();
   });
-  let laid = "";
+  let laidOut = "";
 
   const update = (/** @type {GroupItem} */ { items }) => {
     const order = items.flatMap((item) => {
       const id = idIn(item, rows);
       const row = id === undefined ? item.type === "form" && add(item) : rows.get(id);
       const settled = recordsOf(item).find((record) => questionId(record) === id);
-      // A call that runs has what was changed marked in its input.
+      // A running call marks the changed values in its input.
       if (row && item.type === "call" && settled) {
         const changes = item.input.filter((fact) => fact.changed_from !== null);
         row.update({ ...settled, details: changes });
@@ -67,8 +67,9 @@ export function drawGroup(group, card) {
       rows.delete(id);
     }
     for (const [index, row] of order.entries()) {
-      const there = body.children[index * 2] ?? null;
-      if (there !== row.el) for (const part of [row.el, row.under]) body.insertBefore(part, there);
+      const current = body.children[index * 2] ?? null;
+      if (current !== row.el)
+        for (const part of [row.el, row.under]) body.insertBefore(part, current);
     }
     lay(order);
     for (const row of order) row.adopt();
@@ -86,16 +87,16 @@ export function drawGroup(group, card) {
   const lay = (/** @type {Row[]} */ order) => {
     const now = JSON.stringify(order.map((row) => [...row.values]));
     const [first] = order;
-    if (now === laid || !first) return;
-    laid = now;
+    if (now === laidOut || !first) return;
+    laidOut = now;
     const names = [...new Set(order.flatMap((row) => [...row.values.keys()]))];
-    const of = (/** @type {string} */ name) => order.map((row) => row.values.get(name));
+    const factsOf = (/** @type {string} */ name) => order.map((row) => row.values.get(name));
     const alike = (/** @type {string} */ name) =>
-      new Set(of(name).map((fact) => JSON.stringify(fact))).size === 1;
+      new Set(factsOf(name).map((fact) => JSON.stringify(fact))).size === 1;
     const columns = names
       .filter((name) => !alike(name))
       .map((name) => {
-        const shown = of(name).flatMap((fact) => fact ?? []);
+        const shown = factsOf(name).flatMap((fact) => fact ?? []);
         const kind = shown.every((fact) => NUMBER.test(fact.value)) ? "num" : null;
         return { name, label: shown[0]?.label ?? name, kind };
       });
@@ -110,11 +111,11 @@ export function drawGroup(group, card) {
     );
     for (const [index, row] of order.entries()) row.lay(index + 1, columns);
     const same = names.filter(alike);
-    share(same.flatMap((name) => (name === TITLE ? [] : (first.values.get(name) ?? []))));
+    drawShared(same.flatMap((name) => (name === TITLE ? [] : (first.values.get(name) ?? []))));
     setText(note, present([same.includes(TITLE) && one.title, one.note]).join("\n"));
   };
-  /** Values that are the same in all rows are above them, once. @param {import("../wire.js").Fact[]} shared */
-  const share = (shared) => {
+  /** Draws the values that all rows share above the table. @param {import("../wire.js").Fact[]} shared */
+  const drawShared = (shared) => {
     const label = div("nba-help", t("same_in_all"));
     const list = factList(shared, { t, hold: unseen.hold, signal: card.signal });
     fill(facts, list && label, list);
@@ -122,8 +123,8 @@ export function drawGroup(group, card) {
   };
   const draw = () => {
     const open = waiting();
-    const words = `${approval ? "calls" : "asks"}_wait${open.length === 1 ? "_one" : ""}`;
-    const heading = t(words, { n: open.length, tool });
+    const key = `${approval ? "calls" : "asks"}_wait${open.length === 1 ? "_one" : ""}`;
+    const heading = t(key, { n: open.length, tool });
     if (title.textContent !== heading) card.say(heading);
     for (const part of [title, caption]) setText(part, heading);
     foot.draw(open);

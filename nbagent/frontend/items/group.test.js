@@ -56,10 +56,10 @@ const inRow = (page, at, label) => {
   return shown.find((one) => one.textContent === label);
 };
 const sent = (page) =>
-  page.model.said("answer").map((one) => [one.interrupt, one.action, one.drafts, one.reason]);
+  page.model.sent("answer").map((one) => [one.interrupt, one.action, one.drafts, one.reason]);
 const refuse = (page, at, errors) => {
-  const { submission, interrupt } = page.model.said("answer").at(at);
-  page.model.tell({ type: "receipt", submission, interrupt, ok: false, errors });
+  const { submission, interrupt } = page.model.sent("answer").at(at);
+  page.model.receive({ type: "receipt", submission, interrupt, ok: false, errors });
 };
 
 beforeEach(() => {
@@ -119,11 +119,11 @@ test("each row is answered by itself, all that are left at once, and nothing twi
   page.button("Approve all 3").click();
   page.button("Approve all 3").click();
   expect(sent(page).map(([id]) => id)).toEqual(["b", "a", "c"]);
-  const submissions = page.model.said("answer").map((one) => one.submission);
+  const submissions = page.model.sent("answer").map((one) => one.submission);
   expect(new Set(submissions).size).toBe(3);
 });
 
-test("an edited row tells old and new, and its change goes with the answer for all", () => {
+test("an edited row shows old and new, and its change goes with the answer for all", () => {
   const page = open(three());
   inRow(page, 1, "Open").click();
   type(under(page)[1].querySelector(".nba-number"), "25");
@@ -176,14 +176,14 @@ test("what is typed in a row outlives the other rows, patches, snapshots and its
   page.patch({ op: "put", index: 2, item: others[1] });
   page.patch({ op: "put", index: 0, item: { ...first, note: "Look twice" } });
   page.patch(...settle("b", 1));
-  page.model.tell(snapshot([first, record("b", "approved"), others[1]], { seq: 9 }));
+  page.model.receive(snapshot([first, record("b", "approved"), others[1]], { seq: 9 }));
   expect(document.activeElement).toBe(input);
   expect([page.$(".nba-number"), input.value]).toEqual([input, "12"]);
   vi.advanceTimersByTime(1000);
-  expect(page.model.said("drafts").map((one) => one.interrupt)).toEqual(["a"]);
+  expect(page.model.sent("drafts").map((one) => one.interrupt)).toEqual(["a"]);
 });
 
-test("what was typed before a reload is told in its row", () => {
+test("input from before a reload is shown in its row", () => {
   const drafts = { fields: { amount: { text: "12" } } };
   const page = open([pay("a", "Ada", "10", { drafts }), pay("b", "Bob", "20")]);
   expect(cells(rows(page)[0])).toEqual(["Ada", "10 12"]);
@@ -275,7 +275,7 @@ test("one answer goes to every question that is still open, and its error stands
   expect(under(page)[2].querySelectorAll("input")[1].checked).toBe(true);
 });
 
-test("the buttons for all say to how many they send, and the first deadline of the rows is told", () => {
+test("the buttons for all say to how many they send, and the first deadline of the rows is shown", () => {
   const soon = (item, seconds) => ({ ...item, expires_at: Date.now() / 1000 + seconds });
   const named = (item) => {
     const [send, no] = item.actions;

@@ -1,5 +1,5 @@
 // @ts-check
-// Questions that are alike are drawn as one table, from the second on until all are settled.
+// Questions that are alike are drawn as one table, once there are two and until all are settled.
 
 /**
  * @typedef {import("../wire.js").Item} Item

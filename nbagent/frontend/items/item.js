@@ -6,12 +6,14 @@
  * @typedef {object} CardContext
  * @property {import("../store.js").Store} store
  * @property {AbortSignal} signal
- * @property {() => string} id an id nobody else has
- * @property {() => number} clock milliseconds that never go back
+ * @property {() => string} id a new unique id
+ * @property {() => number} clock a clock in milliseconds that never goes back
  * @property {(item: import("../wire.js").FormItem) => void} answered an answer of this view was accepted
- * @property {(item: import("../wire.js").FormItem) => import("./form.js").FormView} form for a table: the form that was shown by itself, or a new one
+ * @property {(item: import("../wire.js").FormItem) => import("./form.js").FormView} form the form for a table:
+ * the one that was shown separately, or a new one
  * @property {(item: import("../wire.js").MessageItem) => void} edit takes a message into the box, to edit it
- * @property {(title: string, typed: import("../wire.js").Fact[]) => void} unsent what was typed into a question that was settled elsewhere
+ * @property {(title: string, typed: import("../wire.js").Fact[]) => void} unsent shows the unsent input of a
+ * question that was settled elsewhere
  * @property {(message: string) => void} say announces it to screen readers
  */
 /**

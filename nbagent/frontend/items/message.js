@@ -15,24 +15,24 @@ import { drawRich } from "./call.js";
  * @returns {import("./item.js").DrawnItem<MessageItem>}
  */
 export function drawMessage(first, card) {
-  const said = words("div", "nba-text");
+  const textEl = words("div", "nba-text");
   const files = div("nba-files");
   const note = words("div", "nba-help");
-  const el = div("nba-message", said, files, note);
-  let now = first;
+  const el = div("nba-message", textEl, files, note);
+  let current = first;
   if (first.editable) {
     const edit = makeButton("nba-link nba-edit", "✎");
     edit.title = card.store.t("message_edit");
     setLabel(edit, edit.title);
-    onClick(card.signal, edit, () => card.edit(now));
+    onClick(card.signal, edit, () => card.edit(current));
     el.append(edit);
   }
   const update = (/** @type {MessageItem} */ item) => {
-    showText(said, item.text);
+    showText(textEl, item.text);
     fill(files, ...item.files.map(drawFile));
     files.hidden = item.files.length === 0;
     showText(note, item.note);
-    now = item;
+    current = item;
   };
   update(first);
   return { el, update };

@@ -1,5 +1,5 @@
 // @ts-check
-// A notice: a word from nbagent itself, with buttons where something can be done.
+// A notice: a message from nbagent itself, with buttons for what can be done.
 
 import {
   attr,
@@ -28,12 +28,12 @@ import { onClick } from "../lifetime.js";
  * @returns {import("./item.js").DrawnItem<NoticeItem>}
  */
 export function drawNotice(first, { store, signal }) {
-  const told = span();
-  // Said once, not every second.
+  const textEl = span();
+  // Hidden from screen readers, which would read it every second.
   const left = span({ class: "nba-left", "aria-hidden": "true" });
-  const said = words("div", { class: "nba-text", role: "status", tabindex: "-1" }, told, left);
+  const line = words("div", { class: "nba-text", role: "status", tabindex: "-1" }, textEl, left);
   const buttons = div("nba-buttons");
-  const el = div("nba-notice", said, buttons);
+  const el = div("nba-notice", line, buttons);
   let item = first;
   const press = (/** @type {Event} */ { target }) => {
     const button = target instanceof Element ? target.closest("button") : null;
@@ -42,7 +42,7 @@ export function drawNotice(first, { store, signal }) {
     const send = (/** @type {typeof action} */ done) => {
       if (store.send({ type: "press", notice: item.key, action: done })) disable(button, true);
     };
-    // The kernel learns of actions of the page once they are done.
+    // Actions of the page are reported to the kernel once they are done.
     if (action !== "notify" && action !== "quiet") send(action);
     else store.waiter?.().then(async (waiter) => send(await waiter.notify(action)));
   };
@@ -52,18 +52,18 @@ export function drawNotice(first, { store, signal }) {
     setText(left, seconds > 0 ? ` · ${duration(store, seconds, true)}` : "");
   };
   const update = (/** @type {NoticeItem} */ next) => {
-    const same = next !== first && isEqual(next.actions, item.actions);
+    const hasSameActions = next !== first && isEqual(next.actions, item.actions);
     item = next;
     attr(el, "data-tone", item.tone);
-    setText(told, item.text);
+    setText(textEl, item.text);
     tick();
-    if (same) return;
+    if (hasSameActions) return;
     const inside = buttons.contains(focused());
-    const made = item.actions.map(({ label }) => makeButton("nba-button", label));
-    fill(buttons, ...made);
-    buttons.hidden = made.length === 0;
+    const actionButtons = item.actions.map(({ label }) => makeButton("nba-button", label));
+    fill(buttons, ...actionButtons);
+    buttons.hidden = actionButtons.length === 0;
     // The pressed button is removed: the keyboard focus stays here.
-    if (inside) (made[0] ?? said).focus();
+    if (inside) (actionButtons[0] ?? line).focus();
   };
   update(first);
   return { el, update, tick };

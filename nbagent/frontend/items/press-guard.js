@@ -6,23 +6,23 @@ import { every, on } from "../lifetime.js";
 
 /** Milliseconds for which a button must not have moved. */
 const STILL = 500;
-/** Milliseconds between two looks at where the buttons are. */
+/** Milliseconds between two checks of the buttons' positions. */
 const LOOK = 125;
-/** Pixels a button may move and still be where it was. */
+/** Pixels by which a button may move and still count as still. */
 const SLACK = 4;
 
 /**
  * Watches elements until the signal is aborted, and returns a test of whether each is still.
- * @param {() => Iterable<HTMLElement>} elements the watched elements, listed again at each look
- * @param {() => number} clock milliseconds that never go back
+ * @param {() => Iterable<HTMLElement>} elements the watched elements, listed again at each check
+ * @param {() => number} clock a clock in milliseconds that never goes back
  * @param {AbortSignal} signal
  */
 export function pressGuard(elements, clock, signal) {
   /** @type {WeakMap<HTMLElement, Place & {since: number}>} */
   const places = new WeakMap();
-  /** @type {WeakMap<HTMLElement, boolean>} Whether a press has started: leaving a field may move the button until it ends. */
+  /** @type {WeakMap<HTMLElement, boolean>} Whether a button was still when a press on it started: the button may move until the press ends, as a field loses the focus. */
   const pressed = new WeakMap();
-  const stands = (/** @type {HTMLElement} */ el) => {
+  const isStill = (/** @type {HTMLElement} */ el) => {
     look();
     const place = places.get(el);
     return place !== undefined && clock() - place.since >= STILL;
@@ -31,8 +31,9 @@ export function pressGuard(elements, clock, signal) {
     for (const el of elements()) {
       const now = placeOf(el);
       const old = places.get(el);
-      if (!old) on(signal, el, "pointerdown", () => pressed.set(el, stands(el)));
-      // Scrolling moves it in the window, scroll anchoring in the page: a shift moves it in both.
+      if (!old) on(signal, el, "pointerdown", () => pressed.set(el, isStill(el)));
+      // Scrolling moves it in the window only, scroll anchoring in the page only; a real shift moves it in
+      // both.
       const moved = !old || (isApart(old.window, now.window) && isApart(old.page, now.page));
       const hidden = el.closest("[hidden]") !== null;
       places.set(el, { ...now, since: moved || hidden ? clock() : old.since });
@@ -46,10 +47,10 @@ export function pressGuard(elements, clock, signal) {
      * Whether a press of this element by pointer counts.
      * @param {HTMLElement} el
      */
-    stood(el) {
-      const stood = pressed.get(el) ?? stands(el);
+    accepts(el) {
+      const wasStill = pressed.get(el) ?? isStill(el);
       pressed.delete(el);
-      return stood;
+      return wasStill;
     },
   };
 }

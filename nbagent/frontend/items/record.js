@@ -1,5 +1,5 @@
 // @ts-check
-// A decision that was made, in one line.
+// A past decision, in one line.
 
 import { attr, div, fill, h, span, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
@@ -16,9 +16,9 @@ import { duration } from "../format.js";
  * @param {RecordItem} item
  */
 export function afterTime({ store }, { after }) {
-  const told =
+  const text =
     (after ?? 0) >= 1 && after !== null && store.t("after", { t: duration(store, after, true) });
-  return span("nba-time", told);
+  return span("nba-time", text);
 }
 
 /**

@@ -1,5 +1,5 @@
 // @ts-check
-// Calls of one tool, one after the other: one row, opened to see each.
+// Consecutive calls of one tool: one row that can be opened to see each call.
 
 import { attr, div, focused, focusInPlace, h, setText, span } from "../dom.js";
 import { duration } from "../format.js";
@@ -12,14 +12,14 @@ import { isRich, rowParts } from "./call.js";
  * @typedef {import("./item.js").CardContext} CardContext
  */
 /**
- * Calls of one tool, one after the other; `open` where its rows are to be seen.
+ * Consecutive calls of one tool; `open` if its rows are shown.
  * @typedef {{type: "stretch", key: string, items: CallItem[], open?: boolean}} StretchItem
  */
 
-/** From how many calls on they are one row; see static.py. */
+/** The number of calls from which on they are one row; see static.py. */
 const STRETCH = 3;
 /** The number of decisions that the row names. */
-const TOLD = 9;
+const MAX_BRIEFS = 9;
 /** Items that are drawn for the first time in one frame: a page that draws hundreds at once is blocked. */
 export const AT_ONCE = 40;
 
@@ -27,8 +27,8 @@ export const AT_ONCE = 40;
 const toolOf = ({ key, name }) => `${key.slice(0, key.lastIndexOf("."))} ${name}`;
 
 /**
- * The items with quiet calls folded: none that failed, was decided or shows a table or a picture, and
- * none of a turn in which a call of that tool still runs. `stretches` in static.py finds the same.
+ * The items with quiet calls folded. A call is not folded if it failed, has a decision, or shows a table or a
+ * picture, or while a call of that tool and turn still runs. `stretches` in static.py finds the same.
  * @param {Placed[]} items
  * @returns {Placed[]}
  */
@@ -64,15 +64,15 @@ export function foldStretches(items) {
 }
 
 /**
- * Draws a stretch of calls. It has rows once it is open: hundreds that nobody sees are not drawn.
+ * Draws a stretch of calls. Its rows are drawn only once it is open.
  * @param {StretchItem} first
  * @param {CardContext} card
- * @param {(item: CallItem) => HTMLElement} take the row of a call as it is now: the one that is there, or a new one
+ * @param {(item: CallItem) => HTMLElement} rowOf returns the updated row of a call, or a new one
  * @returns {import("./item.js").DrawnItem<StretchItem>}
  */
-export function drawStretch({ items: [one] }, card, take) {
+export function drawStretch({ items: [one] }, card, rowOf) {
   const { store } = card;
-  const { dot, path, name, brief, time, tell } = rowParts(card);
+  const { dot, path, name, brief, time, draw } = rowParts(card);
   const times = span("nba-times");
   const body = div("nba-body");
   const el = h(
@@ -81,24 +81,24 @@ export function drawStretch({ items: [one] }, card, take) {
     h("summary", {}, dot, path, name, times, brief, time),
     body,
   );
-  if (one) tell(one);
+  if (one) draw(one);
   /** @type {CallItem[]} */
   let items = [];
-  /** @type {Map<Element|null, CallItem>} The rows, each as it is drawn. */
+  /** @type {Map<Element|null, CallItem>} The rows, each with the item that it shows. */
   const rows = new Map();
   const drawRows = () => {
     const active = focused();
     let fresh = 0;
     for (const [index, item] of el.open ? items.entries() : []) {
-      const there = body.children[index] ?? null;
-      if (rows.get(there) === item) continue;
+      const current = body.children[index] ?? null;
+      if (rows.get(current) === item) continue;
       if (fresh++ >= AT_ONCE) {
         nextFrame(card.signal, drawRows);
         break;
       }
-      const row = take(item);
+      const row = rowOf(item);
       rows.set(row, item);
-      if (row !== there) body.insertBefore(row, there);
+      if (row !== current) body.insertBefore(row, current);
     }
     if (body.contains(active) && focused() !== active) focusInPlace(active);
   };
@@ -107,7 +107,7 @@ export function drawStretch({ items: [one] }, card, take) {
     items = next.items;
     setText(times, store.t("times", { n: items.length }));
     el.dataset.n = String(items.length);
-    const briefs = items.slice(0, TOLD).map((item) => item.brief);
+    const briefs = items.slice(0, MAX_BRIEFS).map((item) => item.brief);
     setText(brief, briefs.join(" · "));
     const known = items.flatMap(({ elapsed }) => elapsed ?? []);
     const sum = known.reduce((total, each) => total + each, 0);

@@ -31,8 +31,8 @@ test.each([
     "f:0.c0(3) t f:0.c3(3)",
   ],
 ])("%s", (_, items, expected) => {
-  const told = foldStretches(items).map(
+  const keys = foldStretches(items).map(
     ({ key, items: calls }) => key + (calls ? `(${calls.length})` : ""),
   );
-  expect(told.join(" ")).toBe(expected);
+  expect(keys.join(" ")).toBe(expected);
 });

@@ -2,9 +2,9 @@
 // The state of one form's answer. Pure: the form acts on the new state.
 
 /**
- * `open`: an answer can be given. `sent`: its receipt is awaited, in `delayed` and `overdue` for so long
- * that the person and then the kernel are told. `accepted`: the form stays as it is until its record comes.
- * `forAll` tells an answer for all questions of a table from one of this form's own.
+ * `open`: an answer can be given. `sent`: the form waits for its receipt. `delayed`: it has waited so long that
+ * the person sees a hint. `overdue`: so long that it requests a snapshot. `accepted`: the form stays as it is
+ * until its record comes. `forAll`: it is an answer for all questions of a table, not only for this form.
  * @typedef {{state: "sent"|"delayed"|"overdue", id: string, forAll: boolean}} Sent
  * @typedef {{state: "open"}|Sent|{state: "accepted"}} Submission
  */

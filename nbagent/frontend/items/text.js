@@ -3,11 +3,13 @@
 
 import { fill, growText, h, sanitized, span, words } from "../dom.js";
 
-/** Elements whose text can go on, at their end or in their last child. */
-const GOES_ON = new Set("P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR TD TH".split(" "));
+/** Elements to which text can be added, at their end or in their last child. */
+const EXTENDABLE = new Set(
+  "P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR TD TH".split(" "),
+);
 
 /**
- * Draws text that may still be coming.
+ * Draws text that may still grow.
  * @param {import("../wire.js").TextItem} first
  * @returns {import("./item.js").DrawnItem<import("../wire.js").TextItem>}
  */
@@ -15,15 +17,15 @@ export function drawText(first) {
   const el = words("div", "nba-say");
   const raw = span("nba-raw");
   const rest = span("nba-raw");
-  const loose = h("p", {}, rest);
+  const restParagraph = h("p", {}, rest);
   /** @type {string[]} */
   let blocks = [];
   /** @type {{html: string, nodes: ChildNode[]}} */
   let tail = { html: "", nodes: [] };
-  const draw = (/** @type {string} */ html) => {
-    const made = sanitized(html);
-    const nodes = [...made.childNodes];
-    el.append(made);
+  const appendHtml = (/** @type {string} */ html) => {
+    const fragment = sanitized(html);
+    const nodes = [...fragment.childNodes];
+    el.append(fragment);
     return nodes;
   };
   const update = (/** @type {import("../wire.js").TextItem} */ item) => {
@@ -36,18 +38,18 @@ export function drawText(first) {
     blocks = item.blocks;
     if (fresh !== "" || item.tail !== tail.html) {
       raw.remove();
-      loose.remove();
-      // What was open is often just what is now finished: it stays unchanged.
+      restParagraph.remove();
+      // The new finished blocks are often the same as the open part before: then its nodes are kept.
       if (fresh === "" || fresh !== tail.html) {
         for (const node of tail.nodes) node.remove();
-        draw(fresh);
+        appendHtml(fresh);
       }
-      tail = { html: item.tail, nodes: draw(item.tail) };
+      tail = { html: item.tail, nodes: appendHtml(item.tail) };
     }
-    goOn(item.raw);
+    drawRaw(item.raw);
   };
-  /** Raw text is in the place where it will be drawn. @param {string} value */
-  const goOn = (value) => {
+  /** Shows raw text in the place where it will be drawn. @param {string} value */
+  const drawRaw = (value) => {
     const host = openEnd(tail.nodes.at(-1));
     const code = host !== null && host.closest("pre") !== null;
     const end = code ? null : host?.matches("h4, h5, h6") ? /\n/ : /\n\s*\n/;
@@ -57,20 +59,20 @@ export function drawText(first) {
     growText(rest, joinLines(after.trimStart()));
     if (inside.trim() === "") raw.remove();
     else if (host && raw.parentNode !== host) host.append(raw);
-    if (rest.textContent === "") loose.remove();
-    else if (loose.parentNode !== el) el.append(loose);
+    if (rest.textContent === "") restParagraph.remove();
+    else if (restParagraph.parentNode !== el) el.append(restParagraph);
   };
   update(first);
   return { el, update };
 }
 
 /**
- * The deepest last block of what is open, or null where text cannot go on in it.
+ * The deepest last block of the open part, or null if no text can be added to it.
  * @param {ChildNode|undefined} node
  * @returns {Element|null}
  */
 function openEnd(node) {
-  if (!(node instanceof Element) || !GOES_ON.has(node.tagName)) return null;
+  if (!(node instanceof Element) || !EXTENDABLE.has(node.tagName)) return null;
   if (node.tagName === "PRE") return node.querySelector("code") ?? node;
   const last = [...node.childNodes].findLast((child) => child.textContent?.trim());
   return openEnd(last) ?? node;

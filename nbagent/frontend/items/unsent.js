@@ -6,24 +6,24 @@ import { factList } from "../fields/facts.js";
 import { onClick } from "../lifetime.js";
 
 /**
- * A note with what was not sent.
+ * Draws a note with the unsent input.
  * @param {string} title of the question
  * @param {import("../wire.js").Fact[]} typed
  * @param {import("./item.js").CardContext} card
  */
 export function drawUnsent(title, typed, { store, signal }) {
-  const away = makeButton("nba-button", store.t("dismiss"));
-  const told = words("div", { class: "nba-text", role: "status" });
+  const dismiss = makeButton("nba-button", store.t("dismiss"));
+  const textEl = words("div", { class: "nba-text", role: "status" });
   const el = div(
     { class: "nba-notice nba-unsent", "data-tone": "warn" },
-    told,
+    textEl,
     factList(typed),
-    div("nba-buttons", away),
+    div("nba-buttons", dismiss),
   );
-  setText(told, store.t("not_sent", { title }));
-  onClick(signal, away, () => {
+  setText(textEl, store.t("not_sent", { title }));
+  onClick(signal, dismiss, () => {
     // The kernel learns that nobody works here any longer.
-    away.blur();
+    dismiss.blur();
     el.remove();
   });
   return el;

@@ -22,7 +22,7 @@ export const TEXTS = Object.fromEntries(
 
 export class FakeModel {
   /** @type {Map<string, Set<(content: any) => void>>} */ listeners = new Map();
-  /** @type {any[]} */ sent = [];
+  /** @type {any[]} What the card sent. */ messages = [];
   dead = false;
 
   /** @param {object} [snapshot] */
@@ -53,11 +53,11 @@ export class FakeModel {
   /** @param {any} content */
   send(content) {
     if (this.dead) throw new Error("Cannot send");
-    this.sent.push(structuredClone(content));
+    this.messages.push(structuredClone(content));
   }
 
   /** @param {any} content what the kernel sends */
-  tell(content) {
+  receive(content) {
     for (const callback of [...(this.listeners.get("msg:custom") ?? [])]) callback(content);
   }
 
@@ -67,8 +67,8 @@ export class FakeModel {
   }
 
   /** @param {string} type */
-  said(type) {
-    return this.sent.filter((content) => content.type === type);
+  sent(type) {
+    return this.messages.filter((content) => content.type === type);
   }
 
   get listening() {
@@ -76,7 +76,7 @@ export class FakeModel {
   }
 }
 
-/** The connection of a kernel that tells how it stands. */
+/** A kernel's connection that reports the kernel's status. */
 export function fakeKernel() {
   /** @type {Set<import("../wire.js").KernelSlot>} */
   const slots = new Set();
@@ -89,7 +89,7 @@ export function fakeKernel() {
     statusChanged: signal(slots),
     disposed: signal(gone),
     /** @param {string} status */
-    tell(status) {
+    emit(status) {
       for (const slot of status === "disposed" ? gone : slots) slot(this, status);
     },
     get listening() {
@@ -158,8 +158,8 @@ afterEach(() => {
  * A card on a page, with these items drawn, until the test is over.
  * @param {object[]} items
  * @param {object} [head]
- * @param {string} [written] what the kernel kept of the box of a chat
- * @param {object[]} [attached] and of the files there
+ * @param {string} [written] the text in the box of a chat that the kernel kept
+ * @param {object[]} [attached] the files in that box
  */
 export function open(items, head = HEAD, written = "", attached = []) {
   const model = new FakeModel();
@@ -171,7 +171,7 @@ export function open(items, head = HEAD, written = "", attached = []) {
   const el = document.createElement("div");
   document.body.replaceChildren(el);
   widget.render({ model, el, signal });
-  model.tell({ ...snapshot(items, { head }), written, attached });
+  model.receive({ ...snapshot(items, { head }), written, attached });
   let seq = 1;
   return {
     model,
@@ -181,7 +181,7 @@ export function open(items, head = HEAD, written = "", attached = []) {
     /** @param {...object} ops */
     patch(...ops) {
       seq += 1;
-      model.tell({ type: "patch", seq, ops });
+      model.receive({ type: "patch", seq, ops });
     },
     /**
      * @template {HTMLElement} T
@@ -202,8 +202,8 @@ export function open(items, head = HEAD, written = "", attached = []) {
     },
     /** @param {{ok: boolean, errors?: object[]}} verdict */
     judge({ ok, errors = [] }) {
-      const { submission, interrupt } = model.said("answer").at(-1);
-      model.tell({ type: "receipt", submission, interrupt, ok, errors });
+      const { submission, interrupt } = model.sent("answer").at(-1);
+      model.receive({ type: "receipt", submission, interrupt, ok, errors });
     },
   };
 }

@@ -88,10 +88,10 @@ def _chosen(talk: Talk) -> list[Tool]:
 
 def _named(talk: Talk) -> list[str]:
     """The tools whose names have words of the prompt, else those whose descriptions have two."""
-    said = _words(talk.prompt)
-    by_name = [name for name in talk.tools if said & _words(name)]
+    words = _words(talk.prompt)
+    by_name = [name for name in talk.tools if words & _words(name)]
     return by_name or [
-        name for name, tool in talk.tools.items() if len(said & _words(tool.description)) >= 2
+        name for name, tool in talk.tools.items() if len(words & _words(tool.description)) >= 2
     ]
 
 
@@ -163,8 +163,8 @@ def _outcome(done: Done) -> str:
     if done.refused:
         return "was rejected, so it did not run" + (f" ({done.reason})." if done.reason else ".")
     how = f"ran with your changes, `{dumps(dict(done.input))}`, and " if done.edited else ""
-    what = "failed:" if done.failed else "gave"
-    return f"{how}{what} {quoted(done.text)}".rstrip().replace("\n", "\n  ")
+    verb = "failed:" if done.failed else "gave"
+    return f"{how}{verb} {quoted(done.text)}".rstrip().replace("\n", "\n  ")
 
 
 def _left_out(talk: Talk, skipped: Sequence[str]) -> list[str]:
@@ -181,11 +181,11 @@ def _left_out(talk: Talk, skipped: Sequence[str]) -> list[str]:
 
 
 def _chat(talk: Talk, skipped: Sequence[str]) -> str:
-    said = " ".join(talk.prompt.split())[:200]
+    prompt = " ".join(talk.prompt.split())[:200]
     if talk.tools and not skipped:
         names = _and([f"`{name}`" for name in talk.tools])
         return (
-            f"You said: “{said}”. I am only the demo model, and I have called all my tools: {names}. Name one, and I "
+            f"You said: “{prompt}”. I am only the demo model, and I have called all my tools: {names}. Name one, and I "
             "will call it again."
         )
     if skipped:
@@ -193,18 +193,18 @@ def _chat(talk: Talk, skipped: Sequence[str]) -> str:
         return f"I am the demo model, and I could not create an input that fits {names}."
     if talk.prompts > 1:
         return (
-            f"You said: “{said}”. This is message {talk.prompts} of our chat, and I have the earlier ones too. But as "
+            f"You said: “{prompt}”. This is message {talk.prompts} of our chat, and I have the earlier ones too. But as "
             "the **demo model** I know only a few lines. With a tool I can do more, and a real model will give you a "
             "real answer."
         )
-    return _HELLO.format(said=said)
+    return _HELLO.format(prompt=prompt)
 
 
 def _and(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-_HELLO = """Hello! You said: “{said}”.
+_HELLO = """Hello! You said: “{prompt}”.
 
 I am the **demo model** of nbagent. I run right here in the kernel and need no key, so I know only a \
 few lines. But they come the way a real model's do, and can hold

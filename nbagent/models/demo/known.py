@@ -97,15 +97,15 @@ def _transfer(prompt: str) -> dict[str, Any]:
 
 def _transferred(done: Done) -> str:
     account, amount = done.input.get("to_account"), done.input.get("amount")
-    what = f"**${amount:,.2f}**" if isinstance(amount, int | float) else "the money"
+    money = f"**${amount:,.2f}**" if isinstance(amount, int | float) else "the money"
     if done.refused:
         why = f" ({done.reason})" if done.reason else ""
         return (
-            f"I did not transfer {what} to account **{account}**: you said no{why}. Nothing moved."
+            f"I did not transfer {money} to account **{account}**: you said no{why}. Nothing moved."
         )
     changed = ", as you changed it" if done.edited else ""
     return (
-        f"Done{changed}: {what} went to account **{account}**. The bank says: {quoted(done.text)}"
+        f"Done{changed}: {money} went to account **{account}**. The bank says: {quoted(done.text)}"
     )
 
 

@@ -54,7 +54,7 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
             except Malformed as error:
                 return httpx2.Response(400, json={"error": {"message": str(error)}})
             if not body.get("stream"):
-                return httpx2.Response(200, json=_whole(body, response))
+                return httpx2.Response(200, json=_complete_answer(body, response))
             return httpx2.Response(
                 200,
                 headers={"content-type": "text/event-stream"},
@@ -100,13 +100,13 @@ class InPage:
 
 
 def _pace() -> float:
-    told = os.environ.get(SPEED, "1")
+    setting = os.environ.get(SPEED, "1")
     try:
-        speed = float(told)
+        speed = float(setting)
     except ValueError:
         speed = -1
     if not speed >= 0:
-        raise ModelConfigError(f"{SPEED}={told!r}: expected a number, 0 for no pauses")
+        raise ModelConfigError(f"{SPEED}={setting!r}: expected a number, 0 for no pauses")
     return PACE / speed if speed else 0.0
 
 
@@ -138,7 +138,7 @@ def _deltas(body: Mapping[str, Any], response: Reply) -> Iterator[dict[str, Any]
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _whole(body: Mapping[str, Any], response: Reply) -> dict[str, Any]:
+def _complete_answer(body: Mapping[str, Any], response: Reply) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
     if response.calls:
         message["tool_calls"] = _calls(body, response)
@@ -178,6 +178,12 @@ def _finish(response: Reply) -> str:
 
 def _usage(body: Mapping[str, Any], response: Reply) -> dict[str, int]:
     # about four characters make a token
-    sent = len(dumps(body["messages"])) // 4
-    got = (len(response.text) + sum(len(dumps(value)) for _, value in response.calls)) // 4
-    return {"prompt_tokens": sent, "completion_tokens": got, "total_tokens": sent + got}
+    input_tokens = len(dumps(body["messages"])) // 4
+    output_tokens = (
+        len(response.text) + sum(len(dumps(value)) for _, value in response.calls)
+    ) // 4
+    return {
+        "prompt_tokens": input_tokens,
+        "completion_tokens": output_tokens,
+        "total_tokens": input_tokens + output_tokens,
+    }

@@ -146,7 +146,7 @@ class _Sampler:
             case "string":
                 yield from texts(schema, name)
             case "integer" | "number":
-                yield from _numbers(schema, whole=kind == "integer")
+                yield from _numbers(schema, only_integers=kind == "integer")
             case "boolean":
                 yield from (True, False)
             case "null":
@@ -211,7 +211,7 @@ def _filled(values: list[Any], count: int, schema: Mapping[str, Any]) -> list[An
     return [values[number % len(values)] for number in range(count)]
 
 
-def _numbers(schema: Mapping[str, Any], *, whole: bool) -> Iterator[float]:
+def _numbers(schema: Mapping[str, Any], *, only_integers: bool) -> Iterator[float]:
     step = schema.get("multipleOf", 1)
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
@@ -221,10 +221,10 @@ def _numbers(schema: Mapping[str, Any], *, whole: bool) -> Iterator[float]:
             continue
         base = start // step * step
         for number in (start, base, base + step, base - step, base + 2 * step):
-            yield int(number) if whole or number == int(number) else number
+            yield int(number) if only_integers or number == int(number) else number
     floor = low if low is not None else above
     top = high if high is not None else below
-    if not whole and isinstance(floor, int | float) and isinstance(top, int | float):
+    if not only_integers and isinstance(floor, int | float) and isinstance(top, int | float):
         yield (floor + top) / 2
 
 
@@ -241,13 +241,13 @@ def _merged(one: Any, other: Any) -> Any:
     return merged
 
 
-def _properties(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    both = {key: _merged(mine[key], theirs[key]) for key in theirs if key in mine}
-    return {**mine, **theirs, **both}
+def _properties(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    both = {key: _merged(one[key], other[key]) for key in other if key in one}
+    return {**one, **other, **both}
 
 
-def _types(mine: Any, theirs: Any) -> Any:
-    return [kind for kind in _kinds({"type": mine}) if kind in _kinds({"type": theirs})] or theirs
+def _types(one: Any, other: Any) -> Any:
+    return [kind for kind in _kinds({"type": one}) if kind in _kinds({"type": other})] or other
 
 
 _JOIN: dict[str, Callable[[Any, Any], Any]] = {
@@ -261,9 +261,9 @@ _JOIN: dict[str, Callable[[Any, Any], Any]] = {
     "maxLength": min,
     "maxItems": min,
     "maxProperties": min,
-    "required": lambda mine, theirs: list(dict.fromkeys([*mine, *theirs])),
-    "enum": lambda mine, theirs: [value for value in mine if value in theirs],
-    "allOf": lambda mine, theirs: [*mine, *theirs],
+    "required": lambda one, other: list(dict.fromkeys([*one, *other])),
+    "enum": lambda one, other: [value for value in one if value in other],
+    "allOf": lambda one, other: [*one, *other],
     "properties": _properties,
     "type": _types,
 }

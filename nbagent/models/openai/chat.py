@@ -74,15 +74,15 @@ class ChatApi:
     def __init__(self, settings: Settings) -> None:
         self._encoder = ChatEncoder(settings)
         self._output = settings.output
-        self._sees = settings.sees
+        self._has_vision = settings.has_vision
         self._asks_usage = True
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not accept back."""
-        self._insisted: frozenset[str] = frozenset()
+        self._required: frozenset[str] = frozenset()
         """The fields that it required, mostly after they were left out."""
         self._tried: set[tuple[str, str]] = set()
         """The forms that were tried, by field name."""
-        self._way = Way("", sees=self._sees)
+        self._form = RequestForm("", has_vision=self._has_vision)
         """The current form of requests, for the last server."""
 
     def owner(self, host: str) -> str:
@@ -91,18 +91,18 @@ class ChatApi:
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
-        always = self._insisted and self._insisted.intersection(REASONING)
-        way, now = self._way, (provider, self._without, always, self._asks_usage, self._output)
-        if (way.provider, way.without, way.always, way.usage, way.output) != now:
-            way = self._way = Way(
+        always = self._required and self._required.intersection(REASONING)
+        form, now = self._form, (provider, self._without, always, self._asks_usage, self._output)
+        if (form.provider, form.without, form.always, form.usage, form.output) != now:
+            form = self._form = RequestForm(
                 provider,
                 self._without,
                 always,
-                sees=self._sees,
+                has_vision=self._has_vision,
                 usage=self._asks_usage,
                 output=self._output,
             )
-        return self._encoder.body(request, way)
+        return self._encoder.body(request, form)
 
     def parser(self, provider: str) -> ChatParser:
         """The parser of the answer; see ``Api``."""
@@ -133,15 +133,15 @@ class ChatApi:
         if output is not None:
             self._output = output
             return
-        said = refusal.said
-        if "stream_options" in said:
+        text = refusal.text
+        if "stream_options" in text:
             self._asks_usage = False
             return
         if refusal.request is None:
             return
         sent = _returned_fields(refusal.request)
         for name in sent.union(REASONING):
-            if _names(said, name):
+            if _names(text, name):
                 self._toggle_field(name, sent=name in sent)
 
     def _toggle_field(self, name: str, *, sent: bool) -> None:
@@ -149,19 +149,19 @@ class ChatApi:
 
         A form that helps is kept; if none does, the first form is used again.
         """
-        way = (name, "without" if sent else "always")
-        if name in (self._without if sent else self._insisted):
+        form = (name, "without" if sent else "always")
+        if name in (self._without if sent else self._required):
             return  # another request, which was sent before this answer, has changed it
-        known = name in self._without | self._insisted
+        known = name in self._without | self._required
         self._without -= {name}
-        self._insisted -= {name}
-        if way in self._tried or not (sent or known or name in REASONING):
+        self._required -= {name}
+        if form in self._tried or not (sent or known or name in REASONING):
             return
-        self._tried.add(way)
+        self._tried.add(form)
         if sent:
             self._without |= {name}
         else:
-            self._insisted |= {name}
+            self._required |= {name}
 
 
 def _returned_fields(request: Mapping[str, Any]) -> frozenset[str]:
@@ -178,11 +178,11 @@ def _returned_fields(request: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _names(said: str, name: str) -> bool:
+def _names(text: str, name: str) -> bool:
     """Whether an error names a field, and does not just use the word."""
     word = re.escape(name)
     return (
-        re.search(rf"(?<!\w){word}(?!\w)" if "_" in name else rf"['\"`.\[]{word}(?!\w)", said)
+        re.search(rf"(?<!\w){word}(?!\w)" if "_" in name else rf"['\"`.\[]{word}(?!\w)", text)
         is not None
     )
 
@@ -192,7 +192,7 @@ WIRE = "openai-chat"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RequestForm:
     """The form of requests to a server, and of its own data in them."""
 
     provider: str
@@ -201,7 +201,7 @@ class Way:
     """The fields that it rejected."""
     always: frozenset[str] = frozenset()
     """The reasoning fields that it requires in every assistant message, empty if there is no reasoning."""
-    sees: bool = True
+    has_vision: bool = True
     """Whether it accepts pictures; otherwise they are described in words."""
     usage: bool = True
     """Whether requests ask for token counts at a stream's end."""
@@ -225,30 +225,32 @@ class ChatEncoder:
         self._tool_choice = settings.tool_choice
         self.once = EncodedOnce()
 
-    def body(self, request: Request, way: Way) -> bytes:
+    def body(self, request: Request, form: RequestForm) -> bytes:
         """The JSON of one request, in the form for its server."""
-        request = in_words(request, way.output)
+        request = in_words(request, form.output)
         tools = self.once.tools(request.tools, partial(_tools, request.tools))
-        tail = self._tail(request, way)
-        messages = self.once.messages(request.messages, way.wire, partial(encode_message, way=way))
+        tail = self._tail(request, form)
+        messages = self.once.messages(
+            request.messages, form.wire, partial(encode_message, form=form)
+        )
         system = self.once.instructions(request.instructions, _system)
-        said = b",".join((system, *messages) if system else messages)
-        return b"".join((self._head, said, b"]", tools, tail))
+        joined = b",".join((system, *messages) if system else messages)
+        return b"".join((self._head, joined, b"]", tools, tail))
 
-    def _tail(self, request: Request, way: Way) -> bytes:
+    def _tail(self, request: Request, form: RequestForm) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream}
-        if request.stream and way.usage:
+        if request.stream and form.usage:
             fields["stream_options"] = {"include_usage": True}
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
         fields.update(self._fields)
-        if request.output_schema is not None and way.output != "prompt":
-            fields["response_format"] = _response_format(request.output_schema, way.output)
+        if request.output_schema is not None and form.output != "prompt":
+            fields["response_format"] = _response_format(request.output_schema, form.output)
         return b"," + json_bytes(fields)[1:]
 
 
-def encode_message(message: Message, way: Way) -> bytes:
+def encode_message(message: Message, form: RequestForm) -> bytes:
     """One message as chat messages joined by commas: several if a tool message has several results.
 
     Raises:
@@ -256,20 +258,20 @@ def encode_message(message: Message, way: Way) -> bytes:
     """
     if message["role"] == "tool":
         results = results_of(message)
-        told = b",".join(json_bytes(_result(part)) for part in results)
-        return b"".join((told, *of_results(results, sees=way.sees)))
+        encoded = b",".join(json_bytes(_result(part)) for part in results)
+        return b"".join((encoded, *of_results(results, has_vision=form.has_vision)))
     if message["role"] == "assistant":
-        return json_bytes(_assistant(message, way))
+        return json_bytes(_assistant(message, form))
     if any(files_of(message)):
         head = json_bytes(_head(message))[:-1] + b',"content":'
-        return b"".join((head, *content(message["content"], sees=way.sees), b"}"))
+        return b"".join((head, *content(message["content"], has_vision=form.has_vision), b"}"))
     return json_bytes({**_head(message), "content": _content(message)})
 
 
 def _head(message: Message) -> dict[str, str]:
     """The role of a message, and its name."""
-    said = {"role": message["role"]}
-    return {**said, "name": message["name"]} if "name" in message else said
+    head = {"role": message["role"]}
+    return {**head, "name": message["name"]} if "name" in message else head
 
 
 def _content(message: Message) -> str | list[dict[str, str]]:
@@ -279,35 +281,37 @@ def _content(message: Message) -> str | list[dict[str, str]]:
     return [{"type": "text", "text": text} for text in texts]
 
 
-def _assistant(message: Message, way: Way) -> dict[str, Any]:
+def _assistant(message: Message, form: RequestForm) -> dict[str, Any]:
     provider = message.get("provider") or {}
-    mine = provider.get("name") == way.provider
-    data = provider.get("data") if mine else None
-    calls = [_call(part, part.get("provider") if mine else None, way) for part in calls_of(message)]
+    is_own = provider.get("name") == form.provider
+    data = provider.get("data") if is_own else None
+    calls = [
+        _call(part, part.get("provider") if is_own else None, form) for part in calls_of(message)
+    ]
     text = text_of(message)
-    said: dict[str, Any] = {**_head(message), "content": text}
+    fields: dict[str, Any] = {**_head(message), "content": text}
     if calls:
-        said |= {"content": text or None, "tool_calls": calls}
+        fields |= {"content": text or None, "tool_calls": calls}
     name = reasoning_name(data)
     thoughts = "".join(p["text"] for p in message["content"] if p["type"] == "reasoning")
-    if name == THINKING and thoughts and THINKING not in way.without:
+    if name == THINKING and thoughts and THINKING not in form.without:
         thought = {"type": THINKING, THINKING: [{"type": "text", "text": thoughts}]}
-        said["content"] = [thought, *([{"type": "text", "text": text}] if text else ())]
-    elif name in REASONING and name not in way.without:
-        said[name] = thoughts
-    said |= dict.fromkeys(way.always, thoughts if mine else "")
-    return {**wanted(data, OF_MESSAGE, way.without), **said}
+        fields["content"] = [thought, *([{"type": "text", "text": text}] if text else ())]
+    elif name in REASONING and name not in form.without:
+        fields[name] = thoughts
+    fields |= dict.fromkeys(form.always, thoughts if is_own else "")
+    return {**wanted(data, OF_MESSAGE, form.without), **fields}
 
 
-def _call(part: Mapping[str, Any], data: Any, way: Way) -> dict[str, Any]:
+def _call(part: Mapping[str, Any], data: Any, form: RequestForm) -> dict[str, Any]:
     function = {"name": part["name"], "arguments": arguments_of(part)}
-    inside = {"fields": data.get("fields", {}).get("function")} if _has_fields(data) else None
-    own = wanted(data, OF_CALL, way.without)
+    inner = {"fields": data.get("fields", {}).get("function")} if _has_fields(data) else None
+    own = wanted(data, OF_CALL, form.without)
     return {
         **own,
         "id": id_at_server(part),
         "type": "function",
-        "function": {**wanted(inside, OF_FUNCTION, way.without), **function},
+        "function": {**wanted(inner, OF_FUNCTION, form.without), **function},
     }
 
 
@@ -342,16 +346,16 @@ def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str,
     if output == "object":
         return {"type": "json_object"}
     strict = as_strict(schema)
-    told: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
+    named_schema: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
     if strict is not None:  # left out if it is not strict, because few servers know the field
-        told["strict"] = True
-    return {"type": "json_schema", "json_schema": told}
+        named_schema["strict"] = True
+    return {"type": "json_schema", "json_schema": named_schema}
 
 
 _AUDIO = {"audio/wav": b"wav", "audio/x-wav": b"wav", "audio/mpeg": b"mp3"}
 
 
-def content(parts: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
+def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
     """A user's texts and files, in their order: JSON in pieces, so that large ones are joined once.
 
     Raises:
@@ -361,12 +365,12 @@ def content(parts: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
     for part in parts:
         if part["type"] in ("text", "file"):
             yield between
-            yield from _part(part, sees=sees)
+            yield from _part(part, has_vision=has_vision)
             between = b","
     yield b"]"
 
 
-def of_results(results: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
+def of_results(results: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
     """The message with the files of a turn's results, after a comma; nothing if they have none.
 
     Raises:
@@ -375,7 +379,7 @@ def of_results(results: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
     parts = list(_listed(results))
     if parts:
         yield b',{"role":"user","content":'
-        yield from content(parts, sees=sees)
+        yield from content(parts, has_vision=has_vision)
         yield b"}"
 
 
@@ -383,13 +387,13 @@ def _listed(results: Sequence[Part]) -> Iterator[Part]:
     for result in results:
         for file in result.get("files", ()):
             call = id_at_server(result)
-            told = f"{label(file)}, from the tool {result['name']}, call {call}:"
-            yield {"type": "text", "text": told}
+            caption = f"{label(file)}, from the tool {result['name']}, call {call}:"
+            yield {"type": "text", "text": caption}
             yield file
 
 
-def _part(part: Mapping[str, Any], *, sees: bool) -> tuple[bytes, ...]:
-    text = as_text(part, sees=sees)
+def _part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]:
+    text = as_text(part, has_vision=has_vision)
     if text is not None:
         return (json_bytes({"type": "text", "text": text}),)
     media_type: str = part["media_type"]
@@ -409,7 +413,7 @@ def _part(part: Mapping[str, Any], *, sees: bool) -> tuple[bytes, ...]:
     )
 
 
-LOOKED_AT = 100_000
+MAX_CHECKED = 100_000
 """Characters of arguments up to which a call's end is detected without an id or an index."""
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -474,7 +478,7 @@ class ChatParser:
         self._add_chunk(value, batch)
         return batch.flushed()
 
-    def whole(self, data: bytes) -> list[ModelDelta]:
+    def response(self, data: bytes) -> list[ModelDelta]:
         """The deltas of a response in one piece.
 
         Raises:
@@ -499,10 +503,10 @@ class ChatParser:
         """The provider data of the message, with its owner; see ``Finished.provider``."""
         data: dict[str, Any] = {} if self._reasoning is None else {"reasoning": self._reasoning}
         if self._fields:
-            data["fields"] = self._fields.whole()
+            data["fields"] = self._fields.joined()
         if data:
             return {"name": self._provider, "data": data}
-        return {"name": self._provider} if self._calls.wanting else None
+        return {"name": self._provider} if self._calls.has_fields else None
 
     def _add_chunk(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict) or value.get("error"):
@@ -523,14 +527,14 @@ class ChatParser:
                     raise BrokenStream(f"The server could not finish its answer ({reason})")
             delta = choice.get("delta")
             if "message" in choice or type(delta) is not dict:
-                whole = _object(choice, "message")
-                delta = _object(choice, "delta") or (whole and _numbered(whole))
+                message = _object(choice, "message")
+                delta = _object(choice, "delta") or (message and _numbered(message))
             if delta:
-                self._take_delta(delta, batch, in_one=delta is not choice.get("delta"))
+                self._take_delta(delta, batch, in_one_piece=delta is not choice.get("delta"))
         if self._reason is not None:
             self._calls.add_fields(batch)
 
-    def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one: bool) -> None:
+    def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one_piece: bool) -> None:
         if not delta.keys().isdisjoint(REASONING):
             self._take_reasoning(delta, batch)
         text = delta.get("content") or delta.get("refusal")
@@ -542,17 +546,17 @@ class ChatParser:
         for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
             batch.add(self._calls.delta(call))
             if wanted := of_call(call):
-                self._store_fields(self._calls.last_fields(), wanted, in_one=in_one)
+                self._store_fields(self._calls.last_fields(), wanted, in_one_piece=in_one_piece)
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
-            self._store_fields(self._fields, wanted, in_one=in_one)
+            self._store_fields(self._fields, wanted, in_one_piece=in_one_piece)
 
     def _take_reasoning(self, delta: Mapping[str, Any], batch: Batch) -> None:
         for name in REASONING:
-            said = delta.get(name)
-            if isinstance(said, str | list):
+            reasoning = delta.get(name)
+            if isinstance(reasoning, str | list):
                 self._reasoning = self._reasoning or name  # an empty one may also be needed back
-                self._think(_text(said), name, batch)
-                if said:
+                self._think(_text(reasoning), name, batch)
+                if reasoning:
                     return  # the same under both names
 
     def _think(self, text: str, name: str, batch: Batch) -> None:
@@ -560,21 +564,21 @@ class ChatParser:
             self._reasoning = name
             batch.add_text(ReasoningDelta, text)
 
-    def _store_fields(self, fields: Pieces, piece: dict[str, Any], *, in_one: bool) -> None:
+    def _store_fields(self, fields: Pieces, piece: dict[str, Any], *, in_one_piece: bool) -> None:
         """Store fields that may be needed back.
 
         Raises:
             BrokenStream: they are too large, or not JSON.
         """
         try:
-            said = dumps(piece)
-            check_depth(said.encode("utf-8", "replace"), MAX_DEPTH)
+            text = dumps(piece)
+            check_depth(text.encode("utf-8", "replace"), MAX_DEPTH)
         except (ValueError, RecursionError) as error:
             names = ", ".join(map(repr, piece))
             raise BrokenStream(
                 f"The server sent {names:.200}, which is not JSON: {error}", again=False
             ) from error
-        self._kept += (fields.take if in_one else fields.add)(piece)
+        self._kept += (fields.take if in_one_piece else fields.add)(piece)
         if self._kept > MAX_DATA:
             raise BrokenStream(
                 f"The server's provider data is longer than {MAX_DATA:,} characters",
@@ -600,10 +604,10 @@ class _Call:
         self.fields = Pieces()
         """The fields that the server may need back with it."""
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether its arguments are one complete JSON value, and short enough to check repeatedly."""
         text = "".join(self.arguments).strip()
-        if not text.endswith("}") or len(text) > LOOKED_AT:
+        if not text.endswith("}") or len(text) > MAX_CHECKED:
             return False
         try:
             json.loads(text)
@@ -617,23 +621,23 @@ class _Calls:
 
     def __init__(self) -> None:
         self.count = 0
-        self.wanting = False
+        self.has_fields = False
         """Whether a server may need fields back with one of them."""
         self._open: dict[Any, _Call] = {}
         self._last = _Call(0)
-        self._untold: dict[int, _Call] = {}
+        self._pending_fields: dict[int, _Call] = {}
 
     def last_fields(self) -> Pieces:
         """The fields that may be needed back with the call of the last delta."""
-        self.wanting = True
-        self._untold[self._last.index] = self._last
+        self.has_fields = True
+        self._pending_fields[self._last.index] = self._last
         return self._last.fields
 
     def add_fields(self, batch: Batch) -> None:
         """Add the provider data of each call to the batch, after all of it has arrived."""
-        for call in self._untold.values():
-            batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.whole()}))
-        self._untold.clear()
+        for call in self._pending_fields.values():
+            batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.joined()}))
+        self._pending_fields.clear()
 
     def delta(self, raw: Mapping[str, Any]) -> ToolCallDelta:
         function = _object(raw, "function") or {}
@@ -653,10 +657,10 @@ class _Calls:
         return ToolCallDelta(call.index, arguments, new_id, new_name)
 
 
-def _numbered(whole: Mapping[str, Any]) -> Mapping[str, Any]:
+def _numbered(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message in one piece, with its calls numbered, so that they are not treated as pieces of one call."""
-    calls = [{**call, "index": n} for n, call in enumerate(_objects(whole, "tool_calls"))]
-    return {**whole, "tool_calls": calls}
+    calls = [{**call, "index": n} for n, call in enumerate(_objects(message, "tool_calls"))]
+    return {**message, "tool_calls": calls}
 
 
 def _starts_another(
@@ -667,7 +671,7 @@ def _starts_another(
     # without a distinct id, a name with data after a complete JSON value starts the next call
     if name is None or call.name is None or (name == call.name and not arguments.strip()):
         return False
-    return call.is_whole()
+    return call.is_complete()
 
 
 def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
@@ -734,10 +738,10 @@ def _no_chunk(value: Any) -> BrokenStream:
         return BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
     error = value["error"]
     if not isinstance(error, dict):
-        return BrokenStream(f"The server reported: {error}", said=True)
+        return BrokenStream(f"The server reported: {error}", is_from_server=True)
     refused = error.get("type") == "invalid_request_error"
     words = error.get("message") or error
-    return BrokenStream(f"The server reported: {words}", again=not refused, said=True)
+    return BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
 
 
 REASONING = ("reasoning_content", "reasoning")
@@ -760,7 +764,7 @@ _RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content"
 
 def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The non-empty fields of a message, or a piece of one, that may be needed back."""
-    found = _beside(raw, OF_MESSAGE)
+    found = _other_fields(raw, OF_MESSAGE)
     for name in REASONING if found else ():
         if isinstance(found.get(name), str | list):
             del found[name]
@@ -769,12 +773,12 @@ def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_call(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The same for a call."""
-    found = _beside(raw, OF_CALL)
-    function = _beside(raw.get("function") or _NOTHING, OF_FUNCTION)
+    found = _other_fields(raw, OF_CALL)
+    function = _other_fields(raw.get("function") or _NOTHING, OF_FUNCTION)
     return {**found, "function": function} if function else found
 
 
-def _beside(raw: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+def _other_fields(raw: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
     if raw.keys() <= known:
         return {}
     return {
@@ -806,17 +810,17 @@ class Pieces:
         made = self._values[key] = _Texts(in_pieces=key in _RUNNING) if kind is _Texts else kind()
         return _NODE + len(key) + made.add(value)
 
-    def take(self, whole: Mapping[str, Any]) -> int:
+    def take(self, value: Mapping[str, Any]) -> int:
         """Set this object, which arrived in one piece; return its characters."""
-        self._values = dict(whole)
-        return len(dumps(whole))
+        self._values = dict(value)
+        return len(dumps(value))
 
     def __bool__(self) -> bool:
         return bool(self._values)
 
-    def whole(self) -> dict[str, Any]:
+    def joined(self) -> dict[str, Any]:
         """The object so far."""
-        return {key: _whole(value) for key, value in self._values.items()}
+        return {key: _joined(value) for key, value in self._values.items()}
 
 
 class _Texts:
@@ -825,7 +829,7 @@ class _Texts:
     def __init__(self, *, in_pieces: bool = False) -> None:
         self._in_pieces = in_pieces
         self._label: str | None = None
-        self._said = 0
+        self._repeats = 0
         """The number of repetitions of the label."""
         self._joined: list[str] = []
         self._last: list[str] = []
@@ -833,19 +837,19 @@ class _Texts:
     def add(self, text: str) -> int:
         more = len(text)
         if not self._in_pieces:
-            if self._said == 0 or text == self._label:
-                self._label, self._said = text, self._said + 1
-                return more if self._said == 1 else 0
+            if self._repeats == 0 or text == self._label:
+                self._label, self._repeats = text, self._repeats + 1
+                return more if self._repeats == 1 else 0
             self._in_pieces = True
-            self._last = [self._label or ""] * self._said
-            more += len(self._label or "") * (self._said - 1)
+            self._last = [self._label or ""] * self._repeats
+            more += len(self._label or "") * (self._repeats - 1)
         self._last.append(text)
         if len(self._last) >= _PIECES:
             self._joined.append("".join(self._last))
             self._last.clear()
         return more
 
-    def whole(self) -> str:
+    def joined(self) -> str:
         if not self._in_pieces:
             return self._label or ""
         return "".join((*self._joined, *self._last))
@@ -859,7 +863,7 @@ class _Items:
         self._numbered: dict[tuple[int, str | None], Pieces] = {}
         self._types: dict[int, str | None] = {}
         """The type of the last item of each number."""
-        self._thought: Pieces | None = None
+        self._unsigned: Pieces | None = None
         """The thought that is not signed yet."""
 
     def add(self, items: list[Any]) -> int:
@@ -869,10 +873,10 @@ class _Items:
         if not isinstance(item, Mapping):
             self._items.append(item)
             return _NODE + len(dumps(item))
-        number, said = item.get("index"), item.get("type")
+        number, raw_type = item.get("index"), item.get("type")
         if not isinstance(number, int):
             return self._add_bare(item)
-        type_ = said if isinstance(said, str) else None
+        type_ = raw_type if isinstance(raw_type, str) else None
         key = (number, type_ or self._types.get(number))  # a later piece may omit it
         if key in self._numbered:
             return self._numbered[key].add(item)
@@ -883,10 +887,10 @@ class _Items:
     def _add_bare(self, item: Mapping[str, Any]) -> int:
         """Add an item without a number: it is complete, unless it is a thought, which continues until it is signed."""
         if not isinstance(item.get(THINKING), str):
-            self._thought = None
+            self._unsigned = None
             return _NODE + self._new_pieces().take(item)
-        open_ = self._thought or self._new_pieces()
-        self._thought = None if item.get("signature") else open_
+        open_ = self._unsigned or self._new_pieces()
+        self._unsigned = None if item.get("signature") else open_
         return _NODE + open_.add(item)
 
     def _new_pieces(self) -> Pieces:
@@ -894,8 +898,8 @@ class _Items:
         made: Pieces = self._items[-1]
         return made
 
-    def whole(self) -> list[Any]:
-        return [_whole(item) for item in self._items]
+    def joined(self) -> list[Any]:
+        return [_joined(item) for item in self._items]
 
 
 _NODE = 100
@@ -917,8 +921,8 @@ def _kind(value: Any) -> type[_Texts | _Items | Pieces] | None:
             return None
 
 
-def _whole(value: Any) -> Any:
-    return value.whole() if isinstance(value, _Texts | _Items | Pieces) else value
+def _joined(value: Any) -> Any:
+    return value.joined() if isinstance(value, _Texts | _Items | Pieces) else value
 
 
 def reasoning_name(data: Any) -> str | None:

@@ -21,7 +21,7 @@ from .errors import explained, no_key
 from .providers import Provider, address
 from .stream import bound
 
-Held = tuple[Any, AsyncGenerator[Any, None]]
+OpenClient = tuple[Any, AsyncGenerator[Any, None]]
 
 
 class Clients:
@@ -31,7 +31,7 @@ class Clients:
         self._make = make
         self.given = given
         """A client from outside, used on any loop and closed by its owner."""
-        self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, Held] = WeakKeyDictionary()
+        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenClient] = WeakKeyDictionary()
         self._lock = Lock()
 
     async def get(self) -> Any:
@@ -43,26 +43,26 @@ class Clients:
         if self._make is None:
             return self.given
         loop = asyncio.get_running_loop()
-        held = self._held.get(loop)
-        if held is None:
+        opened = self._opened.get(loop)
+        if opened is None:
             client = self._make()
             holder = _holding(client)
             with self._lock:
-                for old in [old for old in self._held if old.is_closed()]:
-                    del self._held[old]  # references of its client would keep the loop alive
-                held = self._held[loop] = (client, holder)
+                for old in [old for old in self._opened if old.is_closed()]:
+                    del self._opened[old]  # references of its client would keep the loop alive
+                opened = self._opened[loop] = (client, holder)
             # A loop that shuts down closes its async generators, and so this client: asyncio.run
             # leaves no open socket, and nothing needs a __del__.
             await anext(holder)
-        return held[0]
+        return opened[0]
 
     async def aclose(self) -> None:
         """Close the clients of this loop and, without waiting, of other running loops."""
         here = asyncio.get_running_loop()
         with self._lock:
-            all_held = list(self._held.items())
-            self._held.clear()
-        for loop, (_, holder) in all_held:
+            all_opened = list(self._opened.items())
+            self._opened.clear()
+        for loop, (_, holder) in all_opened:
             if loop is here:
                 await holder.aclose()
             elif not loop.is_closed():

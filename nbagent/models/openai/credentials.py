@@ -36,7 +36,7 @@ _SOUNDS_SECRET = re.compile(
     r"key|token|secret|auth|pass|cred|cookie|sig\b|signature", re.IGNORECASE
 )
 """The names of headers and query parameters with secrets."""
-_HELD = ("api_key", "admin_api_key", "webhook_secret", "_azure_ad_token")
+_CREDENTIAL_NAMES = ("api_key", "admin_api_key", "webhook_secret", "_azure_ad_token")
 """The attributes of a client with credentials."""
 _KEYS = frozenset(KEYS)
 _IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
@@ -96,13 +96,13 @@ class Keyring:
         the last request: a key may be a function, and headers may be set at any time.
         """
         _watch_logs()
-        held = [*_held_by(client), _environment.keys()]
+        state = [*_state_of(client), _environment.keys()]
         if hosted:
-            held += [deepcopy(dict(tool.options)) for tool in hosted]
+            state += [deepcopy(dict(tool.options)) for tool in hosted]
         last = self._last
-        if last is not None and last[0] == held:
+        if last is not None and last[0] == state:
             return last[1]
-        found: list[Any] = [*held[: len(_HELD)], *_environment.keys()]
+        found: list[Any] = [*state[: len(_CREDENTIAL_NAMES)], *_environment.keys()]
         for headers in (getattr(client, "_custom_headers", None), _headers_below(client)):
             found += _secret_values(headers)
         found += _secret_values(getattr(client, "_custom_query", None))
@@ -115,17 +115,17 @@ class Keyring:
         secrets = _secret(text for text in found if isinstance(text, str))
         now = self.all if self.all.secrets == secrets else Credentials(secrets)
         self.all = self.all.joined(now)
-        self._last = held, now
+        self._last = state, now
         return now
 
 
-def _held_by(client: Any) -> list[Any]:
+def _state_of(client: Any) -> list[Any]:
     """The attributes of a client with credentials, to detect changes."""
     headers = _headers_below(client)
     custom, query = getattr(client, "_custom_headers", None), getattr(client, "_custom_query", None)
     others = getattr(client, "secrets", None)
     return [
-        *[getattr(client, name, None) for name in _HELD],
+        *[getattr(client, name, None) for name in _CREDENTIAL_NAMES],
         getattr(client, "base_url", ""),
         headers.raw if hasattr(headers, "raw") else _copied(headers),
         _copied(custom),
@@ -149,8 +149,8 @@ class _Environment:
         """The current keys; searched again if the environment has changed."""
         variables = getattr(os.environ, "_data", os.environ)  # not decoded, because that is slow
         if variables != self._seen:
-            there = _KEYS.intersection(os.environ)
-            self._keys = [key for name in sorted(there) if (key := os.environ.get(name))]
+            names = _KEYS.intersection(os.environ)
+            self._keys = [key for name in sorted(names) if (key := os.environ.get(name))]
             self._seen = dict(variables)
         return self._keys
 
@@ -169,14 +169,14 @@ class StreamFilter:
     def __init__(self, credentials: Credentials) -> None:
         self._secrets = credentials.long
         self._pairs = {secret[:2] for secret in self._secrets}
-        self._held: dict[Any, str] = {}
+        self._withheld: dict[Any, str] = {}
         """By kind of text, or the call's index: the end that may be the beginning of a credential."""
 
     def filtered(self, batch: list[ModelDelta]) -> list[ModelDelta]:
         """The deltas that can be passed on now."""
         if not self._secrets:
             return batch
-        if not self._held:
+        if not self._withheld:
             for delta in batch:
                 if not self._is_plain(delta):
                     break
@@ -199,15 +199,15 @@ class StreamFilter:
 
     def rest(self) -> list[ModelDelta]:
         """The text that was held back at the end of an answer."""
-        held, self._held = self._held, {}
-        return [_delta(key, text) for key, text in held.items()]
+        withheld, self._withheld = self._withheld, {}
+        return [_delta(key, text) for key, text in withheld.items()]
 
     def _filtered(self, delta: ModelDelta) -> Iterator[ModelDelta]:
         match delta:
             case TextDelta() | ReasoningDelta():
-                for kind in [each for each in self._held if each is not type(delta)]:
+                for kind in [each for each in self._withheld if each is not type(delta)]:
                     if kind in (TextDelta, ReasoningDelta):  # it arrived earlier
-                        yield _delta(kind, self._held.pop(kind))
+                        yield _delta(kind, self._withheld.pop(kind))
                 text = self._released(type(delta), delta.text)
                 if text:
                     yield delta._replace(text=text)
@@ -228,14 +228,14 @@ class StreamFilter:
 
     def _released(self, key: Any, text: str) -> str:
         """The part of a text that can be passed on; its end is held back if it may begin a secret."""
-        text = self._plain(self._held.pop(key, "") + text)
+        text = self._plain(self._withheld.pop(key, "") + text)
         end = len(text) - max(_overlap(text, secret) for secret in self._secrets)
         if end < len(text):
-            self._held[key] = text[end:]
+            self._withheld[key] = text[end:]
         return text[:end]
 
     def _without(self, value: Any) -> Any:
-        """JSON that arrived whole, with the credentials removed from its texts."""
+        """A complete JSON value, with the credentials removed from its texts."""
         match value:
             case str():
                 return self._plain(value)
@@ -331,11 +331,11 @@ class _Cutting(logging.Filter):
     """Removes known credentials from log records, before they reach other loggers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        public = said
+        message = record.getMessage()
+        public = message
         for credentials in list(_known):
             public = credentials.remove(public)
-        if public != said:
+        if public != message:
             record.msg, record.args = public, ()
         return True
 

@@ -17,10 +17,10 @@ def check_dialect(at: str, value: Any) -> None:
     Raises:
         MessagesError: it is; the message names the library and what to do.
     """
-    for whose, what, fits in _DIALECTS:
+    for library, advice, fits in _DIALECTS:
         if fits(value):
             raise MessagesError(
-                f"{at} looks like a message of {whose}, which this function does not read: {what}. Got {value!r:.80}"
+                f"{at} looks like a message of {library}, which this function does not read: {advice}. Got {value!r:.80}"
             )
 
 

@@ -123,7 +123,7 @@ class Settings:
     """The tool that its first answer calls, see ``tool_choice``."""
     output: OutputMode = "schema"
     """The form of a typed answer's schema in requests, until the server rejects it."""
-    sees: bool = True
+    has_vision: bool = True
     """Whether it accepts pictures; otherwise they are described in words."""
 
 
@@ -135,7 +135,7 @@ _NAMED = re.compile(
 )
 _BY_TYPE: Mapping[Any, OutputMode] = {"json_schema": "schema", "json_object": "object"}
 """The form by the format type in a request."""
-_TOLD = (
+_SCHEMA_NOTE = (
     "Your final answer must be one JSON object that matches this JSON Schema, with no other text around it "
     "and no code fence:\n{schema}"
 )
@@ -159,7 +159,7 @@ def in_words(request: Request, mode: OutputMode) -> Request:
     """The request with the schema in its instructions, if no field contains it."""
     if request.output_schema is None or mode == "schema":
         return request
-    note = _TOLD.format(schema=dumps(request.output_schema))
+    note = _SCHEMA_NOTE.format(schema=dumps(request.output_schema))
     before = f"{request.instructions}\n\n" if request.instructions else ""
     return request._replace(instructions=f"{before}{note}")
 
@@ -171,7 +171,7 @@ def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:
         mode: the current form.
         refusal: the server's error, possibly for a request in an earlier form.
     """
-    if not _NAMED.search(refusal.said):
+    if not _NAMED.search(refusal.text):
         return None
     refused = MODES.index(mode if refusal.request is None else _mode_of(refusal.request))
     if refused + 1 >= len(MODES):
@@ -182,9 +182,9 @@ def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:
 def _mode_of(request: Mapping[str, Any]) -> OutputMode:
     """The form of a request."""
     for part in (request.get("response_format"), request.get("text")):
-        said = part.get("format", part) if isinstance(part, Mapping) else {}
-        if isinstance(said, Mapping) and said.get("type") in _BY_TYPE:
-            return _BY_TYPE[said["type"]]
+        format_ = part.get("format", part) if isinstance(part, Mapping) else {}
+        if isinstance(format_, Mapping) and format_.get("type") in _BY_TYPE:
+            return _BY_TYPE[format_["type"]]
     return "prompt"
 
 
@@ -302,13 +302,13 @@ def _fits(schema: Any, level: int, counted: _Counted) -> bool:
     counted.text += sum(len(str(value)) for value in values)
     if not _object_fits(schema, level, counted):
         return False
-    inside = [*schema.get("anyOf", ())]
+    inner_schemas = [*schema.get("anyOf", ())]
     if "array" in _types(schema):
-        inside.append(schema.get("items"))
+        inner_schemas.append(schema.get("items"))
     for name in ("$defs", "definitions"):
         counted.text += sum(map(len, schema.get(name, {})))
-        inside += schema.get(name, {}).values()
-    return all(_fits(each, level + 1, counted) for each in inside)
+        inner_schemas += schema.get(name, {}).values()
+    return all(_fits(each, level + 1, counted) for each in inner_schemas)
 
 
 def _object_fits(schema: Mapping[str, Any], level: int, counted: _Counted) -> bool:
@@ -325,8 +325,8 @@ def _object_fits(schema: Mapping[str, Any], level: int, counted: _Counted) -> bo
 
 
 def _types(schema: Mapping[str, Any]) -> list[Any]:
-    said = schema.get("type", ())
-    return [said] if isinstance(said, str) else [*said]
+    types = schema.get("type", ())
+    return [types] if isinstance(types, str) else [*types]
 
 
 _BLIND = re.compile(
@@ -337,7 +337,7 @@ _BLIND = re.compile(
 BLIND_HINT = "If the model cannot read images, use OpenAIModel(name, vision=False), which describes images in words"
 
 
-def sees(name: str) -> bool:
+def has_vision(name: str) -> bool:
     """Whether a model with this name may accept pictures: True unless it is known not to."""
     return _BLIND.match(name.rpartition("/")[2]) is None
 
@@ -354,20 +354,20 @@ def data_of(part: Mapping[str, Any]) -> bytes:
     return data.encode("ascii")
 
 
-def as_text(part: Mapping[str, Any], *, sees: bool) -> str | None:
+def as_text(part: Mapping[str, Any], *, has_vision: bool) -> str | None:
     """A part as text; None if its bytes are sent.
 
     Args:
         part: a text or a file.
-        sees: whether the model accepts pictures.
+        has_vision: whether the model accepts pictures.
     """
     if part["type"] == "text":
         text: str = part["text"]
         return text
     if is_text(part["media_type"]):
-        inside = base64.b64decode(part["data"]).decode("utf-8", "replace")
-        return f"[{label(part)}]\n{inside}\n[end of {part.get('name') or 'the file'}]"
-    if is_image(part) and not sees:
+        content = base64.b64decode(part["data"]).decode("utf-8", "replace")
+        return f"[{label(part)}]\n{content}\n[end of {part.get('name') or 'the file'}]"
+    if is_image(part) and not has_vision:
         return f"[{label(part)}: shown to the person; you cannot see it]"
     return None
 
@@ -377,8 +377,8 @@ def blind_note(model: str, messages: Sequence[Message]) -> str | None:
     blind = [part for part in _new_files(messages) if is_image(part)]
     if not blind:
         return None
-    what = label(blind[0]) if len(blind) == 1 else f"{len(blind)} images"
-    return f"{model} cannot read images, so the {what} was only described in words"
+    images = label(blind[0]) if len(blind) == 1 else f"{len(blind)} images"
+    return f"{model} cannot read images, so the {images} was only described in words"
 
 
 def _new_files(messages: Sequence[Message]) -> Iterator[Part]:

@@ -20,8 +20,10 @@ from .stream import BrokenStream, SSEDecoder, parsed
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
     """The error for a model without a key or its own server."""
-    there = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key or "")]
-    other = "".join(f'. {p.key} is set: to use it, write nb.Agent("{p.name}:…")' for p in there[:3])
+    providers = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key or "")]
+    other = "".join(
+        f'. {p.key} is set: to use it, write nb.Agent("{p.name}:…")' for p in providers[:3]
+    )
     return ModelConfigError(
         f"The model {model!r} needs an API key. Set the environment variable {provider.key}, or pass "
         f"OpenAIModel(name, api_key=…){other}. For a local server, pass base_url=…. To try nbagent without a key, "
@@ -48,12 +50,12 @@ def explained(
     kind, text = _explained(error, model=model, base_url=base_url, provider=provider, api=api)
     if wait > max_wait:
         text = text.replace("; retrying did not help", "; it was not retried")
-    text += _retry_time(wait, max_wait) if wait >= LEAST_TOLD else ""
+    text += _retry_time(wait, max_wait) if wait >= MIN_SHOWN_WAIT else ""
     return kind(credentials.remove(text))
 
 
 def _retry_time(wait: float, max_wait: float) -> str:
-    if wait > MOST_TOLD:
+    if wait > MAX_DATED_WAIT:
         when = "not within a year"
     else:
         at = datetime.now(UTC) + timedelta(seconds=wait)
@@ -62,9 +64,9 @@ def _retry_time(wait: float, max_wait: float) -> str:
     return f". Requests are possible again {when}{over}"
 
 
-LEAST_TOLD = 0.5
+MIN_SHOWN_WAIT = 0.5
 """The minimum seconds of a wait in the message."""
-MOST_TOLD = 366 * 86400
+MAX_DATED_WAIT = 366 * 86400
 """Seconds from which the message has no date."""
 
 
@@ -77,14 +79,14 @@ def _explained(
         case NbagentError():  # some test doubles have a better message
             return type(error), str(error)
         case openai.APITimeoutError():
-            what = "did not answer in time. To wait longer, pass timeout=seconds to the model"
+            outcome = "did not answer in time. To wait longer, pass timeout=seconds to the model"
         case openai.APIConnectionError() if (end := server_behavior(error)) is not None:
-            what = f"{end} ({_cause(error)})"
+            outcome = f"{end} ({_cause(error)})"
         case openai.APIConnectionError():
             hint = "Check base_url and the network"
             if provider is not None and provider.name and not provider.needs_key:
                 hint = f"Is {provider.name} running there?"
-            what = f"cannot be reached ({_cause(error)}). {hint}"
+            outcome = f"cannot be reached ({_cause(error)}). {hint}"
         case openai.APIStatusError() if 300 <= error.status_code < 400:
             where = error.response.headers.get("location", "nowhere")
             return ModelError, (
@@ -92,8 +94,8 @@ def _explained(
                 "the key nor the conversation was sent there. If this address is right, set it as base_url"
             )
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
-            said = _status(status, error_text(error), model, api, provider)
-            return ModelError, f"The model {model!r} at {base_url}: {said}"
+            reason = _status(status, error_text(error), model, api, provider)
+            return ModelError, f"The model {model!r} at {base_url}: {reason}"
         case openai.OpenAIError():
             return ModelConfigError, f"The client of the model {model!r} is misconfigured: {error}"
         case RuntimeError() if "loop" in str(error):
@@ -102,14 +104,14 @@ def _explained(
                 "creates a client. It is called once for each loop"
             )
         case _:
-            what = f"failed: {str(error) or type(error).__name__}"
-    return ModelError, f"The model {model!r}: the server at {base_url} {what}"
+            outcome = f"failed: {str(error) or type(error).__name__}"
+    return ModelError, f"The model {model!r}: the server at {base_url} {outcome}"
 
 
 class Refusal(NamedTuple):
     """A server's error for a request that it did not understand; another form of the request may work."""
 
-    said: str
+    text: str
     request: Mapping[str, Any] | None
     """The sent request; None if it is unknown."""
 
@@ -173,18 +175,18 @@ def _parse_body(body: str) -> Any:
     return body
 
 
-def _words(said: Any, depth: int = 4) -> str:
-    match said:
+def _words(body: Any, depth: int = 4) -> str:
+    match body:
         case str():
-            page = _TITLE.search(said) if said.lstrip()[:1] == "<" else None
-            return page[1].strip() if page else said.strip()
+            page = _TITLE.search(body) if body.lstrip()[:1] == "<" else None
+            return page[1].strip() if page else body.strip()
         case {
             "loc": [*place],
             "msg": str(why),
         }:  # one entry per field of the request, in FastAPI's form
             return f"{'.'.join(map(str, place))}: {why}"
         case Mapping() if depth:
-            found = (_words(said.get(name), depth - 1) for name in _NAMES)
+            found = (_words(body.get(name), depth - 1) for name in _NAMES)
             return next(filter(None, found), "")
         case [*several] if depth:
             return "; ".join(filter(None, (_words(each, depth - 1) for each in several[:5])))
@@ -283,25 +285,25 @@ _CONTEXT = re.compile(r" ssl:(?:<[^>]*>|default)")
 """The part of aiohttp's errors that is removed."""
 
 
-def _status(status: int, said: str, model: str, api: str, provider: Provider | None) -> str:
-    if api == "chat" and "/v1/responses" in said:
-        return f"{status}, the model needs the Responses API. Pass OpenAIModel(name, api='responses') ({said})"
+def _status(status: int, text: str, model: str, api: str, provider: Provider | None) -> str:
+    if api == "chat" and "/v1/responses" in text:
+        return f"{status}, the model needs the Responses API. Pass OpenAIModel(name, api='responses') ({text})"
     match status:
         case 401:
             key = f"{provider.key} or api_key=…" if provider else "the key of client="
-            return f"401, the API key was rejected. Check {key} ({said})"
+            return f"401, the API key was rejected. Check {key} ({text})"
         case 403:
-            return f"403, this key cannot use the model ({said})"
+            return f"403, this key cannot use the model ({text})"
         case 404 | 405 if api == "responses":
             return (
                 f"{status}, there is no model {model!r} here, or the server has no Responses API. In that case, pass "
-                f"OpenAIModel(name, api='chat') ({said})"
+                f"OpenAIModel(name, api='chat') ({text})"
             )
         case 404:
-            return f"404, there is no model {model!r} here, or base_url is wrong ({said})"
+            return f"404, there is no model {model!r} here, or base_url is wrong ({text})"
         case 429:
-            return f"429, too many requests or no quota left; retrying did not help ({said})"
+            return f"429, too many requests or no quota left; retrying did not help ({text})"
         case code if code >= 500:
-            return f"{code}, the server failed; retrying did not help ({said})"
+            return f"{code}, the server failed; retrying did not help ({text})"
         case code:
-            return f"{code}, the request was rejected ({said})"
+            return f"{code}, the request was rejected ({text})"

@@ -52,9 +52,9 @@ LEFT_OUT = (
 )
 DEFAULT_RETRIES = 2
 """The number of retries of a request or a broken stream if the client has no setting."""
-WORTH_TELLING = 0.5
+MIN_SHOWN_WAIT = 0.5
 """The minimum seconds of waiting that a person sees."""
-NOTHING_SAID = "the server sent no part of its answer for {seconds:g} s, only keep-alive signals"
+NOTHING_SENT = "the server sent no part of its answer for {seconds:g} s, only keep-alive signals"
 NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000
 """Bytes per second on the slowest connection to a server."""
@@ -82,7 +82,7 @@ class Parser(Protocol):
             BrokenStream: it is an error, or not an event of this API.
         """
 
-    def whole(self, data: bytes) -> list[ModelDelta]:
+    def response(self, data: bytes) -> list[ModelDelta]:
         """The deltas of a response in one piece.
 
         Raises:
@@ -139,11 +139,11 @@ class Terms:
     """Its name at the server."""
     api: Api
     provider: Provider | None
-    """The provider whose key is sent; None for a client from outside."""
+    """The provider whose key is sent; None for a client that the caller passed."""
     limits: RateLimit
     max_wait: float
     """The maximum wait in seconds that a server may set."""
-    sees: bool
+    has_vision: bool
     """Whether it accepts pictures."""
     has_known_prices: bool
     """Whether the known prices apply to its requests."""
@@ -194,8 +194,10 @@ class Exchange:
                 for note in self._notes():
                     yield Notice(note)
                 try:
-                    if await _is_in_one(answer):
-                        for delta in public.filtered(await _whole(answer, parser, _idle(client))):
+                    if await _is_in_one_piece(answer):
+                        for delta in public.filtered(
+                            await _read_response(answer, parser, _idle(client))
+                        ):
                             yield delta
                     else:
                         streamed = _streamed(answer, parser, public, _idle(client))
@@ -206,7 +208,7 @@ class Exchange:
                         yield delta
                 except BrokenStream as error:
                     reason, may_help = self._credentials.remove(str(error)), error.again
-                    hint = self._hint() if error.said else ""
+                    hint = self._hint() if error.is_from_server else ""
                 else:
                     return
                 self._check_repeats(breaks, reason + hint, may_help=may_help)
@@ -253,7 +255,7 @@ class Exchange:
             raise ModelError(f"The model {self._terms.name!r}: {reason}")
 
     def _refused(self, error: Exception, pause: Pause | None) -> NbagentError:
-        said = explained(
+        public_error = explained(
             error,
             model=self._terms.name,
             base_url=str(getattr(self._client, "base_url", "its base_url")),
@@ -264,19 +266,19 @@ class Exchange:
             max_wait=self._terms.max_wait,
         )
         hint = self._hint() if refused_for_content(error) else ""
-        return type(said)(f"{said}{hint}") if hint else said
+        return type(public_error)(f"{public_error}{hint}") if hint else public_error
 
     def _hint(self) -> str:
         """A hint for a server that rejected pictures; empty if there are none."""
-        may_be_pictures = self._terms.sees and has_images(self._request.messages)
+        may_be_pictures = self._terms.has_vision and has_images(self._request.messages)
         return f"; {BLIND_HINT}" if may_be_pictures else ""
 
     def _notes(self) -> list[str]:
         """Notes for the person before this answer starts."""
         terms, other = self._terms, self._other
-        blind = None if terms.sees else blind_note(terms.name, self._request.messages)
+        blind = None if terms.has_vision else blind_note(terms.name, self._request.messages)
         notes = [] if blind is None else [blind]
-        if other is not None and other.wants:
+        if other is not None and other.has_data:
             notes.append(LEFT_OUT.format(other=other.name, provider=self._owner))
         return notes
 
@@ -327,24 +329,24 @@ class _Other(NamedTuple):
     """Another provider, from the last answer with an owner."""
 
     name: str
-    wants: bool
+    has_data: bool
     """Whether that answer has provider data that only it can read."""
 
 
 def _answered_last(request: Request, provider: str) -> _Other | None:
     """The other provider that answered last, or None if this one did, or it is unknown."""
-    said = next((each for each in reversed(request.messages) if "provider" in each), None)
-    own = None if said is None else said["provider"]
-    if said is None or own is None or own["name"] == provider:
+    message = next((each for each in reversed(request.messages) if "provider" in each), None)
+    own = None if message is None else message["provider"]
+    if message is None or own is None or own["name"] == provider:
         return None
-    wants = "data" in own or any("provider" in call for call in calls_of(said))
-    return _Other(own["name"], wants)
+    has_data = "data" in own or any("provider" in call for call in calls_of(message))
+    return _Other(own["name"], has_data)
 
 
 def _idle(client: Any) -> float | None:
     """The client's timeout for the server's next bytes, in seconds; None if it has none."""
-    said = getattr(client, "timeout", None)
-    seconds = getattr(said, "read", said)
+    timeout = getattr(client, "timeout", None)
+    seconds = getattr(timeout, "read", timeout)
     return seconds if isinstance(seconds, int | float) else None
 
 
@@ -354,14 +356,14 @@ async def _until_it_goes(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[
         ticket.refused(pause.seconds, pause.reason)
     elif pause is not None:
         ticket.leave()
-        if pause.seconds >= WORTH_TELLING:
+        if pause.seconds >= MIN_SHOWN_WAIT:
             yield Waiting(pause.seconds, pause.reason)
         await asyncio.sleep(pause.seconds)
     shown: tuple[float, str] | None = None
     while (wait := ticket.why_not()) is not None:
         end = time.monotonic() + wait.seconds if wait.seconds else 0.0
-        is_new = shown is None or wait.reason != shown[1] or abs(end - shown[0]) > WORTH_TELLING
-        if is_new and not 0 < wait.seconds < WORTH_TELLING:
+        is_new = shown is None or wait.reason != shown[1] or abs(end - shown[0]) > MIN_SHOWN_WAIT
+        if is_new and not 0 < wait.seconds < MIN_SHOWN_WAIT:
             shown = end, wait.reason
             yield Waiting(wait.seconds, wait.reason)
         await ticket.wait(wait.seconds)
@@ -410,8 +412,8 @@ def _longest(client: Any, size: int) -> float | None:
 
     A server that sends single bytes would otherwise never reach a timeout.
     """
-    said = getattr(client, "timeout", None)
-    steps = [getattr(said, name, said) for name in ("connect", "pool", "write", "read")]
+    timeout = getattr(client, "timeout", None)
+    steps = [getattr(timeout, name, timeout) for name in ("connect", "pool", "write", "read")]
     numbers = [step for step in steps if isinstance(step, int | float)]
     return sum(numbers) + size / SLOWEST if len(numbers) == len(steps) else None
 
@@ -436,8 +438,8 @@ def _takes_bytes(kind: type) -> bool:
     return post is not None and "content" in inspect.signature(post).parameters
 
 
-async def _is_in_one(answer: Any) -> bool:
-    """Whether an answer is one piece and not a stream; from here on its size is limited."""
+async def _is_in_one_piece(answer: Any) -> bool:
+    """Whether an answer is one piece and not a stream. This call also limits its size."""
     if not hasattr(answer, "aiter_bytes"):
         return not hasattr(answer, "__aiter__")
     await bound(answer)
@@ -460,7 +462,7 @@ def _bytes(response: Any) -> Any:
     return response.aiter_bytes()
 
 
-async def _whole(answer: Any, parser: Parser, idle: float | None) -> list[ModelDelta]:
+async def _read_response(answer: Any, parser: Parser, idle: float | None) -> list[ModelDelta]:
     """Read an answer in one piece; before it, a server may send blank lines to keep the connection open.
 
     Raises:
@@ -479,17 +481,17 @@ async def _whole(answer: Any, parser: Parser, idle: float | None) -> list[ModelD
                     again=False,
                 )
             pieces: list[bytes] = []
-            said, begun = monotonic(), False
+            since, has_started = monotonic(), False
             async with aclosing(_bytes(answer)) as arriving:
                 async for data in arriving:
                     pieces.append(data)
-                    if not begun and not data.isspace():
-                        said, begun = monotonic(), True
-                    elif idle is not None and monotonic() - said > idle:
+                    if not has_started and not data.isspace():
+                        since, has_started = monotonic(), True
+                    elif idle is not None and monotonic() - since > idle:
                         raise BrokenStream(
-                            (NOT_ALL if begun else NOTHING_SAID).format(seconds=idle)
+                            (NOT_ALL if has_started else NOTHING_SENT).format(seconds=idle)
                         )
-            batch = parser.whole(b"".join(pieces))
+            batch = parser.response(b"".join(pieces))
         finally:
             await answer.aclose()
     except transport_errors() as error:
@@ -521,7 +523,7 @@ async def _streamed(
         return
     try:
         try:
-            said = (
+            last_delta_at = (
                 monotonic()
             )  # the client's timeout detects silence; this one detects data without deltas
             async with aclosing(_bytes(answer)) as pieces:
@@ -530,9 +532,9 @@ async def _streamed(
                     if batch:
                         for delta in public.filtered(batch):
                             yield delta
-                        said = monotonic()
-                    elif idle is not None and monotonic() - said > idle:
-                        raise BrokenStream(NOTHING_SAID.format(seconds=idle))
+                        last_delta_at = monotonic()
+                    elif idle is not None and monotonic() - last_delta_at > idle:
+                        raise BrokenStream(NOTHING_SENT.format(seconds=idle))
                     if parser.done:
                         await _drain(pieces)
                         break
@@ -557,7 +559,7 @@ async def _typed_batches(
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
-                raise BrokenStream(NOTHING_SAID.format(seconds=idle)) from error
+                raise BrokenStream(NOTHING_SENT.format(seconds=idle)) from error
             except transport_errors() as error:
                 if parser.finished() is None:
                     raise BrokenStream(broken(error)) from error

@@ -15,7 +15,7 @@ from nbagent.core.base.errors import MessagesError, suggest
 from nbagent.core.base.foreign import counted
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
-from .chat import REASONING, Way, encode_message, of_call, of_message
+from .chat import REASONING, RequestForm, encode_message, of_call, of_message
 from .dialects import check_dialect
 from .responses import Kept, Span
 
@@ -70,7 +70,7 @@ def messages_to_openai(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     Raises:
         MessagesError: it is not a history.
     """
-    encoded = b",".join(encode_message(item, Way("")) for item in load(messages))
+    encoded = b",".join(encode_message(item, RequestForm("")) for item in load(messages))
     plain: list[dict[str, Any]] = json.loads(b"[" + encoded + b"]")
     return plain
 
@@ -102,10 +102,10 @@ class _Answer:
             and ("reasoning" in last or Kept(self.items[:end], 0, 0).provider("") is not None)
         )
 
-    def spans(self, texts: list[str], said: Iterable[tuple[str, str]]) -> list[Span]:
+    def spans(self, texts: list[str], pairs: Iterable[tuple[str, str]]) -> list[Span]:
         """Add texts of these kinds, and return their positions."""
         spans: list[Span] = []
-        for kind, text in said:
+        for kind, text in pairs:
             start = sum(map(len, texts))
             texts.append(text)
             spans.append((kind, start, start + len(text)))
@@ -157,8 +157,8 @@ class _Reader:
     def _chat(self, at: str, value: dict[str, Any]) -> None:
         answer = self._answer = _Answer()
         if value.get("audio") or value.get("function_call"):
-            what = "audio" if value.get("audio") else "function_call"
-            raise MessagesError(f"{at} has {what!r}, which cannot be stored")
+            field = "audio" if value.get("audio") else "function_call"
+            raise MessagesError(f"{at} has {field!r}, which cannot be stored")
         answer.named = _name(at, value)
         value = {key: each for key, each in value.items() if key != "name"}
         if not value.keys() & {"content", "tool_calls", "refusal", *REASONING}:
@@ -169,13 +169,13 @@ class _Reader:
         answer.thoughts += [value[name]] if name else []
         fields = of_message(value)
         for number, call in enumerate(value.get("tool_calls") or ()):
-            there = f"{at}.tool_calls[{number}]"
+            call_place = f"{at}.tool_calls[{number}]"
             function = call.get("function") if isinstance(call, Mapping) else None
             if not isinstance(function, Mapping):
-                raise MessagesError(f"{there} has no function: {call!r:.80}")
+                raise MessagesError(f"{call_place} has no function: {call!r:.80}")
             own = of_call(call)
-            self._check_provider(there, own.get("function", own), _CALL)
-            self._call(there, call, "id", f"{there}.function", function)
+            self._check_provider(call_place, own.get("function", own), _CALL)
+            self._call(call_place, call, "id", f"{call_place}.function", function)
             if own:
                 answer.calls[-1]["provider"] = {"fields": own}
         self._check_provider(at, fields, _MESSAGE)
@@ -191,8 +191,8 @@ class _Reader:
         match value.get("type"):
             case "message":
                 parts = enumerate(_parts(_needed(at, value, "content")))
-                said = [_output(f"{at}.content[{n}]", part) for n, part in parts]
-                spans = answer.spans(answer.texts, said)
+                pairs = [_output(f"{at}.content[{n}]", part) for n, part in parts]
+                spans = answer.spans(answer.texts, pairs)
                 answer.items.append(Kept.message(spans, value.get("phase")))
             case "reasoning":
                 summary = [("summary", _text_of(at, p)) for p in value.get("summary") or ()]
@@ -209,9 +209,14 @@ class _Reader:
                 answer.items.append(Kept.item(value))
 
     def _call(
-        self, at: str, call: Mapping[str, Any], key: str, there: str, function: Mapping[str, Any]
+        self,
+        at: str,
+        call: Mapping[str, Any],
+        key: str,
+        function_place: str,
+        function: Mapping[str, Any],
     ) -> None:
-        own, name = _text(at, call, key), _text(there, function, "name")
+        own, name = _text(at, call, key), _text(function_place, function, "name")
         assert self._answer is not None
         call_id = self._unused(own)
         part: Part = {"type": "tool_call", "id": call_id, "name": name, "input": {}}
@@ -219,7 +224,7 @@ class _Reader:
             part["input"] = _input(function.get("arguments"))
         except (TypeError, ValueError) as error:
             part["raw"] = str(function["arguments"])
-            self._answer.broken[call_id] = f"{there}.arguments: {error}"
+            self._answer.broken[call_id] = f"{function_place}.arguments: {error}"
         part |= {"server_id": own} if own != call_id else {}
         self._answer.calls.append(part)
 
@@ -289,19 +294,19 @@ class _Reader:
         text, thought = "".join(answer.texts), "".join(answer.thoughts)
         parts: list[Part] = [{"type": "reasoning", "text": thought}] if thought else []
         parts += [text_part(text)] if text else []
-        said: dict[str, Any] = {"role": "assistant", "content": [*parts, *answer.calls]}
-        said |= answer.named
+        message: dict[str, Any] = {"role": "assistant", "content": [*parts, *answer.calls]}
+        message |= answer.named
         if answer.items:
             kept = Kept(answer.items, len(text), len(thought))
             data = kept.provider(f"{self._provider}/responses")
             if data is not None:
                 self._check_item(answer.hidden())
-                said["provider"] = data
+                message["provider"] = data
         elif answer.data:
-            said["provider"] = {"name": self._provider, "data": answer.data}
-        elif any("provider" in call for call in calls_of(said)):
-            said["provider"] = {"name": self._provider}
-        return said
+            message["provider"] = {"name": self._provider, "data": answer.data}
+        elif any("provider" in call for call in calls_of(message)):
+            message["provider"] = {"name": self._provider}
+        return message
 
 
 def _own(call: Part) -> str:
@@ -362,11 +367,11 @@ def _text_of(at: str, part: Mapping[str, Any]) -> str:
 def _content(at: str, content: Any) -> Iterator[Part]:
     """The parts of a person's message."""
     for number, part in enumerate(_parts(content)):
-        there = f"{at}.content[{number}]"
+        part_place = f"{at}.content[{number}]"
         if isinstance(part, Mapping) and part.get("type") in _TEXTS:
-            yield text_part(_text_of(there, part))
+            yield text_part(_text_of(part_place, part))
         else:
-            yield _file(there, part)
+            yield _file(part_place, part)
 
 
 def _input(arguments: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from nbagent.models.prices import price_of, reports_cost
 from .chat import ChatApi
 from .client import Clients, make_client
 from .credentials import Keyring
-from .encoding import Settings, checked_mode, sees
+from .encoding import Settings, checked_mode, has_vision
 from .exchange import Api, Exchange, Terms, host_of
 from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, address, own_models, provider_of
 from .responses import ResponsesApi
@@ -141,9 +141,9 @@ class OpenAIModel(Travels):
             {**fields, **(extra or {})},
             tool_choice,
             output=checked_mode(output or self._provider.output),
-            sees=sees(self._model) if vision is None else vision,
+            has_vision=has_vision(self._model) if vision is None else vision,
         )
-        self._said_api = checked_api(api)
+        self._given_api = checked_api(api)
         self._host = _host(where, client)
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait = checked_amount("max_wait", max_wait)
@@ -172,7 +172,7 @@ class OpenAIModel(Travels):
             known = own_models(self._model)
         else:
             known = OwnModels("*", "chat", reasons=own_models(self._model).reasons)
-        if (known.api if self._said_api == "auto" else self._said_api) == "chat":
+        if (known.api if self._given_api == "auto" else self._given_api) == "chat":
             return ChatApi(self._settings)
         return ResponsesApi(self._settings, reasons=known.reasons)
 
@@ -185,7 +185,7 @@ class OpenAIModel(Travels):
             provider=None if self._own_client else self._provider,
             limits=self._limits,
             max_wait=self._max_wait,
-            sees=self._settings.sees,
+            has_vision=self._settings.has_vision,
             has_known_prices=self._has_known_prices,
         )
 

@@ -297,8 +297,8 @@ def provider_of(name: str, *, base_url: str | None, has_client: bool) -> tuple[P
         return provider_at(base_url), name
     if has_client or not name:
         return ELSEWHERE, name
-    if told := os.environ.get(str(PLAIN.url_variable)):
-        return replace(provider_at(told), url_variable=PLAIN.url_variable, path=""), name
+    if url := os.environ.get(str(PLAIN.url_variable)):
+        return replace(provider_at(url), url_variable=PLAIN.url_variable, path=""), name
     if instead := _instead(name):
         raise ModelConfigError(
             f"{name!r} is not an OpenAI model. {instead.removesuffix('?')}{'?' if instead.endswith('?') else '.'} "
@@ -328,9 +328,9 @@ def address(provider: Provider) -> str | None:
     Raises:
         ModelConfigError: it differs for each person, and the environment has none.
     """
-    told = os.environ.get(provider.url_variable or "", "").strip()
-    if told:
-        return _whole(told, provider)
+    url = os.environ.get(provider.url_variable or "", "").strip()
+    if url:
+        return _completed(url, provider)
     if provider.base_url is None and provider.url_variable is not None:
         raise ModelConfigError(
             f"The address of {provider.name} is unknown. Set {provider.url_variable}, or pass "
@@ -339,18 +339,18 @@ def address(provider: Provider) -> str | None:
     return provider.base_url
 
 
-def _whole(told: str, provider: Provider) -> str:
+def _completed(url: str, provider: Provider) -> str:
     """An address completed with the parts that people omit: scheme, port and path."""
     if not provider.path:
-        return told
-    if "://" not in told:
+        return url
+    if "://" not in url:
         usual = urlsplit(provider.base_url or "https://")
         # the address of all interfaces is for listening, not for requests
-        host = told.partition("/")[0].replace("0.0.0.0", "127.0.0.1")
+        host = url.partition("/")[0].replace("0.0.0.0", "127.0.0.1")
         port = f":{usual.port}" if usual.port and ":" not in host else ""
-        told = f"{usual.scheme}://{host}{port}"
-    told = told.rstrip("/")
-    return told if told.endswith(provider.path) else told + provider.path
+        url = f"{usual.scheme}://{host}{port}"
+    url = url.rstrip("/")
+    return url if url.endswith(provider.path) else url + provider.path
 
 
 def _instead(name: str) -> str:
@@ -362,8 +362,8 @@ def _instead(name: str) -> str:
         return _for_prefix(name, prefix, rest)
     if "/" in name:
         return _for_path(name)
-    whose = _whose(name)
-    return f"Use {_written(whose, name)}" if whose else ""
+    provider = _owner_of(name)
+    return f"Use {_written(provider, name)}" if provider else ""
 
 
 def _for_prefix(name: str, prefix: str, rest: str) -> str:
@@ -391,14 +391,14 @@ def _for_path(name: str) -> str:
     if first == LITELLM:
         return f"Use {_written(LITELLM, rest)}"
     own = _called(first)
-    if not own and (whose := _whose(f"{first}/")):
-        return f"Use {_written(whose, name)}"
-    roads = [_written(own, rest)] if own else []
+    if not own and (provider := _owner_of(f"{first}/")):
+        return f"Use {_written(provider, name)}"
+    suggestions = [_written(own, rest)] if own else []
     if own not in ("openrouter", "ollama", "lmstudio", "vllm", "azure"):
-        roads.append(_written("openrouter", name))
+        suggestions.append(_written("openrouter", name))
     if not own:
-        roads.append(_written("huggingface", name))
-    return f"Use {', or '.join([*roads, _written(LITELLM, name)])}"
+        suggestions.append(_written("huggingface", name))
+    return f"Use {', or '.join([*suggestions, _written(LITELLM, name)])}"
 
 
 def _called(word: str) -> str | None:
@@ -410,7 +410,7 @@ def _called(word: str) -> str | None:
     return None
 
 
-def _whose(name: str) -> str | None:
+def _owner_of(name: str) -> str | None:
     """The provider whose models' names start like this one, by the longest prefix."""
     lower = name.lower()
     found = [

@@ -63,13 +63,13 @@ class ResponsesApi:
 
     def __init__(self, settings: Settings, *, reasons: bool = False) -> None:
         self._encoder = ResponsesEncoder(settings)
-        self._way = Way(
+        self._form = RequestForm(
             "",
             summary=reasons,
             encrypted=reasons or "reasoning" in self._encoder.given,
             output=settings.output,
         )
-        self._asked: tuple[Way, Way] | None = None
+        self._asked: tuple[RequestForm, RequestForm] | None = None
         """The form of requests, and the same for the last server."""
 
     def owner(self, host: str) -> str:
@@ -78,9 +78,9 @@ class ResponsesApi:
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
-        way = self._way
-        if self._asked is None or self._asked[0] is not way or self._asked[1].provider != provider:
-            self._asked = way, replace(way, provider=provider)
+        form = self._form
+        if self._asked is None or self._asked[0] is not form or self._asked[1].provider != provider:
+            self._asked = form, replace(form, provider=provider)
         return self._encoder.body(request, self._asked[1])
 
     def parser(self, provider: str) -> ResponsesParser:
@@ -101,14 +101,14 @@ class ResponsesApi:
         The server may have no summaries for this key, no encrypted reasoning for this model, or not this form
         of an answer's schema.
         """
-        said, way = refusal.said, self._way
-        output = next_mode(way.output, refusal)
+        text, form = refusal.text, self._form
+        output = next_mode(form.output, refusal)
         if output is not None:
-            self._way = replace(way, output=output)
-        elif way.summary and ("reasoning.summary" in said or "reasoning summar" in said):
-            self._way = replace(way, summary=False)
-        elif way.encrypted and (ENCRYPTED in said or "Encrypted content" in said):
-            self._way = replace(way, encrypted=False)
+            self._form = replace(form, output=output)
+        elif form.summary and ("reasoning.summary" in text or "reasoning summar" in text):
+            self._form = replace(form, summary=False)
+        elif form.encrypted and (ENCRYPTED in text or "Encrypted content" in text):
+            self._form = replace(form, encrypted=False)
 
 
 WIRE = "openai-responses"
@@ -124,7 +124,7 @@ _OF_CHAT: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RequestForm:
     """The form of requests to a server, without the fields that it rejected."""
 
     provider: str
@@ -145,39 +145,39 @@ class ResponsesEncoder:
         self.given = _translated(settings.fields)
         """The additional fields of the model."""
         self._tool_choice = settings.tool_choice
-        self._sees = settings.sees
+        self._has_vision = settings.has_vision
         self.once = EncodedOnce()
 
-    def body(self, request: Request, way: Way) -> bytes:
+    def body(self, request: Request, form: RequestForm) -> bytes:
         """The JSON of one request, in the form for its server.
 
         Raises:
             ModelConfigError: the request does not have the tool of ``tool_choice``.
         """
-        request = in_words(request, way.output)
+        request = in_words(request, form.output)
         messages = self.once.messages(
             request.messages,
-            f"{WIRE} {way.provider}",
-            partial(encode_message, provider=way.provider, sees=self._sees),
+            f"{WIRE} {form.provider}",
+            partial(encode_message, provider=form.provider, has_vision=self._has_vision),
         )
-        said = b",".join(filter(None, messages))  # a message without content is not an item
+        joined = b",".join(filter(None, messages))  # a message without content is not an item
         tools = self.once.tools((*request.tools, *request.hosted), partial(_tools, request))
         instructions = self.once.instructions(request.instructions, _instruct)
-        return b"".join((self._head, said, b"]", instructions, tools, self._tail(request, way)))
+        return b"".join((self._head, joined, b"]", instructions, tools, self._tail(request, form)))
 
-    def _tail(self, request: Request, way: Way) -> bytes:
+    def _tail(self, request: Request, form: RequestForm) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream, "store": False}
-        include = [ENCRYPTED] if way.encrypted else []
+        include = [ENCRYPTED] if form.encrypted else []
         include += filter(None, map(included, request.hosted))
         if include:
             fields["include"] = list(dict.fromkeys(include))
-        if way.summary:
+        if form.summary:
             fields["reasoning"] = {"summary": "auto"}
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = _choice(choice)
-        if request.output_schema is not None and way.output != "prompt":
-            fields["text"] = {"format": _format(request.output_schema, way.output)}
+        if request.output_schema is not None and form.output != "prompt":
+            fields["text"] = {"format": _format(request.output_schema, form.output)}
         return b"," + json_bytes(merged(fields, self.given))[1:]
 
 
@@ -195,36 +195,41 @@ def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def encode_message(message: Message, provider: str, *, sees: bool = True) -> bytes:
+def encode_message(message: Message, provider: str, *, has_vision: bool = True) -> bytes:
     """One message as items joined by commas; empty if it has no content.
 
     Args:
         message: a message of any provider.
         provider: the server's owner name.
-        sees: whether the model accepts pictures; otherwise they are described in words.
+        has_vision: whether the model accepts pictures; otherwise they are described in words.
 
     Raises:
         ModelError: this API does not support a file.
         TypeError, ValueError: a part contains a value that is not JSON.
     """
     if message["role"] == "tool":
-        items = [_result(part, sees=sees) for part in results_of(message)]
+        items = [_result(part, has_vision=has_vision) for part in results_of(message)]
     elif message["role"] == "assistant":
         items = _assistant(message, provider)
     else:
-        items = [{"role": message["role"], "content": _content(message["content"], sees=sees)}]
+        items = [
+            {
+                "role": message["role"],
+                "content": _content(message["content"], has_vision=has_vision),
+            }
+        ]
     return b",".join(map(json_bytes, items))
 
 
-def _content(parts: Sequence[Mapping[str, Any]], *, sees: bool) -> str | list[dict[str, Any]]:
-    told = [part for part in parts if part["type"] in ("text", "file")]
-    if all(part["type"] == "text" for part in told) and len(told) <= 1:
-        return "".join(part["text"] for part in told)
-    return [_part(part, sees=sees) for part in told]
+def _content(parts: Sequence[Mapping[str, Any]], *, has_vision: bool) -> str | list[dict[str, Any]]:
+    visible = [part for part in parts if part["type"] in ("text", "file")]
+    if all(part["type"] == "text" for part in visible) and len(visible) <= 1:
+        return "".join(part["text"] for part in visible)
+    return [_part(part, has_vision=has_vision) for part in visible]
 
 
-def _part(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
-    text = as_text(part, sees=sees)
+def _part(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, Any]:
+    text = as_text(part, has_vision=has_vision)
     if text is not None:
         return {"type": "input_text", "text": text}
     media_type: str = part["media_type"]
@@ -242,15 +247,15 @@ def _part(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
 def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
     calls = [_call(part) for part in calls_of(message)]
     text = text_of(message)
-    came = message.get("provider") or {}
-    if came.get("name") == provider:
+    source = message.get("provider") or {}
+    if source.get("name") == provider:
         thought = "".join(p["text"] for p in message["content"] if p["type"] == "reasoning")
-        items = items_of(came.get("data"), text, thought, calls)
+        items = items_of(source.get("data"), text, thought, calls)
         if items is not None:
             return items
     item = {"type": "message", "role": "assistant", "content": text}  # llama.cpp requires the type
-    said = [item] if text else []
-    return [*said, *calls]
+    messages = [item] if text else []
+    return [*messages, *calls]
 
 
 def _call(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,13 +263,13 @@ def _call(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function_call", **own}
 
 
-def _result(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
-    told: Any = text_of_result(part)
+def _result(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, Any]:
+    output: Any = text_of_result(part)
     files = part.get("files")
     if files:
-        text = [{"type": "text", "text": told}] if told else []
-        told = [_part(each, sees=sees) for each in (*text, *files)]
-    return {"type": "function_call_output", "call_id": id_at_server(part), "output": told}
+        text = [{"type": "text", "text": output}] if output else []
+        output = [_part(each, has_vision=has_vision) for each in (*text, *files)]
+    return {"type": "function_call_output", "call_id": id_at_server(part), "output": output}
 
 
 def _instruct(instructions: str) -> bytes:
@@ -277,9 +282,9 @@ def _tools(request: Request) -> bytes:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    said = {"description": tool.description} if tool.description else {}
+    description = {"description": tool.description} if tool.description else {}
     schema = tool.input_schema
-    own = {"name": tool.name, **said, "parameters": schema, "strict": is_strict(schema)}
+    own = {"name": tool.name, **description, "parameters": schema, "strict": is_strict(schema)}
     return {"type": "function", **own}
 
 
@@ -287,8 +292,8 @@ def _format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
     if output == "object":
         return {"type": "json_object"}
     strict = as_strict(schema)
-    told = schema if strict is None else strict
-    own = {"name": schema_name(schema), "schema": told, "strict": strict is not None}
+    sent_schema = schema if strict is None else strict
+    own = {"name": schema_name(schema), "schema": sent_schema, "strict": strict is not None}
     return {"type": "json_schema", **own}
 
 
@@ -303,13 +308,13 @@ def _choice(choice: str | ToolSpec | Hosted) -> Any:
 
 def _translated(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of Chat Completions in the form of this API."""
-    told: dict[str, Any] = {}
+    translated: dict[str, Any] = {}
     for name, value in fields.items():
         own: Any = value
         for step in reversed(_OF_CHAT.get(name, (name,))):
             own = {step: own}
-        told = merged(told, own)
-    return told
+        translated = merged(translated, own)
+    return translated
 
 
 _APART = "\n\n"
@@ -369,13 +374,13 @@ class ResponsesParser:
             BrokenStream: it is an error, or neither.
         """
         batch = Batch()
-        is_whole = isinstance(value, dict) and "output" in value
+        is_response = isinstance(value, dict) and "output" in value
         self._handle_event(
-            {"type": "response.whole", "response": value} if is_whole else value, batch
+            {"type": "response.whole", "response": value} if is_response else value, batch
         )
         return batch.flushed()
 
-    def whole(self, data: bytes) -> list[ModelDelta]:
+    def response(self, data: bytes) -> list[ModelDelta]:
         """The deltas of a response in one piece.
 
         Raises:
@@ -445,7 +450,7 @@ class ResponsesParser:
 
     def _arguments_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
         call = self._call(event["output_index"])
-        call.begun = True
+        call.has_arguments = True
         batch.add(ToolCallDelta(call.index, event["delta"]))
 
     def _call(self, item: int) -> _Call:
@@ -501,10 +506,10 @@ class ResponsesParser:
     def _reasoning_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
         spans: list[Span] = []
         for kind in ("summary", "content"):
-            for part, said in enumerate(item.get(kind) or ()):
+            for part, content in enumerate(item.get(kind) or ()):
                 key = (number, kind, part)
-                if said["text"] and key not in self._reasoning.spans:
-                    self._think(key, said["text"], batch)
+                if content["text"] and key not in self._reasoning.spans:
+                    self._think(key, content["text"], batch)
                 spans.append((kind, *self._reasoning.spans.get(key, (0, 0))))
         self._kept[number] = Kept.reasoning_of(spans, item.get("encrypted_content"))
 
@@ -517,7 +522,7 @@ class ResponsesParser:
 
     def _call_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
         call = self._name_call(number, item, batch)
-        if not call.begun and item.get("arguments"):
+        if not call.has_arguments and item.get("arguments"):
             batch.add(ToolCallDelta(call.index, item["arguments"]))
         self._kept[number] = Kept.call(call.index, item)
 
@@ -586,12 +591,12 @@ class _EmittedText:
 class _Call:
     """One function call: its number among the calls, and what was emitted of it."""
 
-    __slots__ = ("begun", "index", "named")
+    __slots__ = ("has_arguments", "index", "named")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.named = False
-        self.begun = False
+        self.has_arguments = False
         """Whether some of its arguments were streamed."""
 
 
@@ -615,11 +620,11 @@ def _text(value: Any) -> str | None:
 
 def _reported(error: Any) -> BrokenStream:
     if not isinstance(error, Mapping):
-        return BrokenStream(f"The server reported: {error}", said=True)
+        return BrokenStream(f"The server reported: {error}", is_from_server=True)
     refused = error.get("type") == "invalid_request_error"
     again = error.get("code") in _PASSING and not refused
     words = error.get("message") or error
-    return BrokenStream(f"The server reported: {words}", again=again, said=True)
+    return BrokenStream(f"The server reported: {words}", again=again, is_from_server=True)
 
 
 Span = tuple[str, int, int]
@@ -717,15 +722,15 @@ def _built(
             item = {"type": "message", "role": "assistant", "content": parts}
             return {**item, "phase": kept["phase"]} if "phase" in kept else item
         case {"reasoning": [*spans]} if _are_spans(spans):
-            said: dict[str, list[dict[str, str]]] = {"summary": []}
+            texts: dict[str, list[dict[str, str]]] = {"summary": []}
             for kind, start, end in spans:
                 part = {"type": _PART.get(kind, kind), "text": reasoning[start:end]}
-                said.setdefault(kind, []).append(part)
+                texts.setdefault(kind, []).append(part)
             hidden = {k: kept[k] for k in ("encrypted_content",) if k in kept}
-            return {"type": "reasoning", **said, **hidden}
+            return {"type": "reasoning", **texts, **hidden}
         case {"call": int(index)} if 0 <= index < len(calls):
             return {**calls[index], **{name: kept[name] for name in _OF_CALL if name in kept}}
-        case {"item": {"type": str(kind)} as item} if not kind.endswith(_TOLD):
+        case {"item": {"type": str(kind)} as item} if not kind.endswith(_VISIBLE_TYPES):
             return dict(item)
         case _:
             return None
@@ -738,7 +743,7 @@ def _are_spans(spans: Sequence[Any]) -> bool:
     )
 
 
-_TOLD = ("message", "function_call", "_output", "_response", "reasoning", "item_reference")
+_VISIBLE_TYPES = ("message", "function_call", "_output", "_response", "reasoning", "item_reference")
 """The endings of item types that a history stores as visible parts; provider data must not contain them, because it is not shown."""
 _FIELD = {"refusal": "refusal"}
 _PART = {"summary": "summary_text", "content": "reasoning_text"}

@@ -71,9 +71,9 @@ def backoff(attempt: int) -> float:
 
 
 def _worth_it(status: int, headers: Mapping[str, str], code: Any) -> bool:
-    said = headers.get("x-should-retry")
-    if said in ("true", "false"):
-        return said == "true"
+    should_retry = headers.get("x-should-retry")
+    if should_retry in ("true", "false"):
+        return should_retry == "true"
     if code == "insufficient_quota":
         return False  # a 429 that waiting does not solve
     return status in (408, 409, 429) or status >= 500
@@ -87,9 +87,9 @@ def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
         now: the time in Unix seconds.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        said = _number(headers.get(name))
-        if said is not None:
-            return said * unit
+        number = _number(headers.get(name))
+        if number is not None:
+            return number * unit
     date = headers.get("retry-after")
     at = None if date is None else _date(date)
     if at is not None:

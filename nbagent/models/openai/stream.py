@@ -108,8 +108,8 @@ def parsed(payload: bytes) -> Any:
     try:
         return from_json(counted(payload))  # three times as fast as json
     except TooManyParts as error:
-        said = f"The server sent {payload[:80]!r}, which is too large to read: {error}"
-        raise BrokenStream(said, again=False) from None
+        reason = f"The server sent {payload[:80]!r}, which is too large to read: {error}"
+        raise BrokenStream(reason, again=False) from None
     except ValueError:
         pass  # half of a surrogate pair is not Unicode, but json accepts it
     try:
@@ -117,8 +117,8 @@ def parsed(payload: bytes) -> Any:
     except ValueError as error:
         raise BrokenStream(f"The server sent {payload[:80]!r}, which is not JSON") from error
     except RecursionError as error:
-        said = f"The server sent {payload[:80]!r}, which is nested too deeply"
-        raise BrokenStream(said, again=False) from error
+        reason = f"The server sent {payload[:80]!r}, which is nested too deeply"
+        raise BrokenStream(reason, again=False) from error
 
 
 MAX_BODY = 8_000_000
@@ -139,11 +139,11 @@ _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 class BrokenStream(Exception):
     """The stream contains data that is not an answer."""
 
-    def __init__(self, reason: str, *, again: bool = True, said: bool = False) -> None:
+    def __init__(self, reason: str, *, again: bool = True, is_from_server: bool = False) -> None:
         super().__init__(reason)
         self.again = again
         """Whether a retry may help."""
-        self.said = said
+        self.is_from_server = is_from_server
         """Whether the error is from the server itself."""
 
 
@@ -164,8 +164,8 @@ async def bound(response: Any) -> None:
         type(response).__module__.partition(".")[0]
     ]  # clients may use another httpx
     made = _bounded(library.AsyncByteStream)
-    in_one = "json" in kind or "html" in kind
-    limit = MAX_ERROR if response.status_code >= 400 else MAX_BODY if in_one else MAX_STREAM
+    in_one_piece = "json" in kind or "html" in kind
+    limit = MAX_ERROR if response.status_code >= 400 else MAX_BODY if in_one_piece else MAX_STREAM
     response.stream = made(response.stream, kind, packing, limit)
 
 
@@ -230,36 +230,36 @@ TICKS = 10_000_000_000
 """The parts of one US dollar in xAI's unit."""
 
 
-def usage_of(told: Mapping[str, Any]) -> Usage:
+def usage_of(usage: Mapping[str, Any]) -> Usage:
     """The usage of one response, in Chat Completions or the Responses API.
 
     Output includes hidden tokens: some servers count them only in the total.
     """
-    sent = _first(told, "prompt_tokens", "input_tokens")
-    got = _first(told, "completion_tokens", "output_tokens")
-    of_sent = _part(told, "prompt_tokens_details", "input_tokens_details")
-    of_got = _part(told, "completion_tokens_details", "output_tokens_details")
-    total = told.get("total_tokens")
-    if _is_amount(total) and _is_amount(sent) and _is_amount(got):
-        got = max(got, total - sent)
-    cached = _first(of_sent, "cached_tokens") or _first(
-        told, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"
+    input_tokens = _first(usage, "prompt_tokens", "input_tokens")
+    output_tokens = _first(usage, "completion_tokens", "output_tokens")
+    input_details = _part(usage, "prompt_tokens_details", "input_tokens_details")
+    output_details = _part(usage, "completion_tokens_details", "output_tokens_details")
+    total = usage.get("total_tokens")
+    if _is_amount(total) and _is_amount(input_tokens) and _is_amount(output_tokens):
+        output_tokens = max(output_tokens, total - input_tokens)
+    cached = _first(input_details, "cached_tokens") or _first(
+        usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"
     )
     return Usage(
-        sent,
-        got,
-        _cost(told),
+        input_tokens,
+        output_tokens,
+        _cost(usage),
         cached=cached,
-        reasoning=_first(of_got, "reasoning_tokens") or _first(told, "reasoning_tokens"),
-        written=_first(of_sent, "cache_write_tokens")
-        or _first(told, "cache_creation_input_tokens"),
+        reasoning=_first(output_details, "reasoning_tokens") or _first(usage, "reasoning_tokens"),
+        written=_first(input_details, "cache_write_tokens")
+        or _first(usage, "cache_creation_input_tokens"),
     )
 
 
-def _first(told: Mapping[str, Any], *names: str) -> Any:
+def _first(values: Mapping[str, Any], *names: str) -> Any:
     """The first of these that is not None, else 0."""
     for name in names:
-        found = told.get(name)
+        found = values.get(name)
         if found is not None:
             return found
     return 0
@@ -269,21 +269,21 @@ def _is_amount(value: Any) -> bool:
     return (type(value) is int and 0 <= value <= MOST) or amount(value) is not None
 
 
-def _part(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    part = _first(told, *names)
+def _part(values: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    part = _first(values, *names)
     return part if isinstance(part, Mapping) else {}
 
 
-def _cost(told: Mapping[str, Any]) -> Any:
+def _cost(usage: Mapping[str, Any]) -> Any:
     """The server's reported cost in US dollars; None if it reports none."""
-    ticks = told.get("cost_in_usd_ticks")
+    ticks = usage.get("cost_in_usd_ticks")
     if ticks is not None and (known := amount(ticks)) is not None:
         return known / TICKS
-    cost = told.get("cost")
+    cost = usage.get("cost")
     if isinstance(cost, Mapping):
         return cost.get("total_cost")
-    if told.get("is_byok") is True:  # only the router's own part: the provider bills the rest
+    if usage.get("is_byok") is True:  # only the router's own part: the provider bills the rest
         own = amount(cost)
-        upstream = amount(_part(told, "cost_details").get("upstream_inference_cost"))
+        upstream = amount(_part(usage, "cost_details").get("upstream_inference_cost"))
         return None if own is None or upstream is None else own + upstream
     return cost

@@ -39,8 +39,8 @@ class Comparable:
         self.messages = list(_numbered(changed(request["messages"], alike)))
         self.shape = [_shape(message) for message in self.messages]
         """The kinds of parts of its messages, with their tools."""
-        whole = canonical([self.setup, self.messages])
-        self.key = hashlib.sha256(whole.encode()).hexdigest()
+        text = canonical([self.setup, self.messages])
+        self.key = hashlib.sha256(text.encode()).hexdigest()
 
     def likeness(self, other: Comparable) -> tuple[int, int, bool, int, float]:
         """The likeness to another request: the same agent first, then equal messages, messages of equal shape, and words."""

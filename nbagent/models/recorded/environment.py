@@ -22,11 +22,11 @@ _shared: dict[tuple[str, Path], Recording | Replay] = {}
 """The recordings and replays of this process, by mode and file."""
 
 
-def of_process(*, if_there: bool = False) -> Recording | Replay | None:
+def of_process(*, if_exists: bool = False) -> Recording | Replay | None:
     """The recording or replay of all models of this process; None if no variable is set.
 
     Args:
-        if_there: whether a recording to replay may be missing, for example if a notebook has its own.
+        if_exists: whether a recording to replay may be missing, for example if a notebook has its own.
 
     Raises:
         ModelConfigError: both variables are set, or a file cannot be read.
@@ -37,7 +37,7 @@ def of_process(*, if_there: bool = False) -> Recording | Replay | None:
     place = record or replay
     if not place:
         return None
-    if if_there and not record and not Path(place).exists():
+    if if_exists and not record and not Path(place).exists():
         return None
     key = (RECORD if record else REPLAY, Path(place).absolute())
     if key not in _shared:
@@ -66,12 +66,18 @@ def unused() -> list[str]:
     Raises:
         ModelConfigError: as ``of_process``.
     """
-    shared = of_process(if_there=True)
+    shared = of_process(if_exists=True)
     by_path: dict[Path, list[Replay]] = {}
     for replay in (*_own, *([shared] if isinstance(shared, Replay) else [])):
         by_path.setdefault(replay.path, []).append(replay)
-    left = {path: set.intersection(*(r.unused() for r in same)) for path, same in by_path.items()}
-    return [same[0].describe(left[path]) for path, same in by_path.items() if left[path]]
+    unused_by_path = {
+        path: set.intersection(*(r.unused() for r in same)) for path, same in by_path.items()
+    }
+    return [
+        same[0].describe(unused_by_path[path])
+        for path, same in by_path.items()
+        if unused_by_path[path]
+    ]
 
 
 def given_answers() -> Answers:

@@ -261,11 +261,11 @@ def _error(name: str) -> type[Exception]:
 def exchange_in_words(number: int, entry: Mapping[str, Any]) -> str:
     """An exchange in one line: model, agent, prompt and answer."""
     request = entry["request"]
-    who = str(entry["model"])
+    setup = str(entry["model"])
     if request["instructions"]:
-        who += f", instructions {_quoted(request['instructions'])}"
+        setup += f", instructions {_quoted(request['instructions'])}"
     shown = [_part_in_words(part) for part in _last_turn(request["messages"])]
-    return f"exchange {number} ({who}): {', '.join(filter(None, shown)) or 'nothing'} → {_ends_with(entry['answer'])}"
+    return f"exchange {number} ({setup}): {', '.join(filter(None, shown)) or 'nothing'} → {_ends_with(entry['answer'])}"
 
 
 def _last_turn(messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -304,10 +304,10 @@ def answer_in_words(number: int, entry: Mapping[str, Any]) -> str:
     asked = f"{question.get('expects', 'answer')} of {tool}"
     if "input" in question:
         asked += f" {_quoted(question['input'])}"
-    said = {"restart": "approved", "reject": "refused"}.get(str(answered.get("type")))
-    if said == "approved" and "input" in answered:
-        said = f"approved with {_quoted(answered['input'])}"
-    return f"answer {number} ({asked}): {said or _quoted(answered.get('output'))}"
+    decision = {"restart": "approved", "reject": "refused"}.get(str(answered.get("type")))
+    if decision == "approved" and "input" in answered:
+        decision = f"approved with {_quoted(answered['input'])}"
+    return f"answer {number} ({asked}): {decision or _quoted(answered.get('output'))}"
 
 
 def _quoted(value: Json) -> str:

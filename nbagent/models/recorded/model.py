@@ -102,7 +102,7 @@ class RecordedModel:
             raise ModelConfigError(
                 f"To record {str(self.path)!r}, name the model, as in nb.RecordedModel({self.path.name!r}, 'gpt-5.1')"
             )
-        return recording_of(self.path, scrubber, given_answers(), anew=mode == "record")
+        return recording_of(self.path, scrubber, given_answers(), always_new=mode == "record")
 
     @property
     def name(self) -> str:
@@ -287,4 +287,4 @@ def kept_answers(model: Any) -> Recording | Replay | None:
     Raises:
         ModelConfigError: as ``of_process``.
     """
-    return model.people if isinstance(model, RecordedModel) else of_process(if_there=True)
+    return model.people if isinstance(model, RecordedModel) else of_process(if_exists=True)

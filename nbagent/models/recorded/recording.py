@@ -39,7 +39,7 @@ HEAD = 1_000
 """The maximum number of values in a file besides its entries."""
 MAX_SIZE = 50_000_000
 """Characters of a recording."""
-MAX_WHOLE = 1_000_000_000
+MAX_REQUESTS = 1_000_000_000
 """Characters of all its complete requests; the file stores only the new part of each."""
 NO_PERSON = ("code", "answers=", "expiry", "external")
 """The sources of answers that are not persons; they also answer in a replay."""
@@ -66,7 +66,7 @@ class Recording:
         """The parts of each exchange other than messages, as canonical JSON, by its number."""
         self._known: dict[str, tuple[int, int]] = {}
         """By the digest of a request's first messages: the exchange that has them, and their number."""
-        self._is_begun = False
+        self._has_answer = False
         """Whether there is an answer of a model or a person; failures alone, such as a wrong key, create no recording."""
         self.failed: list[str] = []
         """The messages of the models' errors."""
@@ -89,7 +89,7 @@ class Recording:
         with self._lock:
             number = len(self._entries) + 1
             asked = self._difference(number, request)
-            self._is_begun |= "finished" in answer
+            self._has_answer |= "finished" in answer
             if "failed" in answer:
                 self.failed.append(answer["failed"]["message"])
             self._add({"number": number, "model": model, "request": asked, "answer": answer})
@@ -111,13 +111,13 @@ class Recording:
             if given.id in self._settled:
                 return
             self._settled.add(given.id)
-            self._is_begun = True
+            self._has_answer = True
             number = len(self._entries) + 1
             answer = self.scrub.value(masks_alike(resolution))
             try:
                 self._add({"number": number, "question": shown, "answered": answer})
             except ModelError as error:
-                logger.error("an answer could not be recorded: %s", error)  # noqa: TRY400 - said in it
+                logger.error("an answer could not be recorded: %s", error)  # noqa: TRY400 - the message contains it
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
         """The answer without a person, from the recording's ``answers``."""
@@ -152,9 +152,9 @@ class Recording:
             return _without_empty(request)
         like, kept = known
         before = self._setups[like]
-        told: dict[str, Any] = {"same_as": {"number": like, "messages": kept}}
-        told |= {name: request[name] for name in SETUP if before[name] != setup[name]}
-        return {**told, "messages": request["messages"][kept:]}
+        difference: dict[str, Any] = {"same_as": {"number": like, "messages": kept}}
+        difference |= {name: request[name] for name in SETUP if before[name] != setup[name]}
+        return {**difference, "messages": request["messages"][kept:]}
 
     def _add(self, entry: Mapping[str, Any]) -> None:
         text = json_without_controls("\n".join(_lines(written_out(entry), indent="  ")))
@@ -166,7 +166,7 @@ class Recording:
                 "values. Record a shorter session"
             )
         self._entries.append(text)
-        if self._is_begun:
+        if self._has_answer:
             self._write()
 
     def _write(self) -> None:
@@ -230,9 +230,9 @@ _under_way: WeakValueDictionary[Path, Recording] = WeakValueDictionary()
 """The recordings of this process, by file."""
 
 
-def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, anew: bool) -> Recording:
-    """The running recording of a file, which then also removes these secrets, or a new one; always new if ``anew``."""
-    found = None if anew else _under_way.get(path)
+def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, always_new: bool) -> Recording:
+    """The running recording of a file, which then also removes these secrets, or a new one; always new if ``always_new``."""
+    found = None if always_new else _under_way.get(path)
     if found is None or not found.has_its_file:
         found = _under_way[path] = Recording(path, scrub, answers)
     else:
@@ -272,19 +272,19 @@ def load(path: Path) -> list[dict[str, Any]]:
             f"{str(path)!r} was recorded by a newer nbagent: its format is {version}, and this one reads formats up to "
             f"{FORMAT}. Upgrade with: pip install -U jupyter-nbagent"
         )
-    whole: dict[int, dict[str, Any]] = {}
+    requests: dict[int, dict[str, Any]] = {}
     entries: list[dict[str, Any]] = []
     sizes: dict[int, int] = {}
     total = 0
     try:
         for entry in found["session"]:
-            entries.append(_whole(entry, whole))
+            entries.append(_completed(entry, requests))
             if "request" in entry:
                 sizes[entry["number"]] = _size(entry["request"], sizes)
                 total += sizes[entry["number"]]
-            if total > MAX_WHOLE:
+            if total > MAX_REQUESTS:
                 raise ModelConfigError(
-                    f"The requests in {str(path)!r} have more than {MAX_WHOLE:,} characters in total. Record a shorter session"
+                    f"The requests in {str(path)!r} have more than {MAX_REQUESTS:,} characters in total. Record a shorter session"
                 )
     except (KeyError, TypeError, AttributeError, InvalidAnswer) as error:
         raise ModelConfigError(
@@ -299,27 +299,27 @@ def _size(asked: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
     return shared + len(json.dumps(asked))
 
 
-def _whole(entry: Mapping[str, Any], whole: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _completed(entry: Mapping[str, Any], requests: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """An entry completed from earlier ones."""
     if "request" not in entry:
         return {"question": dict(entry["question"]), "answered": dict(entry["answered"])}
     asked = dict(entry["request"])
     like = asked.pop("same_as", None)
     if like is not None:
-        before = whole[like["number"]]
+        before = requests[like["number"]]
         asked = {
             **before,
             **asked,
             "messages": before["messages"][: like["messages"]] + asked["messages"],
         }
     setup = {name: asked.get(name) or EMPTY[name] for name in SETUP}
-    whole[entry["number"]] = {**setup, "messages": asked["messages"]}
+    requests[entry["number"]] = {**setup, "messages": asked["messages"]}
     answer = entry["answer"]
     if not isinstance(answer["said"], list):
         raise TypeError("list of what was said")
     return {
         "number": entry["number"],
         "model": entry["model"],
-        "request": whole[entry["number"]],
+        "request": requests[entry["number"]],
         "answer": answer,
     }

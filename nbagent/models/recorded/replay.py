@@ -24,7 +24,7 @@ from .exchange import answer_in_words, exchange_in_words, question_json
 from .recording import NO_PERSON, load
 from .scrub import Change, Scrubber
 
-MAX_TOLD = 5
+MAX_LISTED = 5
 """Unused entries that an error describes."""
 
 
@@ -132,9 +132,9 @@ class Replay:
         Raises:
             UsageError: entries were not used; the message has their number and the first ones.
         """
-        left = self.unused()
-        if left:
-            raise UsageError(f"{self.describe(left)}\nRecord it again.")
+        unused = self.unused()
+        if unused:
+            raise UsageError(f"{self.describe(unused)}\nRecord it again.")
 
     def unused(self) -> set[int]:
         """The numbers of unused entries, without answers with secrets, which cannot be used."""
@@ -148,10 +148,10 @@ class Replay:
             and not ("question" in entry and _has_secret(entry))
         }
 
-    def describe(self, left: Collection[int]) -> str:
+    def describe(self, unused: Collection[int]) -> str:
         """The number of these entries, and a description of the first ones."""
         lines, counts = [], {"exchanges": 0, "human answers": 0}
-        for number in sorted(left):
+        for number in sorted(unused):
             entry = self._entries[number - 1]
             is_exchange = "request" in entry
             counts["exchanges" if is_exchange else "human answers"] += 1
@@ -159,10 +159,10 @@ class Replay:
             lines.append(f"- {words(number, entry)}")
         of = {"exchanges": len(self._exchanges)}
         of["human answers"] = len(self._entries) - len(self._exchanges)
-        numbers = [f"{count} of {of[what]} {what}" for what, count in counts.items() if count]
-        more = [f"- … and {len(lines) - MAX_TOLD} more"] if len(lines) > MAX_TOLD else []
+        numbers = [f"{count} of {of[kind]} {kind}" for kind, count in counts.items() if count]
+        more = [f"- … and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         head = f"Unused entries of {self.path.name!r}: {', '.join(numbers)}"
-        return "\n".join([head, *lines[:MAX_TOLD], *more])
+        return "\n".join([head, *lines[:MAX_LISTED], *more])
 
     # --- people's answers; see ``KeptAnswers``
 

@@ -147,14 +147,14 @@ def _install_displays() -> Callable[[], None]:
     if shell is None:
         return lambda: None
     publisher = shell.display_pub
-    usual = publisher.publish, publisher.clear_output
-    displays = _Displays(*usual)
-    ours = displays.publish, displays.clear_output
-    publisher.publish, publisher.clear_output = ours
+    original = publisher.publish, publisher.clear_output
+    displays = _Displays(*original)
+    replacement = displays.publish, displays.clear_output
+    publisher.publish, publisher.clear_output = replacement
 
     def undo() -> None:
-        if (publisher.publish, publisher.clear_output) == ours:
-            publisher.publish, publisher.clear_output = usual
+        if (publisher.publish, publisher.clear_output) == replacement:
+            publisher.publish, publisher.clear_output = original
 
     return undo
 
@@ -204,7 +204,7 @@ class _CallHandler(logging.Handler):
             return
         try:
             output.write("log", self.format(record) + "\n")
-        except Exception:  # a message whose arguments don't fit: logging's own way to tell
+        except Exception:  # a message whose arguments don't fit is reported as logging does it
             self.handleError(record)
 
 
@@ -216,11 +216,11 @@ def _install_logging() -> Callable[[], None]:
     """
     handler = _CallHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    usual = logging.Logger.callHandlers
+    original = logging.Logger.callHandlers
 
     def call_handlers(logger: logging.Logger, record: logging.LogRecord) -> None:
         if _printing() is None:
-            usual(logger, record)
+            original(logger, record)
             return
         handler.handle(record)
         for other in _handlers(logger):
@@ -231,7 +231,7 @@ def _install_logging() -> Callable[[], None]:
 
     def undo() -> None:
         if logging.Logger.callHandlers is call_handlers:
-            logging.Logger.callHandlers = usual  # type: ignore[method-assign]
+            logging.Logger.callHandlers = original  # type: ignore[method-assign]
 
     return undo
 
@@ -255,7 +255,7 @@ def _is_console(handler: logging.Handler) -> bool:
 
 
 def _install_warnings() -> Callable[[], None]:
-    usual = warnings.showwarning
+    original = warnings.showwarning
 
     def showwarning(
         message: Warning | str,
@@ -267,7 +267,7 @@ def _install_warnings() -> Callable[[], None]:
     ) -> None:
         output = _call() if file is None else None
         if output is None:
-            usual(message, category, filename, lineno, file, line)
+            original(message, category, filename, lineno, file, line)
         else:  # without the path, which differs from kernel to kernel
             output.write("stderr", f"{category.__name__}: {message}\n")
 
@@ -275,6 +275,6 @@ def _install_warnings() -> Callable[[], None]:
 
     def undo() -> None:
         if warnings.showwarning is showwarning:
-            warnings.showwarning = usual
+            warnings.showwarning = original
 
     return undo

@@ -256,8 +256,8 @@ def _geo(data: Mapping[str, Any]) -> str:
 
 
 def _description(head: str, parts: list[str]) -> str:
-    said = "; ".join(part for part in parts if part)
-    return f"{head}: {said}" if said else head
+    details = "; ".join(part for part in parts if part)
+    return f"{head}: {details}" if details else head
 
 
 def _listed(items: list[str]) -> str:

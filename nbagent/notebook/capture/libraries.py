@@ -91,12 +91,12 @@ def take_figures(output: CallOutput) -> None:
 class _Figures:
     """The open figures: those of the running call, else everybody's."""
 
-    def __init__(self, everybody: OrderedDict[Any, Any]) -> None:
-        self.everybody = everybody
+    def __init__(self, shared_figures: OrderedDict[Any, Any]) -> None:
+        self.shared_figures = shared_figures
 
     def _now(self) -> OrderedDict[Any, Any]:
         output = live_call()
-        return self.everybody if output is None else _figures.setdefault(output, OrderedDict())
+        return self.shared_figures if output is None else _figures.setdefault(output, OrderedDict())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._now(), name)
@@ -125,11 +125,11 @@ class _Figures:
 
 
 def _own_figures(helpers: ModuleType) -> Undo:
-    everybody = helpers.Gcf.figs
-    helpers.Gcf.figs = _Figures(everybody)
+    shared_figures = helpers.Gcf.figs
+    helpers.Gcf.figs = _Figures(shared_figures)
 
     def undo() -> None:
-        helpers.Gcf.figs = everybody
+        helpers.Gcf.figs = shared_figures
 
     return undo
 
@@ -152,7 +152,7 @@ class _BarFile:
 
 def _own_bars(std: ModuleType) -> Undo:
     """Give bars a file that reports to the call, unless another file is set."""
-    usual = std.tqdm.__init__
+    original = std.tqdm.__init__
 
     def init(bar: Any, *args: Any, **kwargs: Any) -> None:
         output = live_call()
@@ -160,13 +160,13 @@ def _own_bars(std: ModuleType) -> Undo:
         if output is not None and (file is None or file in (sys.stdout, sys.stderr)):
             kwargs["file"] = _BarFile(output)
             args = args[:4]
-        usual(bar, *args, **kwargs)
+        original(bar, *args, **kwargs)
 
-    init.__wrapped__ = usual  # type: ignore[attr-defined]  # inspect shows tqdm's own parameters
+    init.__wrapped__ = original  # type: ignore[attr-defined]  # inspect shows tqdm's own parameters
     std.tqdm.__init__ = init
 
     def undo() -> None:
-        std.tqdm.__init__ = usual
+        std.tqdm.__init__ = original
 
     return undo
 
@@ -174,11 +174,11 @@ def _own_bars(std: ModuleType) -> Undo:
 def _plain_bars(notebook: ModuleType) -> Undo:
     """Make a plain bar if a call asks for a widget, which costs 11 messages and pops up."""
     bar = notebook.tqdm_notebook
-    usual = bar.__new__
+    original = bar.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if live_call() is None:
-            return usual(cls, *args, **kwargs)
+            return original(cls, *args, **kwargs)
         from tqdm.asyncio import tqdm_asyncio  # noqa: PLC0415  the person's library, not ours
 
         kwargs.pop("display", None)
@@ -187,7 +187,7 @@ def _plain_bars(notebook: ModuleType) -> Undo:
     bar.__new__ = new
 
     def undo() -> None:
-        bar.__new__ = usual
+        bar.__new__ = original
 
     return undo
 
@@ -195,10 +195,10 @@ def _plain_bars(notebook: ModuleType) -> Undo:
 def _charts_as_data(api: ModuleType) -> Undo:
     """Add an Altair chart's specification to what it shows as in a call."""
     chart = api.TopLevelMixin
-    usual = chart._repr_mimebundle_
+    original = chart._repr_mimebundle_
 
     def bundle(self: Any, *args: Any, **kwargs: Any) -> Any:
-        shown = usual(self, *args, **kwargs)
+        shown = original(self, *args, **kwargs)
         if live_call() is None or not isinstance(shown, dict):
             return shown
         return shown | charts.specification(self)
@@ -207,7 +207,7 @@ def _charts_as_data(api: ModuleType) -> Undo:
 
     def undo() -> None:
         if chart._repr_mimebundle_ is bundle:
-            chart._repr_mimebundle_ = usual
+            chart._repr_mimebundle_ = original
 
     return undo
 
@@ -250,20 +250,20 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, usual: Any, change: Callable[[ModuleType], Undo]) -> None:
-        self._usual = usual
+    def __init__(self, original: Any, change: Callable[[ModuleType], Undo]) -> None:
+        self._original = original
         self._change = change
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         """Create the module with the usual loader."""
-        module: ModuleType | None = self._usual.create_module(spec)
+        module: ModuleType | None = self._original.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module with the usual loader, then change it; it never sees this loader again."""
         assert module.__spec__ is not None  # it was found by its spec
-        module.__spec__.loader = module.__loader__ = self._usual
-        self._usual.exec_module(module)
+        module.__spec__.loader = module.__loader__ = self._original
+        self._original.exec_module(module)
         _change(self._change, module)
 
 

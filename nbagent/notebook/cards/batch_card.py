@@ -74,7 +74,7 @@ class BatchCard(Card):
         self.view = BatchView(batch)
         self.on_change: Callable[[], None] = lambda: None
         """Called when the card shows something else."""
-        self.opens: Callable[[Card | None], None] = lambda _card: None
+        self.on_open: Callable[[Card | None], None] = lambda _card: None
         """Called with the card that is shown below from now on."""
         self.below: Card | None = None
         """The card of the row that is opened."""
@@ -111,9 +111,9 @@ class BatchCard(Card):
 
     def _read_rows(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         work = work_of(self.batch)
-        goes_on = self.batch.status in ("starting", "running")
+        is_running = self.batch.status in ("starting", "running")
         asks = bool(self.view.asked) and self.view.waiting.has_changed
-        if again or goes_on or asks or self._version != work.version:
+        if again or is_running or asks or self._version != work.version:
             self._version = work.version
             self.view.look()
         return False
@@ -156,7 +156,7 @@ class BatchCard(Card):
             }:
                 if op in OPERATORS:
                     view.rule = Rule(tool[:MAX_TEXT], name[:MAX_TEXT], op, value[:MAX_TEXT])
-                    view.told = ""
+                    view.outcome_text = ""
             case {
                 "type": "decide",
                 "preview": int(number),
@@ -177,7 +177,7 @@ class BatchCard(Card):
             case {"type": "retry"}:
                 batch.retry()
             case _:
-                return  # no page of ours
+                return  # not a message of nbagent's pages
         self._looking.soon()
 
     def _start_task(self, work: Any) -> None:
@@ -192,7 +192,7 @@ class BatchCard(Card):
         rule, shown = view.previews.get(number, (view.rule, None))
         means = None if shown is None else _meaning(action, reason, shown)
         if shown is None or means is None:
-            view.told = BATCH_TEXTS["batch_check_again"]
+            view.outcome_text = BATCH_TEXTS["batch_check_again"]
             self._looking.soon()
             return
         answered = Answered()
@@ -203,37 +203,39 @@ class BatchCard(Card):
                 by=f"form, rule: {rule.in_words()}",
                 into=answered,
             )
-            view.told = reveal(BATCH_TEXTS["batch_answered"].format(n=f"{answered.count:,}"))
+            view.outcome_text = reveal(
+                BATCH_TEXTS["batch_answered"].format(n=f"{answered.count:,}")
+            )
             if answered.refused:
                 n, error = len(answered.refused), answered.refused[0][1]
-                view.told += " · " + reveal(
+                view.outcome_text += " · " + reveal(
                     BATCH_TEXTS["batch_refused"].format(n=f"{n:,}", error=error)
                 )
         except NbagentError as error:
-            view.told = reveal(str(error))
+            view.outcome_text = reveal(str(error))
         await self.batch.continue_answered()
         self._looking.soon()
 
     async def _open(self, key: str) -> None:
         """Show the card of this row below from now on; no card if it is empty."""
         async with self._turns:
-            card, wrong = None, ""
+            card, error_text = None, ""
             if key in self.batch:
                 try:
                     run = await self.batch[key].open(show=False)
                     card = RunCard(run)
                 except NbagentError as error:
-                    wrong = TEXTS["runs_not_opened"].format(
+                    error_text = TEXTS["runs_not_opened"].format(
                         run=reveal(key), error=reveal(str(error))
                     )
             self.view.opened, self.below, self.view.trouble = (
                 "" if card is None else key,
                 card,
-                wrong,
+                error_text,
             )
-            self.opens(card)
+            self.on_open(card)
             await run_in_thread(self.view.look)
-            self._looked(wrong)
+            self._looked(error_text)
 
     # --- what every card has
 
@@ -280,17 +282,19 @@ def bundle(batch: Batch) -> dict[str, str]:
     view.look()
     frame = static.render(view.snapshot())
     counts = [label for _, label, _ in view.state["counts"]]
-    told = " · ".join(filter(None, (*counts, view.state["used"])))
+    counts_text = " · ".join(filter(None, (*counts, view.state["used"])))
     table, more = _table(view.window["rows"]), view.state["total"] - FIRST
-    left = f"<p>{escape(BATCH_TEXTS['batch_more'].format(n=f'{more:,}'))}</p>" if more > 0 else ""
+    more_note = (
+        f"<p>{escape(BATCH_TEXTS['batch_more'].format(n=f'{more:,}'))}</p>" if more > 0 else ""
+    )
     failed, n = "", batch.counts["failed"]
     if n:
         view.status, view.first, view.count = "failed", 0, FAILURES
         view.look()
         first = f" ({BATCH_TEXTS['batch_first'].format(n=FAILURES)})" if n > FAILURES else ""
-        said = f"{BATCH_TEXTS['batch_count'].format(n=f'{n:,}', what=BATCH_TEXTS['batch_failed'])}{first}"
-        failed = f"<p><b>{escape(said)}</b></p>{_table(view.window['rows'])}"
-    html = f"{frame}<div style='margin-top:8px'><p>{escape(told)}</p>{table}{left}{failed}</div>"
+        heading = f"{BATCH_TEXTS['batch_count'].format(n=f'{n:,}', what=BATCH_TEXTS['batch_failed'])}{first}"
+        failed = f"<p><b>{escape(heading)}</b></p>{_table(view.window['rows'])}"
+    html = f"{frame}<div style='margin-top:8px'><p>{escape(counts_text)}</p>{table}{more_note}{failed}</div>"
     return {"text/html": html, "text/plain": repr(batch)}
 
 
@@ -307,8 +311,8 @@ def _table(rows: Sequence[Sequence[Any]]) -> str:
     head = "".join(f"<th scope='col' style='text-align:left'>{escape(name)}</th>" for name in names)
 
     def line(row: Sequence[Any]) -> str:
-        _, number, _, status, said, cost, key = row
-        cells = (f"{number:,}", key, status, said, cost)
+        _, number, _, status, text, cost, key = row
+        cells = (f"{number:,}", key, status, text, cost)
         return "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in cells)
 
     body = "".join(f"<tr>{line(row)}</tr>" for row in rows)

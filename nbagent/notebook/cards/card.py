@@ -87,7 +87,7 @@ class Card(front_end.Own):
     """The widget with its code, styles and texts; None if the card has them itself."""
 
     greetings = 0
-    """Number of pages that have said hello: before the first, no page receives changes."""
+    """Number of pages that have sent ``Hello``: before the first, no page receives changes."""
 
     def __init__(self) -> None:
         self.keepers = 0
@@ -99,15 +99,15 @@ class Card(front_end.Own):
         self.touched_at = time.monotonic()
         self.rows_changed: Callable[[list[Any]], None] = lambda _rows: None
         """Called with the widgets below the card, whenever they change."""
-        self.keeps: Callable[[bool], None] = lambda _ended: None
+        self.on_keep: Callable[[bool], None] = lambda _ended: None
         """Called on the loop when a page needs the saved form, or has written the end."""
         self.greeted: Callable[[], None] = lambda: None
-        """Called on the loop when a page has said hello."""
+        """Called on the loop when a page has sent ``Hello``."""
         self._controls: dict[str, Controls] = {}
         """The widgets, by interrupt id; touched on the loop only."""
         self._incoming: deque[Any] = deque()
         """Messages of pages that wait to be handled."""
-        self._is_hearing = False
+        self._is_scheduled = False
         """Whether they will soon be handled on the loop."""
         self._numbers = itertools.count(1)
         self._seq = 0
@@ -116,7 +116,7 @@ class Card(front_end.Own):
         shared = front_end.shared()
         self._esm = front_end.CARD if shared is None else front_end.LOADER
         self._css = front_end.STYLE if shared is None else ""
-        self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
+        self.on_msg(self._on_message)  # first: a page may send Hello as soon as the comm opens
         layout = ipywidgets.Layout() if shared is None else shared.layout
         super().__init__(front_end=shared, layout=layout)
         if self.loop is not kernel.kernel_loop():
@@ -274,8 +274,8 @@ class Card(front_end.Own):
     def _show(self, **more: Any) -> None:
         """Send the snapshot, and the parts that only a page gets."""
         if self.comm is not None:
-            whole = self._snapshot().model_copy(update=self._unsent_box() | more)
-            self.send(whole.model_dump(mode="json"))
+            snapshot = self._snapshot().model_copy(update=self._unsent_box() | more)
+            self.send(snapshot.model_dump(mode="json"))
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
@@ -291,7 +291,7 @@ class Card(front_end.Own):
     def _push(self) -> bool:
         """Send the changes that the page does not have yet, as much as goes at once, if there is a page.
 
-        A page that says hello gets everything, so nothing is sent before. False if it has all.
+        Nothing is sent before a page's ``Hello``, as it then receives everything. Returns False if there was nothing to send.
         """
         ops: Sequence[Op] | None = self._changes()
         if not ops:
@@ -314,24 +314,24 @@ class Card(front_end.Own):
             self._later(partial(self._refuse, _submission_of(content), "too_many_messages"))
         else:
             self._incoming.append(content)
-            if not self._is_hearing:
-                self._is_hearing = True
+            if not self._is_scheduled:
+                self._is_scheduled = True
                 self._later(self._handle_messages)
 
     def _handle_messages(self) -> None:
         """Handle the waiting messages, for a moment; a flood leaves time for the loop's other work."""
-        until = time.monotonic() + SLICE
+        deadline = time.monotonic() + SLICE
         try:
             while self._incoming:
                 self._handle(self._incoming.popleft())
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     break
         finally:
-            self._is_hearing = False
+            self._is_scheduled = False
             if (
                 self._incoming
             ):  # checked last: a later message on another thread schedules this again
-                self._is_hearing = True
+                self._is_scheduled = True
                 self._later(self._handle_messages)
 
     def _handle(self, content: Any) -> None:
@@ -359,7 +359,7 @@ class Card(front_end.Own):
             case Stop():
                 self._stop()
             case Keeps(ended=ended):
-                self.keeps(ended)
+                self.on_keep(ended)
             case Retry():
                 self._retry()
             case Focus(busy=busy, opened=opened):
@@ -375,7 +375,7 @@ class Card(front_end.Own):
                 assert_never(never)
 
     def _greeted(self, hello: Hello) -> None:
-        """Send a page everything; the data for a new page is not news to the others."""
+        """Send a page everything; the other pages have this data already."""
         if hello.again and self.greetings:
             self._show()
             return
@@ -390,27 +390,29 @@ class Card(front_end.Own):
         if hello.keeps:
             self._take(Keeps())
 
-    def _send_receipt(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
+    def _send_receipt(self, message: Answer, outcome: list[FieldError] | Future[Any]) -> None:
         """Send the page the outcome of its answer, once it is known."""
-        if isinstance(taken, list):
-            errors = self._with_labels(message.interrupt, taken)
+        if isinstance(outcome, list):
+            errors = self._with_labels(message.interrupt, outcome)
             self._receipt(message.submission, message.interrupt, errors)
             return
-        if not taken.done():
-            taken.add_done_callback(
+        if not outcome.done():
+            outcome.add_done_callback(
                 lambda done: self._later(partial(self._send_receipt, message, done))
             )
             return
-        error = taken.exception()
-        wrong = [] if error is None else [FieldError(field=None, message=reveal(str(error)))]
-        self._send_receipt(message, wrong)
+        error = outcome.exception()
+        field_errors = [] if error is None else [FieldError(field=None, message=reveal(str(error)))]
+        self._send_receipt(message, field_errors)
 
     def _malformed(self, content: Any, error: ValueError) -> None:
-        why: Any = error
+        details: Any = error
         if isinstance(error, ValidationError):  # which makes an object of each error
             few = error.error_count() <= MAX_ERRORS
-            why = error.errors(include_input=False)[:3] if few else f"{error.error_count()} errors"
-        log.warning("ignored a message from the page: %s", why)
+            details = (
+                error.errors(include_input=False)[:3] if few else f"{error.error_count()} errors"
+            )
+        log.warning("ignored a message from the page: %s", details)
         self._refuse(_submission_of(content), "unknown_action")
 
     def _refuse(self, submission: str, text: str) -> None:

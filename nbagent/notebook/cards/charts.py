@@ -54,10 +54,10 @@ class Charts:
     def _finish(self, call: _Call, event: ToolFinished) -> bool:
         """Leave displayed charts in their places, and add the returned chart at the end if it is not there yet."""
         changed = False
-        there = [chart for key, chart in self._shown.items() if key[0] == call]
+        displayed = [chart for key, chart in self._shown.items() if key[0] == call]
         for number, bundle in enumerate([*event.displays, event.display or {}]):
             chart = chart_of(bundle)
-            if chart is not None and chart not in there:
+            if chart is not None and chart not in displayed:
                 changed |= self._show((call, f"finished {number}"), bundle)
         return changed
 

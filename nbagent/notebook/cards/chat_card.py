@@ -52,7 +52,7 @@ from .driver_line import DriverLine
 from .preview import Preview
 from .run_card import RunCard, gone_text, types_of
 
-MAX_SAID = 100_000
+MAX_MESSAGE = 100_000
 """Characters of one message."""
 MAX_FILES = 10
 MAX_BYTES = 6 * 2**20
@@ -63,7 +63,7 @@ MAX_NAME = 200
 MAX_PREFIX = 100
 
 
-MAX_HEARD = 100
+MAX_SUBMISSIONS = 100
 """Messages that are recognized if a page sends them twice."""
 
 
@@ -78,8 +78,8 @@ class ChatCard(RunCard):
     def __init__(self, chat: Chat, run: Run | None = None) -> None:
         self.chat = chat
         self._thread = thread_of(chat)
-        self._begun = None if run is None else session_of(run)
-        self._loop = self._begun.loop if self._begun else _own_loop()
+        self._first_session = None if run is None else session_of(run)
+        self._loop = self._first_session.loop if self._first_session else _own_loop()
         agent = reveal(self._thread.agent.spec().agent)
         self.threads = ThreadView(agent, chat=run is None)
         self.view = self.threads
@@ -102,7 +102,7 @@ class ChatCard(RunCard):
         """The unsent text in the box; on the loop only."""
         self._attached: dict[str, SaidFile] = {}
         """The files in the box, by their ids; on the loop only."""
-        self._submissions: deque[str] = deque(maxlen=MAX_HEARD)
+        self._submissions: deque[str] = deque(maxlen=MAX_SUBMISSIONS)
         """The submissions of received messages."""
         self._follow_runs()
         self.threads.flush(time.monotonic())
@@ -112,8 +112,8 @@ class ChatCard(RunCard):
     def detach(self) -> None:
         """Stop following the runs."""
         self._thread.unlisten(self._follow_runs)
-        for run, heard in self._followed:
-            run.unsubscribe(heard)
+        for run, listener in self._followed:
+            run.unsubscribe(listener)
         self._settle_all()
         self._charts.close()
         if self._timer is not None:
@@ -133,19 +133,19 @@ class ChatCard(RunCard):
         """Show the runs that the thread has now."""
         with self._lock:
             runs = self._thread.runs
-            alike = 0
-            while alike < min(len(runs), len(self._followed)):
-                if self._followed[alike][0] is not runs[alike]:
+            same_count = 0
+            while same_count < min(len(runs), len(self._followed)):
+                if self._followed[same_count][0] is not runs[same_count]:
                     break
-                alike += 1
-            for run, heard in self._followed[alike:]:
-                run.unsubscribe(heard)
-            del self._followed[alike:]
-            self.threads.keep_first(alike)
-            if runs[alike:] != runs:
+                same_count += 1
+            for run, listener in self._followed[same_count:]:
+                run.unsubscribe(listener)
+            del self._followed[same_count:]
+            self.threads.keep_first(same_count)
+            if runs[same_count:] != runs:
                 self._later(self._draw_charts)
             was_chat = self.threads.chat
-            for run in runs[alike:]:
+            for run in runs[same_count:]:
                 self._follow(run)
             if self.threads.chat != was_chat:
                 self._later(self.greet)  # a chat has other texts
@@ -162,22 +162,22 @@ class ChatCard(RunCard):
             in_thread=self.threads.chat or bool(self._followed),
         )
         add_store_notice(view, run)
-        heard = partial(self._follow_and_report, session, view)
-        events = run.subscribe(heard)
+        listener = partial(self._follow_and_report, session, view)
+        events = run.subscribe(listener)
         for event in events:
             view.apply(event)
             self._charts.add_event(event)
         self.threads.add_run(view)
-        self._followed.append((run, heard))
+        self._followed.append((run, listener))
         for event in events if is_active(run) else ():
             self._follow_question(session, event)
         if is_active(run):
             self._later(partial(self._follow_driver, session, view))
 
-    def _follow_and_report(self, session: Session, view: RunView, heard: RunEvent) -> None:
-        self._follow_event(session, view, heard)
-        if isinstance(heard, Event):
-            self.on_change(heard)
+    def _follow_and_report(self, session: Session, view: RunView, event: RunEvent) -> None:
+        self._follow_event(session, view, event)
+        if isinstance(event, Event):
+            self.on_change(event)
 
     def _draw_charts(self) -> None:
         """The charts of the runs that are shown now."""
@@ -190,9 +190,11 @@ class ChatCard(RunCard):
 
     def _texts(self) -> dict[str, str]:
         texts = Card._texts(self)  # noqa: SLF001 - what any card shows
-        gone = texts["chat_gone"] if self._begun is None else gone_text(self._begun)
-        named = texts["chat_card"] if self.threads.chat else texts["card"]
-        return texts | {"card": named, "gone": gone}
+        stopped_text = (
+            texts["chat_gone"] if self._first_session is None else gone_text(self._first_session)
+        )
+        label = texts["chat_card"] if self.threads.chat else texts["card"]
+        return texts | {"card": label, "gone": stopped_text}
 
     @property
     def _newest(self) -> Run:
@@ -201,7 +203,7 @@ class ChatCard(RunCard):
     def stays(self) -> None:
         """Whether the page may offer a follow-up."""
         with self._lock:
-            self.threads.can_ask = _can_go_on(self._begun)
+            self.threads.can_ask = _can_go_on(self._first_session)
             self._push()
 
     # --- in
@@ -239,7 +241,7 @@ class ChatCard(RunCard):
         if message.interrupt:
             super()._keep_drafts(message)
         else:
-            self._unsent = str(message.drafts or "")[:MAX_SAID]
+            self._unsent = str(message.drafts or "")[:MAX_MESSAGE]
 
     def _attach(self, message: Attach) -> None:
         self._attached.pop(message.id, None)
@@ -305,8 +307,8 @@ class ChatCard(RunCard):
         kept = [] if replaced is None else _kept_files(replaced, message.keep)
         if not message.text.strip() and not files and not kept:
             raise UsageError(TEXTS["message_empty"])
-        if len(message.text) > MAX_SAID:
-            raise UsageError(TEXTS["message_too_long"].format(n=f"{MAX_SAID:,}"))
+        if len(message.text) > MAX_MESSAGE:
+            raise UsageError(TEXTS["message_too_long"].format(n=f"{MAX_MESSAGE:,}"))
         if len(files) + len(kept) > MAX_FILES:
             raise UsageError(TEXTS["message_too_many_files"].format(n=MAX_FILES))
         if _size(files) > MAX_BYTES:
@@ -318,9 +320,9 @@ class ChatCard(RunCard):
     def _with_tool(self, text: str) -> str:
         """The text with ``/name`` at its start replaced by words for the model."""
         name = text[1:].split(maxsplit=1)[0] if text.startswith("/") and text[1:].strip() else ""
-        told = TEXTS["use_tool"].format(tool=name)
+        instruction = TEXTS["use_tool"].format(tool=name)
         is_tool = any(name == known for known, _ in named_tools(self._thread))
-        return f"{text.rstrip()}\n\n{told}" if is_tool and told not in text else text
+        return f"{text.rstrip()}\n\n{instruction}" if is_tool and instruction not in text else text
 
 
 def _own_loop() -> asyncio.AbstractEventLoop:
@@ -337,19 +339,19 @@ def _size(files: Iterable[SaidFile]) -> int:
     return sum(len(file.data) * 3 // 4 - file.data[-2:].count("=") for file in files)
 
 
-def _file(said: SaidFile) -> File:
+def _file(sent_file: SaidFile) -> File:
     try:
-        data = base64.b64decode(said.data, validate=True)
+        data = base64.b64decode(sent_file.data, validate=True)
     except binascii.Error as error:
         raise UsageError(TEXTS["file_unreadable"]) from error
-    kind = said.media_type.partition(";")[0].strip().lower()
-    return File(data, kind or None, name=said.name[-MAX_NAME:])
+    kind = sent_file.media_type.partition(";")[0].strip().lower()
+    return File(data, kind or None, name=sent_file.name[-MAX_NAME:])
 
 
 def _kept_files(run: Run, chosen: list[int]) -> list[File]:
     """The files of a run's prompt that stay when it is edited."""
-    begun = next((event for event in run.journal if isinstance(event, RunStarted)), None)
-    prompts = [] if begun is None else [one for one in begun.messages if is_prompt(one)]
+    run_started = next((event for event in run.journal if isinstance(event, RunStarted)), None)
+    prompts = [] if run_started is None else [one for one in run_started.messages if is_prompt(one)]
     parts = list(files_of(prompts[-1])) if prompts else []
     return [
         File(base64.b64decode(part["data"]), part["media_type"], name=part.get("name"))

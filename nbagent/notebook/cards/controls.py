@@ -33,13 +33,13 @@ class _Control:
     path: tuple[str, ...]
     node: Node
     widget: Any
-    begun: Any
+    initial: Any
     """The widget's first value, as JSON; ``ABSENT`` if that is not the prefill."""
 
     def draft(self) -> Any:
         """The widget's value as a draft; None where it is the prefill, untouched."""
         value = as_document(self.widget.value)
-        if self.begun is not ABSENT and same(value, self.begun):
+        if self.initial is not ABSENT and same(value, self.initial):
             return None
         if value is None or value is ABSENT:
             prefilled = self.node.value is not ABSENT
@@ -66,7 +66,7 @@ class Controls:
     def follow(self, moved: Callable[[], None]) -> None:
         """Call ``moved`` whenever a widget gets another value, on whatever thread that happens."""
         for control in self._controls:
-            with suppress(Exception):  # an object with a value need not tell when it changes
+            with suppress(Exception):  # an object with a value may not report its changes
                 control.widget.observe(lambda _change: moved(), names="value")
 
     @property
@@ -131,17 +131,17 @@ def _control(path: tuple[str, ...], node: Node) -> _Control:
     factory = factory_of(node.hint)
     assert factory is not None  # only such nodes get here
     widget = factory()
-    begun: Any = ABSENT
+    initial: Any = ABSENT
     if node.shows is not ABSENT:
         with suppress(
             Exception
         ):  # a value the widget does not take: it keeps its own, which counts
             read = _TYPED.get(getattr(node, "format", ""))
             widget.value = read(node.shows) if read else node.shows
-            begun = as_document(widget.value)
-            if node.value is ABSENT or not same(begun, node.value):
-                begun = ABSENT
-    return _Control(path, node, widget, begun)
+            initial = as_document(widget.value)
+            if node.value is ABSENT or not same(initial, node.value):
+                initial = ABSENT
+    return _Control(path, node, widget, initial)
 
 
 def _row(control: _Control) -> Any:
@@ -152,9 +152,9 @@ def _with(drafts: Any, path: tuple[str, ...], draft: Any) -> Any:
     """Drafts with one more; if the page emptied an object around it, the object stays empty."""
     if not path:
         return draft
-    around = {} if drafts is None else drafts
-    fields = around.get("fields", {}) if isinstance(around, Mapping) else None
-    if not isinstance(fields, Mapping) or set(around) - {"fields", "more"}:
+    outer = {} if drafts is None else drafts
+    fields = outer.get("fields", {}) if isinstance(outer, Mapping) else None
+    if not isinstance(fields, Mapping) or set(outer) - {"fields", "more"}:
         return drafts
     inner = _with(fields.get(path[0]), path[1:], draft)
-    return {**around, "fields": {**fields, path[0]: inner}}
+    return {**outer, "fields": {**fields, path[0]: inner}}

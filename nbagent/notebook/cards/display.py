@@ -63,7 +63,7 @@ RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
 STAY = 20
 """Cards of ended runs that stay live, the newest: where a page saves them in its notebook by itself, a person can
-follow up there, find, copy; where no page has said hello yet, one may. Older ones, and all elsewhere, are replaced by static HTML."""
+follow up there, find, copy; until a first page has connected, one still may. Older ones, and all elsewhere, are replaced by static HTML."""
 LOOK_AGAIN = 4.0
 """Seconds, at most, between checks whether somebody is still at work in a card that could be replaced."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -89,21 +89,21 @@ class Live:
         self.bundle: Callable[[], dict[str, str]] = partial(bundle, self)
         self.below: list[Card] = []
         """Cards that are below it in the same box, and are replaced together with it."""
-        self.held: Callable[[], bool] = lambda: False
+        self.is_needed: Callable[[], bool] = lambda: False
         """Whether something in it is still needed live."""
         self.above: list[Any] = []
         """Widgets that are above the card."""
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
         card.rows_changed = self._arrange
-        card.keeps = self._keeps
+        card.on_keep = self._keeps
         card.greeted = self._greeted
         self._places: list[str] = []
         """Display ids."""
-        self.over_at = float("-inf")
+        self.ended_at = float("-inf")
         """The time when its run ended last, by the monotonic clock."""
         self._ended = False
         """Whether it is replaced, and exists only for pages that do not know it yet."""
-        self._keeping: tuple[float, asyncio.TimerHandle] | None = None
+        self._next_keep: tuple[float, asyncio.TimerHandle] | None = None
         """The time when pages are next sent the form that a saved notebook stores; touched on the loop only."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
         """The form that they were sent last, and whether it was final; on the loop only."""
@@ -122,14 +122,14 @@ class Live:
 
     def replace_below(self, card: Card | None) -> None:
         """Show this card below, in the place of the current one."""
-        gone, self.below = self.below, []
-        for each in gone:
+        replaced, self.below = self.below, []
+        for each in replaced:
             each.detach()
         if card is None:
             self._arrange([])
         else:
             self.add(card)
-        for each in gone:
+        for each in replaced:
             each.close()
 
     def rearrange(self) -> None:
@@ -161,32 +161,32 @@ class Live:
     def _plan_keep(self, delay: float) -> None:
         if self._ended:
             return
-        loop, planned = self.card.loop, self._keeping
+        loop, planned = self.card.loop, self._next_keep
         due = loop.time() + delay
         if planned is None or due < planned[0]:
             if planned is not None:
                 planned[1].cancel()
-            self._keeping = due, loop.call_later(delay, self._keep)
+            self._next_keep = due, loop.call_later(delay, self._keep)
 
     def _keep(self) -> None:
         """Send the pages the form to save, if it has changed."""
-        self._keeping = None
+        self._next_keep = None
         kept = self.bundle(), self in _staying
         if kept != self._kept:
             self._send_kept(*kept)
 
-    def _send_kept(self, bundle: dict[str, str], over: bool, *, whole: bool = False) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Send it to the pages; of unchanged parts only the number, unless it is sent as a ``whole``."""
+    def _send_kept(self, bundle: dict[str, str], over: bool, *, is_complete: bool = False) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """Send the bundle to the pages; if it has not changed only its number, unless ``is_complete``."""
         known = bundle == self._kept[0]
         self._number += not known
         self._kept = (bundle, over)
-        told = {} if known and not whole else bundle
-        seq, drawn = (None, []) if whole or not told else self.card.drawn()
+        sent_bundle = {} if known and not is_complete else bundle
+        seq, drawn = (None, []) if is_complete or not sent_bundle else self.card.drawn()
         self.card.keep(
             Keep(
                 view=self.box.model_id,
                 number=self._number,
-                bundle={mime: _in_pieces(mime, text, drawn) for mime, text in told.items()},
+                bundle={mime: _in_pieces(mime, text, drawn) for mime, text in sent_bundle.items()},
                 seq=seq,
                 ended=self._ended,
                 over=over,
@@ -198,7 +198,7 @@ class Live:
         if ended:
             self._close()
         else:
-            self._send_kept(self.bundle(), self in _staying, whole=True)
+            self._send_kept(self.bundle(), self in _staying, is_complete=True)
 
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
         """Replace the card by its current form, once no person is active in it.
@@ -208,7 +208,7 @@ class Live:
         themselves, and the widgets close once one confirms it. Of pages that cannot, one gets it with the display;
         if there was another, after a reload or beside it, they do not close: it has no display to update.
         """
-        self.over_at = time.monotonic()
+        self.ended_at = time.monotonic()
         self._later(QUIET, partial(self._settle, settled))
 
     def later(self, work: Callable[[], None]) -> None:
@@ -224,11 +224,11 @@ class Live:
         self._when_still(partial(self._rest, settled))
 
     def _when_still(self, act: Callable[[], None], wait: float | None = None) -> None:
-        """Do this once the card is idle and nobody is at work there; check less and less often."""
+        """Call ``act`` once the card is idle and nobody is at work there; check less and less often."""
         wait = QUIET / 2 if wait is None else wait
         if self._ended:
-            return  # it has given way already
-        if not self.held() and all(map(_is_quiet, (self.card, *self.below))):
+            return  # it is replaced already
+        if not self.is_needed() and all(map(_is_quiet, (self.card, *self.below))):
             act()
         else:
             again = min(2 * wait, LOOK_AGAIN)
@@ -244,7 +244,7 @@ class Live:
             _stay(self, partial(self._settle_for_good, settled))
             self._keep()
         else:
-            self._give_way(settled)
+            self._replace(settled)
 
     @property
     def _may_stay(self) -> bool:
@@ -258,9 +258,9 @@ class Live:
 
     def _settle_for_good(self, settled: Callable[[], None] | None) -> None:
         """Be replaced once nobody is at work there, even if its card still has actions."""
-        self._when_still(partial(self._give_way, settled))
+        self._when_still(partial(self._replace, settled))
 
-    def _give_way(self, settled: Callable[[], None] | None) -> None:
+    def _replace(self, settled: Callable[[], None] | None) -> None:
         if self in _staying:
             return  # another run has ended in it since
         shown = self.bundle()
@@ -269,8 +269,8 @@ class Live:
         if self.card.greetings > 1 and not self.card.is_kept:
             return
         self._ended, self.bundle = True, lambda: shown
-        if self._keeping is not None:
-            self._keeping[1].cancel()
+        if self._next_keep is not None:
+            self._next_keep[1].cancel()
         self._cells = []
         for card in (self.card, *self.below):
             card.detach()
@@ -319,11 +319,11 @@ _staying: dict[Live, Callable[[], None]] = {}
 """Ended cards that stay live, with the function that replaces each."""
 
 
-def _stay(live: Live, give_way: Callable[[], None]) -> None:
-    """Let an ended card stay live; if there are too many, replace the one whose run ended first, however long it was used."""
-    _staying[live] = give_way
+def _stay(live: Live, replace: Callable[[], None]) -> None:
+    """Leave an ended card live; if there are too many, replace the one whose run ended first."""
+    _staying[live] = replace
     while len(_staying) > STAY:
-        oldest = min(_staying, key=lambda each: each.over_at)
+        oldest = min(_staying, key=lambda each: each.ended_at)
         oldest.later(_staying.pop(oldest))
 
 
@@ -364,7 +364,7 @@ class Shown:
         live.show()
 
     def stopping(self) -> None:
-        """Tell the pages that the run is being stopped."""
+        """Show in the pages that the run is being stopped."""
         if self.live is not None and isinstance(self.live.card, RunCard):
             self.live.card.stopping()
 
@@ -425,8 +425,10 @@ class Shown:
             for number, run in enumerate(filter(is_active, self._earlier))
         }
         card.pressed = lambda key, action: notices[key].pressed(action)
-        held = [earlier.run for earlier in notices.values()]
-        live.held = lambda: self._can_be_retried or any(map(is_active, (*self._runs, *held)))
+        earlier_runs = [earlier.run for earlier in notices.values()]
+        live.is_needed = lambda: (
+            self._can_be_retried or any(map(is_active, (*self._runs, *earlier_runs)))
+        )
 
     @property
     def _runs(self) -> tuple[Run, ...]:
@@ -472,9 +474,9 @@ class Earlier:
             self._shown.stopping()
         self._update_notice()
 
-    def _on_event(self, heard: RunEvent) -> None:
+    def _on_event(self, event: RunEvent) -> None:
         loop = self._card.loop
-        if isinstance(heard, Event) and not loop.is_closed():
+        if isinstance(event, Event) and not loop.is_closed():
             loop.call_soon_threadsafe(self._update_notice)
 
     def _update_notice(self) -> None:
@@ -558,7 +560,7 @@ class ShownRuns:
         self._limit = listed.limit
         self._card = card = RunsCard(listed.listing, of)
         self._live = Live(card, lambda _live: self._bundle())
-        card.opens = self._opened
+        card.on_open = self._opened
         card.on_change = partial(self._live.keep, soon=False)
 
     def show(self) -> None:
@@ -592,7 +594,7 @@ class ShownBatch:
         self._bundle_of = partial(bundle, batch)
         self._card = card = BatchCard(batch)
         self._live = Live(card, lambda _live: self._bundle())
-        card.opens = self._opened
+        card.on_open = self._opened
         card.on_change = partial(self._live.keep, soon=False)
         self.key: str | None = None
         """The last cell execution in which it was shown."""
@@ -640,10 +642,10 @@ def _with_prints(view: View, card: Card) -> View:
     """The view with the output of stopped calls: no event stores it, and the card has it."""
     if not any(isinstance(item, CallItem) and item.state == "cancelled" for item in view.items):
         return view
-    there = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
+    calls = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
 
     def shown(item: Item) -> Item:
-        seen = there.get(item.key)
+        seen = calls.get(item.key)
         if seen is None or not isinstance(item, CallItem) or item.state != "cancelled":
             return item
         return item.model_copy(update={"printed": seen.printed, "outputs": seen.outputs})

@@ -76,7 +76,7 @@ def bundle(title: str, item: FormItem | RecordItem, status: RunStatus) -> dict[s
 
 
 class FormCard(Card):
-    """One form: ``future`` has the typed answer once a person has given it.
+    """One form: ``future`` has the typed answer once a person has answered.
 
     Lives on the loop that it is made on.
     """
@@ -106,9 +106,9 @@ class FormCard(Card):
         """The card as HTML and text that need no kernel."""
         return bundle(self.question.title, self._item, self._status)
 
-    def withdraw(self, why: str = TEXTS["unanswered"]) -> None:
+    def withdraw(self, reason: str = TEXTS["unanswered"]) -> None:
         """Close the form, as nothing waits for its answer any longer."""
-        self._end(self._line(why), "cancelled")
+        self._end(self._line(reason), "cancelled")
         self._push_now()
 
     # --- what every card has
@@ -133,8 +133,8 @@ class FormCard(Card):
         self._cancelled()
         self._push_now()
 
-    def _send_receipt(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
-        super()._send_receipt(message, taken)
+    def _send_receipt(self, message: Answer, outcome: list[FieldError] | Future[Any]) -> None:
+        super()._send_receipt(message, outcome)
         self._push_now()  # after the page's receipt, so that its unsent input is not lost
 
     def _push_now(self) -> None:
@@ -169,9 +169,9 @@ class FormCard(Card):
         with self._lock:
             if self._status != "interrupted":
                 return
-            gone = Remove(key=self._item.key)
+            removal = Remove(key=self._item.key)
             self._item, self._status = record, status
-            self._unsent += [gone, Put(item=record, index=0), SetHead(head=self._head())]
+            self._unsent += [removal, Put(item=record, index=0), SetHead(head=self._head())]
         self._close_controls(_ID)
 
     def _line(self, decision: str) -> RecordItem:

@@ -45,22 +45,22 @@ STYLE = SHEET.replace("&", styles.LIVE)
 
 
 class Own(anywidget.AnyWidget):
-    """A widget that a page draws with code of ours."""
+    """A widget that a page draws with nbagent's code."""
 
     comm: Any  # ipywidgets ships no types
 
     def open(self) -> None:
         """Open the comm as ipywidgets does, but receive its messages before a page can know of it.
 
-        Where messages come on a thread of their own a page's greeting may be here before ``open`` returns.
+        Where a thread of its own receives messages, a page's ``Hello`` may arrive before ``open`` returns.
         """
         if self.comm is not None or kernel.kernel_loop() is None:
             super().open()
             return
-        made = kernel.create_comm(target_name="jupyter.widget", primary=False)
-        self.comm = made
+        new_comm = kernel.create_comm(target_name="jupyter.widget", primary=False)
+        self.comm = new_comm
         state = {"state": self.get_state(), "buffer_paths": []}
-        made.open(data=state, metadata={"version": ipywidgets.__protocol_version__})
+        new_comm.open(data=state, metadata={"version": ipywidgets.__protocol_version__})
 
 
 class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]

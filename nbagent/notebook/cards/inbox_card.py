@@ -36,13 +36,13 @@ AGES = (("", 0.0), ("age_hour", 3600.0), ("age_day", 86_400.0), ("age_week", 604
 class InboxCard(AskingCard):
     """An inbox on the page. Lives on the kernel's loop."""
 
-    def __init__(self, waiting: Waiting, of: str) -> None:
+    def __init__(self, waiting: Waiting, scope_text: str) -> None:
         self.waiting = waiting
         self._given = (waiting.agent, waiting.tool, waiting.older_than)
-        self.view = InboxView(of)
+        self.view = InboxView(scope_text)
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
-        self._beside: dict[str, Question] = {}
+        self._followed: dict[str, Question] = {}
         """The questions that have widgets or a preview beside their forms, as they were drawn."""
         self._update_timer: asyncio.TimerHandle | None = None
         """The timer of the next update of the pages."""
@@ -104,14 +104,16 @@ class InboxCard(AskingCard):
 
     def _follow_questions(self) -> None:
         """Start and end the widgets and previews with their questions, for runs that continue here."""
-        here = {question.id: (question, tool) for question, tool in self.view.open_questions()}
-        for key in {*self._controls, *self._previews} - here.keys():
+        open_questions = {
+            question.id: (question, tool) for question, tool in self.view.open_questions()
+        }
+        for key in {*self._controls, *self._previews} - open_questions.keys():
             self._question_settled(key)
-        for question, tool in here.values():
-            if self._beside.get(question.id) is not question:
+        for question, tool in open_questions.values():
+            if self._followed.get(question.id) is not question:
                 self._question_settled(question.id)
                 self._question_opened(question, tool)
-        self._beside = {key: question for key, (question, _) in here.items()}
+        self._followed = {key: question for key, (question, _) in open_questions.items()}
 
     @property
     def _asks(self) -> Asks:

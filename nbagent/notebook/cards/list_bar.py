@@ -85,11 +85,11 @@ class Looking:
 
     async def _look(self) -> None:
         while time.monotonic() - self._seen_at < LOOKING:
-            began = time.monotonic()
+            started_at = time.monotonic()
             if await self._look_once():
                 continue
-            took = time.monotonic() - began
-            await asyncio.sleep(max(EVERY, took / SHARE - took))
+            seconds = time.monotonic() - started_at
+            await asyncio.sleep(max(EVERY, seconds / SHARE - seconds))
 
     async def _look_once(self) -> bool:
         async with self._turn:

@@ -75,9 +75,9 @@ class Preview:
 
     async def _follow(self, pause: float) -> None:
         await asyncio.sleep(pause)
-        while (made_for := self._take()) is not None:
-            pieces, error = await self._run_preview(made_for)
-            if self._shown is made_for and self._wanted is None:
+        while (input_ := self._take()) is not None:
+            pieces, error = await self._run_preview(input_)
+            if self._shown is input_ and self._wanted is None:
                 self._show(pieces, error=error)
             else:
                 await asyncio.sleep(PAUSE)
@@ -102,8 +102,8 @@ class Preview:
         except (
             Exception
         ) as error:  # the person's own code may raise anything; approving still works
-            told = escaped(traceback.format_exc())
-            log.info("the preview of %s failed\n%s", self._tool.name, told)
+            traceback_text = escaped(traceback.format_exc())
+            log.info("the preview of %s failed\n%s", self._tool.name, traceback_text)
             text = f"{type(error).__name__}: {error}"[:MAX_ERROR]
             return [], TEXTS["preview_failed"].format(error=reveal(text))
 

@@ -81,7 +81,7 @@ class _Pace:
             return at
 
     def give_back(self, at: float) -> None:
-        """Return an unused time; another run may have it, if it is the last one given out."""
+        """Return an unused time; another run may use it, if it was reserved last."""
         with self._lock:
             if self._next == at + SHARED_PACE:
                 self._next = at
@@ -191,7 +191,7 @@ class RunCard(AskingCard):
             self._push()
 
     def stopping(self) -> None:
-        """Tell every page that the run is being stopped."""
+        """Show in every page that the run is being stopped."""
         with self._lock:
             self.view.set_stopping()
             self._push()
@@ -218,25 +218,25 @@ class RunCard(AskingCard):
             self.rows_changed(self.rows)
         return given
 
-    def _chart_shown(self, heard: RunEvent) -> None:
-        if self._charts.add_event(heard):
+    def _chart_shown(self, event: RunEvent) -> None:
+        if self._charts.add_event(event):
             self.rows_changed(self.rows)
 
-    def _follow_event(self, session: Session, view: RunView, heard: RunEvent) -> None:
+    def _follow_event(self, session: Session, view: RunView, event: RunEvent) -> None:
         with self._lock:
-            view.apply(heard)
-            self._follow_question(session, heard)
-            if isinstance(heard, _DRIVES):
+            view.apply(event)
+            self._follow_question(session, event)
+            if isinstance(event, _DRIVES):
                 self._later(partial(self._follow_driver, session, view))
-            if isinstance(heard, Displayed | ToolFinished):
-                self._later(partial(self._chart_shown, heard))
-            if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
+            if isinstance(event, Displayed | ToolFinished):
+                self._later(partial(self._chart_shown, event))
+            if isinstance(event, RunCompleted | RunFailed | RunCancelled):
                 self._push()
                 if self._flush_at is not None:
                     _pace.give_back(self._flush_at)
                 elif self.view.dirty:
                     self._plan()
-            elif isinstance(heard, Interrupted | Resolved):
+            elif isinstance(event, Interrupted | Resolved):
                 self._plan(soon=True)  # a person waits for it, however many runs are shown
             elif self._flush_at is None:
                 self._plan()
@@ -277,16 +277,16 @@ class RunCard(AskingCard):
         """The run that asks this."""
         return self._session
 
-    def _follow_question(self, session: Session, heard: RunEvent) -> None:
+    def _follow_question(self, session: Session, event: RunEvent) -> None:
         """Start the widgets and the preview of a question, and end those of settled ones."""
-        if isinstance(heard, Interrupted):
-            self._later(partial(self._interrupted, heard.id, heard.tool_name))
-        elif isinstance(heard, RunStarted):
-            for asked in session.state.pending:  # in the history that the run begins with
+        if isinstance(event, Interrupted):
+            self._later(partial(self._interrupted, event.id, event.tool_name))
+        elif isinstance(event, RunStarted):
+            for asked in session.state.pending:  # in the history that the run starts with
                 self._later(partial(self._interrupted, asked.id, asked.tool_name))
-        elif isinstance(heard, Resolved):
-            self._later(partial(self._question_settled, heard.id))
-        elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
+        elif isinstance(event, Resolved):
+            self._later(partial(self._question_settled, event.id))
+        elif isinstance(event, RunCompleted | RunCancelled) and not event.scope:
             self._later(self._settle_all)  # a failed run may continue, and ask the same again
 
     @property

@@ -114,9 +114,9 @@ class StoredCard(Card):
 
     def _update_notice(self) -> None:
         ended = self.journal.state.outcome is not None
-        text = TEXTS["runs_unknown_ended" if ended else "runs_unknown"]
-        said = text.format(agent=reveal(self.journal.state.agent))
-        self.view.notice("unknown", NoticeItem(key="unknown", text=said))
+        template = TEXTS["runs_unknown_ended" if ended else "runs_unknown"]
+        message = template.format(agent=reveal(self.journal.state.agent))
+        self.view.notice("unknown", NoticeItem(key="unknown", text=message))
 
     def _view(self) -> View:
         view = self.view.snapshot()
@@ -124,11 +124,11 @@ class StoredCard(Card):
 
     def _changes(self) -> list[Op] | None:
         ops = self.view.flush(time.monotonic()) or []
-        told = (
+        inert_ops = (
             op.model_copy(update={"item": _inert(op.item)}) if isinstance(op, Put) else op
             for op in ops
         )
-        return list(told) or None
+        return list(inert_ops) or None
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         del message
@@ -154,12 +154,12 @@ def _inert(item: Item) -> Item:
 class RunsCard(Card):
     """The frame of the list: its store, the number of runs, and errors. Lives on the kernel's loop."""
 
-    def __init__(self, listing: Listing, of: str) -> None:
+    def __init__(self, listing: Listing, scope_text: str) -> None:
         self.listing = listing
-        self.view = RunsView(of)
+        self.view = RunsView(scope_text)
         self.on_change: Callable[[], None] = lambda: None
         """Called when the card shows something else."""
-        self.opens: Callable[[Card | None], None] = lambda _card: None
+        self.on_open: Callable[[Card | None], None] = lambda _card: None
         """Called with the card that is shown below from now on."""
         self.below: Card | None = None
         """The card of the run that is opened."""
@@ -249,7 +249,7 @@ class RunsCard(Card):
             case {"type": "open", "run": str(run_id)} if len(run_id) <= MAX_ID:
                 self._start_task(self._pressed_open(run_id))
             case _:
-                pass  # no page of ours
+                pass  # not a message of nbagent's pages
 
     def _chosen(self) -> None:
         chosen = self.table.chosen
@@ -270,19 +270,19 @@ class RunsCard(Card):
     async def _open(self, run_id: str) -> None:
         """Show the card of this run below from now on; no card if it is empty."""
         async with self._turns:
-            card, wrong = None, ""
+            card, error_text = None, ""
             found = next((run for run in self.listing.all if run.id == run_id), None)
             if found is not None:
                 try:
                     card = await self._card_of(found)
                 except NbagentError as error:
-                    wrong = TEXTS["runs_not_opened"].format(
+                    error_text = TEXTS["runs_not_opened"].format(
                         run=reveal(run_id), error=reveal(str(error))
                     )
             self._keep_typed()
-            self.view.set_notice("opening", wrong)
+            self.view.set_notice("opening", error_text)
             self.view.opened, self.below = "" if card is None else run_id, card
-            self.opens(card)
+            self.on_open(card)
             self._update_page()
 
     def _keep_typed(self) -> None:

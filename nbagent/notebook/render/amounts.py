@@ -16,17 +16,17 @@ def count(key: str, number: int) -> str:
 
 def cost(head: Head) -> str:
     """The known cost; empty if none is known."""
-    said = TEXTS["cost_known" if head.cost is None else "cost"]
-    return said.format(n=money(head.known_cost)) if head.known_cost > 0 else ""
+    template = TEXTS["cost_known" if head.cost is None else "cost"]
+    return template.format(n=money(head.known_cost)) if head.known_cost > 0 else ""
 
 
 def decided(head: Head) -> str:
     """The number of decisions by people, and how many of them are yours; empty if there are none."""
     if head.decisions == head.decisions_by_you:
         return count("decisions_by_you", head.decisions)
-    said = count("decisions", head.decisions)
+    text = count("decisions", head.decisions)
     yours = head.decisions_by_you
-    return TEXTS["decisions_some"].format(said=said, n=f"{yours:,}") if yours else said
+    return TEXTS["decisions_some"].format(said=text, n=f"{yours:,}") if yours else text
 
 
 def counted(head: Head) -> Head:
@@ -35,8 +35,8 @@ def counted(head: Head) -> Head:
         turns = count("turns", head.turns if head.max_turns else 0)
     else:
         turns = TEXTS["turn"].format(n=head.turns, m=head.max_turns)
-    told = [("cached", head.cached), ("reasoned", head.reasoning)]
-    about = ", ".join(TEXTS[key].format(n=f"{number:,}") for key, number in told if number)
+    token_counts = [("cached", head.cached), ("reasoned", head.reasoning)]
+    about = ", ".join(TEXTS[key].format(n=f"{number:,}") for key, number in token_counts if number)
     counts = [
         Count(text=turns),
         Count(text=count("tokens", head.tokens), about=about),
@@ -53,12 +53,12 @@ def money(dollars: float) -> str:
     return "0" if dollars == 0 else f"{dollars:.{4 if dollars < 0.01 else 3}f}"
 
 
-def duration(seconds: float, *, whole: bool = False) -> str:
-    """A duration in words; ``whole`` for one that is counted in seconds."""
-    if seconds < 0.9995 and not whole:
+def duration(seconds: float, *, whole_seconds: bool = False) -> str:
+    """A duration in words; with ``whole_seconds``, no fractions of a second."""
+    if seconds < 0.9995 and not whole_seconds:
         return TEXTS["milliseconds"].format(n=max(1, _rounded(seconds * 1000)))
     if seconds < 60:
-        tenths = seconds < 9.95 and not whole
+        tenths = seconds < 9.95 and not whole_seconds
         return TEXTS["seconds"].format(n=f"{seconds:.1f}" if tenths else int(seconds))
     minutes = int(seconds // 60)
     if minutes < 60:

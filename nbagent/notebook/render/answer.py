@@ -19,18 +19,18 @@ MAX_DRAWN = 40_000
 VALUE = 25
 
 
-def drawn(value: Any, *, whole: bool) -> str:
-    """A value as sanitized HTML, visibly bounded; with its JSON, folded, once it is ``whole``."""
-    if not whole:
+def drawn(value: Any, *, is_complete: bool) -> str:
+    """A value as sanitized HTML, visibly bounded; with its JSON, folded, once it ``is_complete``."""
+    if not is_complete:
         value = _without_open_end(value)
         if value in ({}, []):
             return ""
     pruned = _Pruned()
     html: str = nested(pruned.of(value, 0))
-    if pruned.left:
-        note = TEXTS["more_facts"].format(n=f"{pruned.left:,}")
+    if pruned.omitted:
+        note = TEXTS["more_facts"].format(n=f"{pruned.omitted:,}")
         html = f'{html}<p class="note">{sanitize.escape(note)}</p>'
-    if whole and value and isinstance(value, dict | list):
+    if is_complete and value and isinstance(value, dict | list):
         json = markdown.render(facts.code_block(value))
         html = f"{html}<details><summary>JSON</summary>{json}</details>"
     return sanitize.clean_values(html)
@@ -41,12 +41,12 @@ def _without_open_end(value: Any) -> Any:
     if not value or not isinstance(value, dict | list):
         return value
     last = next(reversed(value)) if isinstance(value, dict) else len(value) - 1
-    grown = _without_open_end(value[last])
+    trimmed = _without_open_end(value[last])
     known: Any = value.copy()
-    if grown in ({}, []):
+    if trimmed in ({}, []):
         del known[last]
     else:
-        known[last] = grown
+        known[last] = trimmed
     return known
 
 
@@ -54,7 +54,7 @@ class _Pruned:
     """Makes a value small enough to draw, and counts the parts that are left out."""
 
     def __init__(self) -> None:
-        self.left = 0
+        self.omitted = 0
         self._room = MAX_DRAWN
 
     def of(self, value: Any, level: int) -> Any:
@@ -74,5 +74,5 @@ class _Pruned:
             if self._room <= 0:
                 break
             kept[name] = self.of(each, level + 1)
-        self.left += len(items) - len(kept)
+        self.omitted += len(items) - len(kept)
         return kept if isinstance(value, dict) else list(kept.values())

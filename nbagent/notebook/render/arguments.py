@@ -107,19 +107,19 @@ class _Tree:
                 break
             self._room -= 1
             rows.append(f"<dt>{_text(str(name))}</dt><dd>{self._part(each, level + 1)}</dd>")
-        left = len(parts) - len(rows)
-        more = TEXTS["more_facts"].format(n=f"{left:,}") if left else ""
+        omitted = len(parts) - len(rows)
+        more = TEXTS["more_facts"].format(n=f"{omitted:,}") if omitted else ""
         note = f'<p class="note">{sanitize.escape(more)}</p>' if more else ""
         return f'<dl class="nba-kv">{"".join(rows)}</dl>{note}'
 
     def _part(self, value: Any, level: int) -> str:
-        holds = isinstance(value, dict | list) and value
+        has_parts = isinstance(value, dict | list) and value
         line = facts.brief_of(value)
-        if not holds or level >= MAX_LEVELS or len(line) < facts.MAX_SHORT:
+        if not has_parts or level >= MAX_LEVELS or len(line) < facts.MAX_SHORT:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             return f"<code>{_text(text)}</code>"
-        inside = self.of(value, level)
-        return f"<details><summary><code>{_text(line)}</code></summary>{inside}</details>"
+        tree = self.of(value, level)
+        return f"<details><summary><code>{_text(line)}</code></summary>{tree}</details>"
 
 
 def _text(text: str) -> str:

@@ -48,13 +48,13 @@ class _Node:
 
     def __init__(self, tag: str, attributes: dict[str, str], start: int) -> None:
         self.tag, self.attributes, self.start = tag, attributes, start
-        self.inside: list[_Node | str] = []
-        self.whole = ""
+        self.children: list[_Node | str] = []
+        self.markup = ""
         """All of it as HTML, of a formula."""
 
     def text(self) -> str:
         """All text in it, as it is."""
-        return "".join(each if isinstance(each, str) else each.text() for each in self.inside)
+        return "".join(each if isinstance(each, str) else each.text() for each in self.children)
 
     def number(self, name: str) -> int:
         """A number among its attributes; 1 if there is none."""
@@ -96,10 +96,12 @@ def quoted(text: str) -> str:
 def _call(item: CallItem) -> list[str]:
     state = TEXTS[f"state_{item.state}"] if item.state in _MARKS else ""
     decided = [record.decision for record in item.decisions[-1:]]
-    told = item.state == "done" or (item.decisions and item.decisions[-1].tone != "good")
+    is_state_shown = item.state == "done" or (item.decisions and item.decisions[-1].tone != "good")
     name = f"{item.path} ▸ {item.name}" if item.path else item.name
     title = f"{_MARKS.get(item.state, '…')} **{escaped(name)}**"
-    head = " · ".join([title, *map(escaped, [*decided, *([] if told or not state else [state])])])
+    head = " · ".join(
+        [title, *map(escaped, [*decided, *([] if is_state_shown or not state else [state])])]
+    )
     facts = [*item.input]
     for record in item.decisions:
         facts += [] if record is item.decisions[-1] else [_record(record)]
@@ -117,10 +119,10 @@ def _call(item: CallItem) -> list[str]:
 
 def _form(item: FormItem) -> list[str]:
     path = f"{item.path} ▸ " if item.path else ""
-    who = f"{path}{item.tool}: " if item.tool and item.tool not in item.title else path
+    prefix = f"{path}{item.tool}: " if item.tool and item.tool not in item.title else path
     facts = [*item.facts, *(form_facts(item.spec["root"]) if item.spec is not None else [])]
     waits = escaped(TEXTS["waiting_static"]) if item.actions else ""
-    title = f"{'?' if item.actions else '…'} **{escaped(f'{who}{item.title}')}**"
+    title = f"{'?' if item.actions else '…'} **{escaped(f'{prefix}{item.title}')}**"
     return [title, _lines(item.note or ""), _facts(facts), waits]
 
 
@@ -144,8 +146,8 @@ def _facts(facts: Sequence[Fact]) -> str:
     """Named values as a list; one of several lines is a block of code below its name."""
     lines = []
     for fact in facts:
-        was = "" if fact.changed_from is None else f"{fact.changed_from} → "
-        value = f"{was}{fact.value}"
+        before = "" if fact.changed_from is None else f"{fact.changed_from} → "
+        value = f"{before}{fact.value}"
         label = f"{escaped(fact.label)}: " if fact.label else ""
         remark = f" {escaped(f'({fact.remark})')}" if fact.remark else ""
         if "\n" in value:
@@ -167,8 +169,8 @@ def _code(text: str) -> str:
     if not line.strip():
         return escaped(line)
     ticks = "`" * max([1, *(len(ticks) + 1 for ticks in re.findall("`+", line))])
-    room = " " if line.startswith(("`", " ")) or line.endswith(("`", " ")) else ""
-    return f"{ticks}{room}{line}{room}{ticks}"
+    padding = " " if line.startswith(("`", " ")) or line.endswith(("`", " ")) else ""
+    return f"{ticks}{padding}{line}{padding}{ticks}"
 
 
 # --- text of others
@@ -207,8 +209,8 @@ def _escape_start(line: str) -> str:
     if found is None:
         return line
     space, sign, number, dot = found.groups()
-    begins = f"\\{sign}" if sign else f"{number}\\{dot}"
-    return f"{space}{begins}{line[found.end() :]}"
+    escaped_mark = f"\\{sign}" if sign else f"{number}\\{dot}"
+    return f"{space}{escaped_mark}{line[found.end() :]}"
 
 
 def _lines(text: str) -> str:
@@ -226,40 +228,40 @@ def _indented(text: str, by: str) -> str:
 
 def of_html(markup: str) -> str:
     """Sanitized HTML as Markdown."""
-    return "\n\n".join(_blocks(_parsed(without_controls(markup)).inside))
+    return "\n\n".join(_blocks(_parsed(without_controls(markup)).children))
 
 
 def _parsed(markup: str) -> _Node:
     """The elements of sanitized HTML, which closes what it opens."""
     root = _Node("div", {}, 0)
-    around, at = [root], 0
+    open_nodes, at = [root], 0
     for tag in _TAG.finditer(markup):
         if tag.start() > at:
-            around[-1].inside.append(html.unescape(markup[at : tag.start()]))
+            open_nodes[-1].children.append(html.unescape(markup[at : tag.start()]))
         at = tag.end()
         closes, name, attributes = tag.groups()
         if closes:
-            if len(around) > 1 and around[-1].tag == name:
-                around[-1].whole = markup[around[-1].start : at] if name == "math" else ""
-                around.pop()
+            if len(open_nodes) > 1 and open_nodes[-1].tag == name:
+                open_nodes[-1].markup = markup[open_nodes[-1].start : at] if name == "math" else ""
+                open_nodes.pop()
             continue
-        if len(around) > MAX_DEPTH:
+        if len(open_nodes) > MAX_DEPTH:
             continue
-        told = {key: html.unescape(value) for key, value in _ATTRIBUTE.findall(attributes)}
-        node = _Node(name, told, tag.start())
-        around[-1].inside.append(node)
+        values = {key: html.unescape(value) for key, value in _ATTRIBUTE.findall(attributes)}
+        node = _Node(name, values, tag.start())
+        open_nodes[-1].children.append(node)
         if name not in _VOID:
-            around.append(node)
-    around[-1].inside.append(html.unescape(markup[at:]))
+            open_nodes.append(node)
+    open_nodes[-1].children.append(html.unescape(markup[at:]))
     return root
 
 
-def _blocks(inside: Sequence[_Node | str]) -> list[str]:
+def _blocks(nodes: Sequence[_Node | str]) -> list[str]:
     """Each block, and each line of text between blocks."""
     found: list[str] = []
     line: list[_Node | str] = []
     last = ""
-    for each in [*inside, None]:
+    for each in [*nodes, None]:
         if each is not None and (isinstance(each, str) or not _has_block(each)):
             line.append(each)
             continue
@@ -277,44 +279,44 @@ def _blocks(inside: Sequence[_Node | str]) -> list[str]:
 
 def _has_block(node: _Node) -> bool:
     return node.tag in _BLOCKS or any(
-        isinstance(each, _Node) and _has_block(each) for each in node.inside
+        isinstance(each, _Node) and _has_block(each) for each in node.children
     )
 
 
 def _block(node: _Node, last: str) -> list[str]:
     match node.tag:
         case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
-            return [f"{'#' * int(node.tag[1])} {_line(node.inside)}".rstrip()]
+            return [f"{'#' * int(node.tag[1])} {_line(node.children)}".rstrip()]
         case "hr":
             return ["---"]
         case "pre":
             return [fenced(node.text().strip("\n"))]
         case "blockquote":
-            lines = "\n\n".join(_blocks(node.inside)).split("\n")
+            lines = "\n\n".join(_blocks(node.children)).split("\n")
             return ["\n".join(f"> {line}".rstrip() for line in lines)]
         case "ul" | "ol":
             return [_list(node, again=last == node.tag)]
         case "table":
             return _table(node)
         case "dt" | "summary" | "caption" | "figcaption":
-            text = _line(node.inside)
+            text = _line(node.children)
             return [f"**{text}**" if text else ""]
         case _:
-            return _blocks(node.inside)
+            return _blocks(node.children)
 
 
 def _list(node: _Node, *, again: bool) -> str:
     """A list; ``again`` if one of its kind is right above."""
     number, items = node.number("start"), []
-    for item in node.inside:
+    for item in node.children:
         if not isinstance(item, _Node):
             continue
         mark = (
             f"{number}{')' if again else '.'} " if node.tag == "ol" else ("* " if again else "- ")
         )
         number += 1
-        blocks = _blocks(item.inside if item.tag == "li" else [item])
-        loose = any(isinstance(each, _Node) and each.tag == "p" for each in item.inside)
+        blocks = _blocks(item.children if item.tag == "li" else [item])
+        loose = any(isinstance(each, _Node) and each.tag == "p" for each in item.children)
         text = _indented(
             ("\n\n" if loose else "\n").join(blocks if loose else _apart(blocks)), " " * len(mark)
         )
@@ -337,7 +339,7 @@ class _Cell(NamedTuple):
 
 def _table(node: _Node) -> list[str]:
     """A table as Markdown has one: a line of names, and cells of one line; its caption is above."""
-    captions = [each for each in node.inside if isinstance(each, _Node) and each.tag == "caption"]
+    captions = [each for each in node.children if isinstance(each, _Node) and each.tag == "caption"]
     above = [text for each in captions for text in _block(each, "")]
     rows = [*_rows(node)]
     if not rows:
@@ -369,11 +371,11 @@ def _rows(node: _Node) -> Iterator[list[_Cell]]:
                 below[len(cells)] -= 1
                 cells.append(_Cell())
 
-        for cell in row.inside:
+        for cell in row.children:
             if not isinstance(cell, _Node) or cell.tag not in ("td", "th"):
                 continue
             skip()
-            text = " ".join(_line(cell.inside).split())
+            text = " ".join(_line(cell.children).split())
             first = _Cell(text, cell.attributes.get("align", ""), cell.tag == "th")
             for at in range(cell.number("colspan")):
                 below[len(cells)] = cell.number("rowspan") - 1
@@ -383,7 +385,7 @@ def _rows(node: _Node) -> Iterator[list[_Cell]]:
 
 
 def _each(node: _Node, tag: str) -> Iterator[_Node]:
-    for each in node.inside:
+    for each in node.children:
         if isinstance(each, _Node):
             if each.tag == tag:
                 yield each
@@ -391,8 +393,8 @@ def _each(node: _Node, tag: str) -> Iterator[_Node]:
                 yield from _each(each, tag)
 
 
-def _paragraph(inside: Sequence[_Node | str]) -> str:
-    text = _prices(_inline(inside, breaks="\n").strip())
+def _paragraph(nodes: Sequence[_Node | str]) -> str:
+    text = _prices(_inline(nodes, breaks="\n").strip())
     lines = (line.strip() for line in text.split("\n"))
     return "\\\n".join(map(_escape_start_once, filter(None, lines)))
 
@@ -401,22 +403,22 @@ def _escape_start_once(line: str) -> str:
     return line if line.startswith("\\") else _escape_start(line)
 
 
-def _line(inside: Sequence[_Node | str]) -> str:
+def _line(nodes: Sequence[_Node | str]) -> str:
     """The content of a line of its own, such as a cell."""
-    return _prices(_inline(inside, breaks=" ").strip())
+    return _prices(_inline(nodes, breaks=" ").strip())
 
 
-def _inline(inside: Sequence[_Node | str], *, breaks: str) -> str:
+def _inline(nodes: Sequence[_Node | str], *, breaks: str) -> str:
     return "".join(
         _SPACE.sub(" ", _signs(each)) if isinstance(each, str) else _span(each, breaks)
-        for each in inside
+        for each in nodes
     )
 
 
 def _span(node: _Node, breaks: str) -> str:
     if node.tag in _LEAVES:
         return _LEAVES[node.tag](node, breaks)
-    inner = _inline(node.inside, breaks=breaks)
+    inner = _inline(node.children, breaks=breaks)
     if node.tag in _AROUND:
         return _marked(inner, _AROUND[node.tag])
     if node.tag == "a":
@@ -438,11 +440,11 @@ _TEX = re.compile(r"(?!.*\]\()[^<>`$|&!\n]+")
 
 def _formula(node: _Node) -> str:
     """The formula as LaTeX between dollars, else as the MathML that it was drawn as."""
-    source = formulas.source_of(node.whole)
+    source = formulas.source_of(node.markup)
     if source is not None and _TEX.fullmatch(source):
         dollars = "$$" if node.attributes.get("display") == "block" else "$"
         return f"{dollars}{source}{dollars}"
-    return _SPACE.sub(" ", node.whole).replace("$", "&#36;").replace("|", "&#124;")
+    return _SPACE.sub(" ", node.markup).replace("$", "&#36;").replace("|", "&#124;")
 
 
 _LEAVES: dict[str, Callable[[_Node, str], str]] = {

@@ -51,11 +51,11 @@ def facts_of(
     if not isinstance(values, Mapping):
         return [] if values is None else [Fact(label="value", value=shown(values, room))]
     old = before if isinstance(before, Mapping) else values
-    gone = [name for name in old if name not in values]
+    removed = [name for name in old if name not in values]
     facts: list[Fact] = []
-    for name in [*values, *gone]:
+    for name in [*values, *removed]:
         if len(facts) == MAX_NAMES or room < 0:
-            more = len(values) + len(gone) - len(facts)
+            more = len(values) + len(removed) - len(facts)
             return [*facts, _more(more)]
         fact = _fact(name, values.get(name, _ABSENT), old.get(name, _ABSENT), max(room, MAX_SHORT))
         if prose and isinstance(values.get(name), str):
@@ -67,7 +67,7 @@ def facts_of(
     return facts
 
 
-def is_whole(values: Mapping[str, Any], room: int = MAX_APPROVED) -> bool:
+def is_complete(values: Mapping[str, Any], room: int = MAX_APPROVED) -> bool:
     """Whether facts of an input show all of it."""
     if len(values) > MAX_NAMES:
         return False
@@ -84,10 +84,10 @@ def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
 
 def nested(label: str, value: Any) -> Fact:
     """A fact whose value may have parts; as text it is JSON on several lines, and only that if it is large."""
-    holds = isinstance(value, dict | list) and value
-    whole = value if holds and len(_json(value)) <= MAX_TEXT else None
-    text = result(value) if holds else shown(value, MAX_TEXT)
-    return Fact(label=label, value=text, whole=whole)
+    has_parts = isinstance(value, dict | list) and value
+    nested_value = value if has_parts and len(_json(value)) <= MAX_TEXT else None
+    text = result(value) if has_parts else shown(value, MAX_TEXT)
+    return Fact(label=label, value=text, nested_value=nested_value)
 
 
 def changes(values: Mapping[str, Any], before: Mapping[str, Any]) -> list[Fact]:
@@ -146,8 +146,8 @@ def _more(number: int) -> Fact:
 def _fact(name: str, value: Any, old: Any, room: int) -> Fact:
     label = shown(str(name), MAX_BRIEF)
     if value is _ABSENT:
-        gone = TEXTS["fact_left_out"]
-        return Fact(label=label, value=gone, code=False, changed_from=shown(old, room))
+        left_out = TEXTS["fact_left_out"]
+        return Fact(label=label, value=left_out, code=False, changed_from=shown(old, room))
     changed = None
     if old is _ABSENT:
         changed = TEXTS["fact_left_out"]
@@ -159,7 +159,7 @@ def _fact(name: str, value: Any, old: Any, room: int) -> Fact:
 def remarks(value: Any) -> str:
     """Remarks about parts of a value that look like something else, in all texts inside it; empty for none."""
     texts = [] if value is None else [shown(value)]
-    return _listed([found.what for text in texts for found in lookalikes.found(text)])
+    return _listed([found.description for text in texts for found in lookalikes.found(text)])
 
 
 def _unmistakable(fact: Fact, value: Any) -> Fact:
@@ -175,7 +175,9 @@ def _unmistakable(fact: Fact, value: Any) -> Fact:
         if start >= at:
             parts += [text[at:start], text[start:end]]
             at = end
-    listed = _listed([*remark, *(found.what for found in [*places, *lookalikes.found(fact.label)])])
+    listed = _listed(
+        [*remark, *(found.description for found in [*places, *lookalikes.found(fact.label)])]
+    )
     pieces = [*parts, text[at:]] if parts else []
     return fact.model_copy(update={"value": text, "parts": pieces, "remark": listed})
 

@@ -34,7 +34,7 @@ class Found(NamedTuple):
 
     start: int
     end: int
-    what: str
+    description: str
 
 
 def found(text: str) -> list[Found]:

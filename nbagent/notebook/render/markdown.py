@@ -82,7 +82,7 @@ class Stream:
         self._parsed_at = 0
         self._drawn = 0
         self._drawn_at = self._open_since = float("-inf")
-        self._held = ""
+        self._deferred = ""
         """Text that is shown only by the next drawing."""
         self._in_rest = False
         """Whether ``raw`` belongs to the plain text that follows the Markdown."""
@@ -121,13 +121,13 @@ class Stream:
             return self._advance_plainly()
         finished = self._finish_blocks(new) if new else []
         if finished:
-            self.tail, self.raw, self._drawn, self._held = "", "", 0, ""
+            self.tail, self.raw, self._drawn, self._deferred = "", "", 0, ""
             self._open_since = now
         calm = len(new) < BURST
         due = calm and (now - self._drawn_at >= REDRAW_EVERY or bool(finished))
         if self._redrawable and due and self._drawn != len(self._open):
             self.tail, self.raw = self._draw(self._open), _unseen(self._open)
-            self._drawn, self._drawn_at, self._held = len(self._open), now, ""
+            self._drawn, self._drawn_at, self._deferred = len(self._open), now, ""
             return None
         if not (calm or self._shows) and now - self._open_since < HOLD:
             return None if finished else ""
@@ -137,11 +137,11 @@ class Stream:
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
             return ""  # the rest of a fence's first line is not code: it waits for the next drawing
-        if self._held or self._changes_when_drawn(new):
-            self._held += new
+        if self._deferred or self._changes_when_drawn(new):
+            self._deferred += new
             if calm and self._redrawable:
                 return ""
-            new, self._held = self._held, ""
+            new, self._deferred = self._deferred, ""
         self.raw += new
         return new
 
@@ -158,7 +158,7 @@ class Stream:
             return new
         finished = [piece.html for piece in _pieces(self._open, self._env)]
         self.blocks += finished
-        self._open, self._in_rest, self._held = "", True, ""
+        self._open, self._in_rest, self._deferred = "", True, ""
         self.tail, self.raw = _CODE.format(""), shown
         return None
 
@@ -170,7 +170,7 @@ class Stream:
 
     def _leave_undrawn(self) -> None:
         """Show the open end as it was written: code in its block, everything else as plain text."""
-        self.tail, self.raw, self._drawn, self._held = "", self._open, 0, ""
+        self.tail, self.raw, self._drawn, self._deferred = "", self._open, 0, ""
         if self._is_new_code:
             self._drawn = self._open.index("\n") + 1
             self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
@@ -188,7 +188,7 @@ class Stream:
             self.blocks += rest
         if not same:
             self.blocks = blocks(text)
-        self._seen, self._open, self._rest, self._held = [], "", "", ""
+        self._seen, self._open, self._rest, self._deferred = [], "", "", ""
         self.pending.clear()
         self.tail = self.raw = ""
         return same

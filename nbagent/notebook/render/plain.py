@@ -113,8 +113,10 @@ def _call(item: CallItem) -> str:
     path = f"{item.path} ▸ " if item.path else ""
     state = f" · {TEXTS[f'state_{item.state}']}" if item.state in _MARKS else ""
     decided = "".join(f" · {record.decision}" for record in item.decisions[-1:])
-    told = item.state == "done" or (item.decisions and item.decisions[-1].tone != "good")
-    lines = [f"{_MARKS.get(item.state, '…')} {path}{item.name}{decided}{'' if told else state}"]
+    is_state_shown = item.state == "done" or (item.decisions and item.decisions[-1].tone != "good")
+    lines = [
+        f"{_MARKS.get(item.state, '…')} {path}{item.name}{decided}{'' if is_state_shown else state}"
+    ]
     lines += _facts(item.input)
     for record in item.decisions:
         earlier = record is not item.decisions[-1]
@@ -142,9 +144,9 @@ def _rich(output: Rich) -> str:
 def _form(item: FormItem) -> str:
     mark = "?" if item.actions else "…"
     path = f"{item.path} ▸ " if item.path else ""
-    who = f"{path}{item.tool}: " if item.tool and item.tool not in item.title else path
+    prefix = f"{path}{item.tool}: " if item.tool and item.tool not in item.title else path
     lines = [
-        f"{mark} {who}{item.title}",
+        f"{mark} {prefix}{item.title}",
         *([f"    {item.note}"] if item.note else []),
         *_facts(item.facts),
     ]
@@ -158,8 +160,8 @@ def _facts(facts: list[Fact]) -> list[str]:
 
 
 def _fact(fact: Fact) -> str:
-    was = "" if fact.changed_from is None else f"{fact.changed_from} → "
-    value = f"{was}{fact.value}" + (f" ({fact.remark})" if fact.remark else "")
+    before = "" if fact.changed_from is None else f"{fact.changed_from} → "
+    value = f"{before}{fact.value}" + (f" ({fact.remark})" if fact.remark else "")
     if "\n" in value:
         return f"    {fact.label}:\n" + textwrap.indent(value, "      ")
     return f"    {fact.label}: {value}" if fact.label else f"    {value}"

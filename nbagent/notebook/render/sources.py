@@ -50,6 +50,6 @@ def _link(source: Source) -> str:
     host = host_of(url) if len(url) <= MAX_URL and sanitize.link_is_safe(url) else None
     if host is None:
         return words
-    is_told = not title and url.startswith((f"https://{host}/", f"http://{host}/"))
-    told = "" if is_told else f" ({sanitize.escape(host[:MAX_WORDS])})"
-    return f'<a href="{sanitize.escape(url)}">{words}</a>{told}'
+    is_host_shown = not title and url.startswith((f"https://{host}/", f"http://{host}/"))
+    host_note = "" if is_host_shown else f" ({sanitize.escape(host[:MAX_WORDS])})"
+    return f'<a href="{sanitize.escape(url)}">{words}</a>{host_note}'

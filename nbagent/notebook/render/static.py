@@ -89,7 +89,7 @@ _APART = Html(" ")
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
+class _Options:
     """The drawing options of a run, for all its items."""
 
     opened: Collection[str] | None
@@ -108,7 +108,7 @@ def render(
     frame: bool = True,
     reopen: str = "",
     measured: bool = False,
-    whole: bool = False,
+    all_turns: bool = False,
 ) -> str:
     """The run as HTML.
 
@@ -119,21 +119,21 @@ def render(
         frame: whether header and footer are drawn; a form without a run has none.
         reopen: the key of the text about reopening a run that has not ended from its store.
         measured: whether values that differ from run to run are drawn: times, tokens, cost, tracebacks.
-        whole: whether all turns of a long chat are open, as in a document of its own.
+        all_turns: whether all turns of a long chat are open, as in a document of its own.
     """
-    how = _How(opened, measured)
-    newest = 0 if whole or not view.head.chat else _newest(view.items)
+    options = _Options(opened, measured)
+    newest = 0 if all_turns or not view.head.chat else _newest(view.items)
     earlier, items = (
-        [_drawn(stretch, how) for stretch in stretches(part)]
+        [_drawn(stretch, options) for stretch in stretches(part)]
         for part in (view.items[:newest], view.items[newest:])
     )
     if earlier:
         items.insert(0, _earlier(view.items[:newest], earlier))
     drawn = (
-        _header(view.head, how) if frame else None,
+        _header(view.head, options) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
         _reopened(view.head, reopen) if reopen else None,
-        _footer(view.head, how) if frame else None,
+        _footer(view.head, options) if frame else None,
     )
     # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
     chat = " nba-chat" if view.head.chat else ""
@@ -146,20 +146,20 @@ def render(
 
 def _newest(items: list[Item]) -> int:
     """The start of the newest turns of a long chat, so that it opens at its end; 0 if it is not long."""
-    begins = [at for at, item in enumerate(items) if isinstance(item, MessageItem)]
-    return begins[-NEWEST_TURNS] if len(begins) > MANY_TURNS else 0
+    starts = [at for at, item in enumerate(items) if isinstance(item, MessageItem)]
+    return starts[-NEWEST_TURNS] if len(starts) > MANY_TURNS else 0
 
 
 def _earlier(items: list[Item], drawn: list[Html]) -> Html:
     turns = sum(isinstance(item, MessageItem) for item in items)
     summary = _el("summary", {}, TEXTS["earlier_turns"].format(n=turns))
-    inside = _el("div", {"class": "nba-earlier"}, *drawn)
-    return _details("nba-rest", summary, inside, is_open=False)
+    content = _el("div", {"class": "nba-earlier"}, *drawn)
+    return _details("nba-rest", summary, content, is_open=False)
 
 
 def _card(head: Head, classes: str, *drawn: _Child) -> Html:
-    told = TEXTS["chat_card" if head.chat else "card"]
-    label = told.format(agent=head.agent, prompt=head.prompt[:80])
+    template = TEXTS["chat_card" if head.chat else "card"]
+    label = template.format(agent=head.agent, prompt=head.prompt[:80])
     attributes = {"class": classes, "data-status": head.status, "aria-label": label}
     return _el("section", dict(attributes), *drawn)
 
@@ -179,8 +179,8 @@ def _opening(tag: str, *attributes: tuple[str, str | None]) -> str:
 
 def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
     """An element whose children are in a row, and apart if no style is kept."""
-    apart = [part for child in children if child for part in (child, _APART)]
-    return _el(tag, attributes, *apart)
+    spaced = [part for child in children if child for part in (child, _APART)]
+    return _el(tag, attributes, *spaced)
 
 
 def _unstyled(text: str) -> Html:
@@ -190,12 +190,13 @@ def _unstyled(text: str) -> Html:
 
 def _dotted(*children: _Child) -> list[_Child]:
     """These, with a dot between those that have text if no style is kept."""
-    told = [child for child in children if child]
-    says = [bool(_TAG.sub("", child)) for child in told]
+    present = [child for child in children if child]
+    have_text = [bool(_TAG.sub("", child)) for child in present]
     dots = (
-        _unstyled("·") if is_told and any(says[:at]) else None for at, is_told in enumerate(says)
+        _unstyled("·") if shows_text and any(have_text[:at]) else None
+        for at, shows_text in enumerate(have_text)
     )
-    return [part for pair in zip(dots, told, strict=True) for part in pair]
+    return [part for pair in zip(dots, present, strict=True) for part in pair]
 
 
 def _auto(tag: str, name: str, *children: _Child) -> Html | None:
@@ -203,7 +204,7 @@ def _auto(tag: str, name: str, *children: _Child) -> Html | None:
     return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
 
 
-def _header(head: Head, how: _How) -> Html:
+def _header(head: Head, options: _Options) -> Html:
     prompt: Html = _el("span", {}, head.prompt)
     if len(head.prompt) > LONG_PROMPT:
         prompt = _el("details", {}, _el("summary", {}, prompt))
@@ -216,7 +217,7 @@ def _header(head: Head, how: _How) -> Html:
             _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         ),
-        *((_strip(head), _legend(head)) if how.measured and head.spans else ()),
+        *((_strip(head), _legend(head)) if options.measured and head.spans else ()),
     )
 
 
@@ -227,13 +228,13 @@ def status_text(head: Head) -> str:
 
 def reopened(head: Head, sentence: str) -> str:
     """The text about reopening a run that has not ended."""
-    goes_on = head.status in ("running", "interrupted")
-    return TEXTS[sentence].format(run=head.run) if goes_on else ""
+    is_unfinished = head.status in ("running", "interrupted")
+    return TEXTS[sentence].format(run=head.run) if is_unfinished else ""
 
 
 def _reopened(head: Head, sentence: str) -> Html | None:
-    said, _, code = reopened(head, sentence).partition("\n")
-    return _el("p", {"class": "nba-gone"}, f"{said} ", _el("code", {}, code)) if said else None
+    text, _, code = reopened(head, sentence).partition("\n")
+    return _el("p", {"class": "nba-gone"}, f"{text} ", _el("code", {}, code)) if text else None
 
 
 def _strip(head: Head) -> Html:
@@ -255,31 +256,33 @@ def _strip(head: Head) -> Html:
 def _legend(head: Head) -> Html:
     """The meaning and the duration of each color; shown while the pointer is on the strip."""
     length = max(span.end or span.start for span in head.spans)
-    told = []
+    labels = []
     for lane in ("model", "tool", "wait"):
         seconds = done = 0.0
         own = [span for span in head.spans if span.lane == lane]
         for span in sorted(own, key=lambda span: span.start):
-            until = max(span.start, span.end or length)
-            seconds += max(0.0, until - max(span.start, done))
-            done = max(done, until)
+            end = max(span.start, span.end or length)
+            seconds += max(0.0, end - max(span.start, done))
+            done = max(done, end)
         if own:
             text = TEXTS[f"lane_{lane}"].format(t=amounts.duration(seconds))
-            told.append(_el("span", {"data-lane": lane}, text))
-    return _el("div", {"class": "nba-legend", "aria-hidden": "true"}, *told)
+            labels.append(_el("span", {"data-lane": lane}, text))
+    return _el("div", {"class": "nba-legend", "aria-hidden": "true"}, *labels)
 
 
-def _footer(head: Head, how: _How) -> Html:
-    measures = [amounts.count("tokens", head.tokens), amounts.cost(head)] if how.measured else []
+def _footer(head: Head, options: _Options) -> Html:
+    measures = (
+        [amounts.count("tokens", head.tokens), amounts.cost(head)] if options.measured else []
+    )
     turns = amounts.count("turns", head.turns if head.max_turns else 0)
     parts = [turns, *measures, amounts.decided(head)]
     spans = (_el("span", {}, part) for part in parts if part)
     return _row("footer", {"class": "nba-footer"}, *_dotted(*spans))
 
 
-def _is_open(item: Item, how: _How) -> bool:
-    if how.opened is not None:
-        return item.key in how.opened
+def _is_open(item: Item, options: _Options) -> bool:
+    if options.opened is not None:
+        return item.key in options.opened
     return isinstance(item, CallItem) and _is_rich(item)
 
 
@@ -308,10 +311,10 @@ def stretches(items: Iterable[Item]) -> list[list[Item]]:
         quiet = item.state == "done" and not item.decisions and not _is_rich(item)
         return (item.path, item.name) if quiet else at
 
-    alike = [[items[at] for at in group] for _, group in groupby(range(len(items)), kind)]
+    groups = [[items[at] for at in group] for _, group in groupby(range(len(items)), kind)]
     return [
         part
-        for group in alike
+        for group in groups
         for part in ([group] if len(group) >= STRETCH else [[item] for item in group])
     ]
 
@@ -321,10 +324,10 @@ def _tool_of(item: CallItem) -> tuple[str, str]:
     return item.key.rpartition(".")[0], item.name
 
 
-def _drawn(items: list[Item], how: _How) -> Html:
+def _drawn(items: list[Item], options: _Options) -> Html:
     first, *others = items
     if not others or not isinstance(first, CallItem):
-        return _item(first, how)
+        return _item(first, options)
     calls = [item for item in items if isinstance(item, CallItem)]
     key = f"f:{first.key}"
     summary = _row(
@@ -340,28 +343,28 @@ def _drawn(items: list[Item], how: _How) -> Html:
                 {"class": "nba-brief", "dir": "auto"},
                 " · ".join(c.brief for c in calls[:9]),
             ),
-            _el("span", {"class": "nba-time"}, how.time(_together(calls))),
+            _el("span", {"class": "nba-time"}, options.time(_together(calls))),
         ),
     )
-    is_row = [n < ROWS or bool(c.outputs) or _is_open(c, how) for n, c in enumerate(calls)]
+    is_row = [n < ROWS or bool(c.outputs) or _is_open(c, options) for n, c in enumerate(calls)]
     rows = [c for n, c in enumerate(calls) if is_row[n]]
-    rest = [_call_text(c, how) for n, c in enumerate(calls) if not is_row[n]]
+    rest = [_call_text(c, options) for n, c in enumerate(calls) if not is_row[n]]
     body = _el(
         "div",
         {"class": "nba-body"},
-        *(_item(call, how) for call in rows),
+        *(_item(call, options) for call in rows),
         _auto("pre", "nba-result", "\n".join(rest)),
     )
-    is_open = key in (how.opened or ())
+    is_open = key in (options.opened or ())
     return _details("nba-call nba-stretch", summary, body, is_open=is_open, state="done")
 
 
-def _call_text(call: CallItem, how: _How) -> str:
+def _call_text(call: CallItem, options: _Options) -> str:
     """A call that displays nothing, as text."""
     input_ = ", ".join(f"{fact.label}: {fact.value}" for fact in call.input)
-    first = " · ".join(part for part in (input_, how.time(call.elapsed)) if part)
-    said = [part.rstrip("\n") for part in (call.printed, call.result) if part]
-    return "\n".join([first, *said])
+    first = " · ".join(part for part in (input_, options.time(call.elapsed)) if part)
+    outputs = [part.rstrip("\n") for part in (call.printed, call.result) if part]
+    return "\n".join([first, *outputs])
 
 
 def _together(calls: list[CallItem]) -> float | None:
@@ -369,20 +372,20 @@ def _together(calls: list[CallItem]) -> float | None:
     return sum(known) if known else None
 
 
-def _item(item: Item, how: _How) -> Html:
+def _item(item: Item, options: _Options) -> Html:
     match item:
         case TextItem():
             return _text(item)
         case ReasoningItem(text=text):
             summary = _el("summary", {}, TEXTS["reasoning"])
             body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)
-            return _details("nba-think", summary, body, is_open=_is_open(item, how))
+            return _details("nba-think", summary, body, is_open=_is_open(item, options))
         case CallItem():
-            return _call(item, how)
+            return _call(item, options)
         case FormItem():
             return _form(item)
         case RecordItem():
-            return _record(item, how)
+            return _record(item, options)
         case NoticeItem():
             return _notice(item)
         case MessageItem():
@@ -426,11 +429,11 @@ def _text(item: TextItem) -> Html:
 
 def state_word(item: CallItem) -> str:
     """The row's word for the state of the call, if its dot and its decision do not show it."""
-    told = item.decisions and item.decisions[-1].tone != "good"
-    return TEXTS[f"state_{item.state}"] if item.state in NAMED and not told else ""
+    is_state_shown = item.decisions and item.decisions[-1].tone != "good"
+    return TEXTS[f"state_{item.state}"] if item.state in NAMED and not is_state_shown else ""
 
 
-def _call(item: CallItem, how: _How) -> Html:
+def _call(item: CallItem, options: _Options) -> Html:
     state = TEXTS[f"state_{item.state}"]
     summary = _row(
         "summary",
@@ -440,82 +443,84 @@ def _call(item: CallItem, how: _How) -> Html:
         _el("strong", {"class": "nba-name", "dir": "auto"}, item.name),
         *_dotted(
             _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
-            _decision(item.decisions[-1], how) if item.decisions else None,
+            _decision(item.decisions[-1], options) if item.decisions else None,
             _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
-            _el("span", {"class": "nba-time"}, how.time(item.elapsed)),
+            _el("span", {"class": "nba-time"}, options.time(item.elapsed)),
         ),
     )
     records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
     outputs = [
         part
         for n, output in enumerate(item.outputs)
-        for part in _folded(_rich(output), output, f"{item.key}:all{n}", how)
+        for part in _folded(_rich(output), output, f"{item.key}:all{n}", options)
     ]
     body = _el(
         "div",
         {"class": "nba-body"},
         _el("div", {"class": "nba-input"}, _facts(item.input)) if item.input else None,
-        _el("div", {"class": "nba-decisions"}, *(_record(record, how) for record in records))
+        _el("div", {"class": "nba-decisions"}, *(_record(record, options) for record in records))
         if records
         else None,
-        *_printed(item, how),
+        *_printed(item, options),
         _el("div", {"class": "nba-outputs"}, *outputs) if outputs else None,
-        _result(item, how),
-        _traceback(item, how) if item.traceback and how.measured else None,
+        _result(item, options),
+        _traceback(item, options) if item.traceback and options.measured else None,
     )
-    return _details("nba-call", summary, body, is_open=_is_open(item, how), state=item.state)
+    return _details("nba-call", summary, body, is_open=_is_open(item, options), state=item.state)
 
 
-def _decision(record: RecordItem, how: _How) -> Html:
+def _decision(record: RecordItem, options: _Options) -> Html:
     words = _el("span", {"dir": "auto"}, record.decision)
     return _el(
-        "span", {"class": "nba-decided", "data-tone": record.tone}, words, _after(record, how)
+        "span", {"class": "nba-decided", "data-tone": record.tone}, words, _after(record, options)
     )
 
 
-def _after(record: RecordItem, how: _How) -> Html:
-    known = how.measured and (record.after or 0) >= 1
-    seconds = amounts.duration(record.after or 0, whole=True)
+def _after(record: RecordItem, options: _Options) -> Html:
+    known = options.measured and (record.after or 0) >= 1
+    seconds = amounts.duration(record.after or 0, whole_seconds=True)
     text = TEXTS["after"].format(t=seconds) if known else ""
     return _el("span", {"class": "nba-time"}, text)
 
 
-def _traceback(item: CallItem, how: _How) -> Html:
+def _traceback(item: CallItem, options: _Options) -> Html:
     text = _el("pre", {"class": "nba-printed", "dir": "auto"}, item.traceback)
-    is_open = f"{item.key}:traceback" in (how.opened or ())
+    is_open = f"{item.key}:traceback" in (options.opened or ())
     return _details("nba-rest", _el("summary", {}, TEXTS["traceback"]), text, is_open=is_open)
 
 
-def _printed(item: CallItem, how: _How) -> list[Html | None]:
+def _printed(item: CallItem, options: _Options) -> list[Html | None]:
     """Printed text: its first lines, and the others behind a fold."""
     lines = item.printed.removesuffix("\n").split("\n")
     if len(lines) < FOLDED_FROM:
         return [_auto("pre", "nba-printed", item.printed)]
     more = TEXTS["more_lines"].format(n=len(lines) - FIRST_LINES)
     rest = _el("pre", {"class": "nba-printed", "dir": "auto"}, "\n".join(lines[FIRST_LINES:]))
-    is_open = f"{item.key}:printed" in (how.opened or ())
+    is_open = f"{item.key}:printed" in (options.opened or ())
     return [
         _auto("pre", "nba-printed", "\n".join(lines[:FIRST_LINES])),
         _details("nba-rest", _el("summary", {}, more), rest, is_open=is_open),
     ]
 
 
-def _result(item: CallItem, how: _How) -> Html | None:
+def _result(item: CallItem, options: _Options) -> Html | None:
     result = _auto("pre", "nba-result", item.result)
     if result is None:
         return None
     output = Rich(kind="text", data=item.result or "")
-    return _el("div", {"class": "nba-outputs"}, *_folded(result, output, f"{item.key}:all", how))
+    return _el(
+        "div", {"class": "nba-outputs"}, *_folded(result, output, f"{item.key}:all", options)
+    )
 
 
-def _folded(drawn: Html, output: Rich, key: str, how: _How) -> list[Html]:
-    """A result; if it is long, with the button that shows all of it: only the style sheet hides it, so it is whole without."""
+def _folded(drawn: Html, output: Rich, key: str, options: _Options) -> list[Html]:
+    """A result; if it is long, with the button that shows all of it. Only the style sheet hides text: without it, all is shown."""
     label = _long(output)
     if not label:
         return [drawn]
     drawn = Html(drawn.replace(' class="', ' class="nba-long ', 1))
     summary = _el("summary", {"data-less": TEXTS["all_less"]}, _el("span", {}, label))
-    return [drawn, _details("nba-rest nba-all", summary, is_open=key in (how.opened or ()))]
+    return [drawn, _details("nba-rest nba-all", summary, is_open=key in (options.opened or ()))]
 
 
 def _long(output: Rich) -> str:
@@ -550,18 +555,20 @@ def _facts(listed: list[Fact]) -> Html:
 
 
 def _fact(fact: Fact) -> tuple[Html, Html]:
-    how: dict[str, str | None] = {"class": "nba-mono"} if fact.code else {"dir": "auto"}
+    attributes: dict[str, str | None] = {"class": "nba-mono"} if fact.code else {"dir": "auto"}
     term = _el("dt", {"dir": "auto"}, fact.label)
     if fact.changed_from is not None:
-        return term, _el("dd", {}, _el("div", how, *_difference(fact.changed_from, fact.value)))
-    if fact.whole is not None:
-        return term, _el("dd", {}, nested(fact.whole, 0))
+        return term, _el(
+            "dd", {}, _el("div", attributes, *_difference(fact.changed_from, fact.value))
+        )
+    if fact.nested_value is not None:
+        return term, _el("dd", {}, nested(fact.nested_value, 0))
     if fact.html:
         return term, _el("dd", {}, _el("div", {"class": "nba-wide nba-say"}, Html(fact.html)))
     marked = (_el("mark", {"title": fact.remark}, part) for part in fact.parts[1::2])
     pieces = [each for pair in zip_longest(fact.parts[::2], marked) for each in pair]
     remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
-    return term, _el("dd", {}, _el("div", how, *(pieces or _lines(fact.value)), remark))
+    return term, _el("dd", {}, _el("div", attributes, *(pieces or _lines(fact.value)), remark))
 
 
 def _lines(text: str) -> list[str | Html]:
@@ -671,13 +678,13 @@ def _near_changes(lines: list[Line]) -> list[bool]:
 def _changed_words(lines: list[Line]) -> dict[int, list[Line]]:
     """The words of lines that were changed into each other, by the places of the lines."""
     found: dict[int, list[Line]] = {}
-    left, at = MAX_WORD_LINES, 0
+    remaining, at = MAX_WORD_LINES, 0
     while at < len(lines):
         middle = _end_of_run(lines, "-", at)
         end = _end_of_run(lines, "+", middle)
-        for was, now in islice(zip(range(at, middle), range(middle, end), strict=False), left):
+        for was, now in islice(zip(range(at, middle), range(middle, end), strict=False), remaining):
             found[was], found[now] = word_diff(lines[was][1], lines[now][1])
-            left -= 1
+            remaining -= 1
         at = max(end, at + 1)
     return found
 
@@ -688,12 +695,12 @@ def _end_of_run(lines: list[Line], mark: str, start: int) -> int:
     return start
 
 
-def _record(item: RecordItem, how: _How) -> Html:
+def _record(item: RecordItem, options: _Options) -> Html:
     line = (
         _el("b", {"dir": "auto"}, item.title),
         _unstyled(": "),  # the style sheet has a dot there
         _el("span", {"class": "nba-decision", "dir": "auto"}, item.decision),
-        _after(item, how),
+        _after(item, options),
     )
     if item.details:
         inner = _el("details", {}, _el("summary", {}, *line), _facts(item.details))
@@ -733,21 +740,22 @@ def line_diff(before: str, after: str) -> list[Line]:
 
 
 def word_diff(before: str, after: str) -> tuple[list[Line], list[Line]]:
-    """An old and a new line as parts that are in both or in only one; whole if little is the same."""
+    """An old and a new line as parts that are in both or in only one; one part each if little is the same."""
     old, new = ([word for word in _WORDS.split(line) if word] for line in (before, after))
     if len(old) * len(new) <= MAX_WORD_PAIRS:
         words = _diff(old, new)
-        alike = sum(_units(word.strip(_BLANK)) for mark, word in words if mark == " ")
-        if alike * 3 >= max(_units(before), _units(after)):
+        equal_units = sum(_units(word.strip(_BLANK)) for mark, word in words if mark == " ")
+        if equal_units * 3 >= max(_units(before), _units(after)):
             return _joined(words, "-"), _joined(words, "+")
     return [(" ", before)], [(" ", after)]
 
 
 def _joined(words: list[Line], side: str) -> list[Line]:
     """One side of a line: neighbors that differ are one part."""
-    mine = [word for word in words if word[0] in (" ", side)]
+    side_words = [word for word in words if word[0] in (" ", side)]
     return [
-        (mark, "".join(text for _, text in parts)) for mark, parts in groupby(mine, lambda w: w[0])
+        (mark, "".join(text for _, text in parts))
+        for mark, parts in groupby(side_words, lambda w: w[0])
     ]
 
 

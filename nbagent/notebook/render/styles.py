@@ -151,10 +151,10 @@ def _can_match(selector: str, names: frozenset[str]) -> bool:
     return all(name in names for name in _named(selector))
 
 
-def _needed(kind: str, inside: str, names: frozenset[str]) -> str:
+def _needed(kind: str, content: str, names: frozenset[str]) -> str:
     """The replacement of a group in parentheses: one of ``:is`` must exist, the content of others need not."""
     matches = kind not in (":is", ":where") or any(
-        all(name in names for name in _named(each)) for each in inside.split(",")
+        all(name in names for name in _named(each)) for each in content.split(",")
     )
     return "" if matches else _NOWHERE
 

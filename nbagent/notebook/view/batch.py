@@ -103,7 +103,7 @@ class BatchView:
         self.opened = ""
         """The key of the row whose card is below."""
         self.rule = Rule()
-        self.told = ""
+        self.outcome_text = ""
         """The outcome of the last answer to many."""
         self.trouble = ""
         self.state: dict[str, Any] = {}
@@ -186,8 +186,8 @@ class BatchView:
         return sorted(rows, key=order[self.by], reverse=self.backwards)
 
     def _finds(self, row: Row) -> str:
-        said = " ".join(_question(one) for one in self.asked.get(row.run_id, ()))
-        return f"{row.key} {row.error} {' '.join(row.asks)} {said}".casefold()
+        questions = " ".join(_question(one) for one in self.asked.get(row.run_id, ()))
+        return f"{row.key} {row.error} {' '.join(row.asks)} {questions}".casefold()
 
     def _cells(self, row: Row) -> list[Any]:
         cost = row.usage.cost
@@ -242,9 +242,11 @@ class BatchView:
         rate = (ended - n) / (now - before) if now - before > 0.5 else 0.0
         if not rate:
             return ""
-        said = BATCH_TEXTS["batch_rate"].format(n=f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}")
-        left = counts.get("left", 0) + counts["running"]
-        return said if "left" not in counts else f"{said} · {_span(left / rate)}"
+        rate_text = BATCH_TEXTS["batch_rate"].format(
+            n=f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}"
+        )
+        remaining = counts.get("left", 0) + counts["running"]
+        return rate_text if "left" not in counts else f"{rate_text} · {_span(remaining / rate)}"
 
     def _used(self) -> str:
         usage = self.batch.usage
@@ -266,12 +268,12 @@ class BatchView:
         fields: dict[str, None] = {}
         for one in of_tool:
             fields.update(dict.fromkeys(one.interrupt.input))
-        fit = [one for one in of_tool if self.rule.fits(one)]
-        approvable = all(one.interrupt.expects in ("approval", "confirmation") for one in fit)
+        matching = [one for one in of_tool if self.rule.fits(one)]
+        approvable = all(one.interrupt.expects in ("approval", "confirmation") for one in matching)
         last = next(reversed(self.previews), 0)
         rule, before = self.previews.get(last, (None, []))
-        if rule != self.rule or [one.key for one in before] != [one.key for one in fit]:
-            self.previews[last + 1] = self.rule, fit
+        if rule != self.rule or [one.key for one in before] != [one.key for one in matching]:
+            self.previews[last + 1] = self.rule, matching
             while len(self.previews) > 3:
                 self.previews.popitem(last=False)
         limit = (
@@ -284,16 +286,22 @@ class BatchView:
             ],
             "fields": [[name, reveal(name)] for name in [*fields][:50]],
             "rule": [self.rule.tool, self.rule.field, self.rule.operator, self.rule.value],
-            "fit": len(fit),
+            "fit": len(matching),
             "preview": next(reversed(self.previews)),
             "said": BATCH_TEXTS["batch_no_number"]
             if limit
-            else BATCH_TEXTS["batch_matches"].format(n=f"{len(fit):,}", all=f"{len(waiting):,}"),
-            "example": reveal(facts.bounded(_question(fit[0]), facts.MAX_BRIEF)) if fit else "",
+            else BATCH_TEXTS["batch_matches"].format(
+                n=f"{len(matching):,}", all=f"{len(waiting):,}"
+            ),
+            "example": reveal(facts.bounded(_question(matching[0]), facts.MAX_BRIEF))
+            if matching
+            else "",
             "approvable": approvable,
-            "choices": [[str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(fit))],
-            "writable": is_written(fit),
-            "told": self.told,
+            "choices": [
+                [str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(matching))
+            ],
+            "writable": is_written(matching),
+            "told": self.outcome_text,
             "waits": BATCH_TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
                 n=f"{len(waiting):,}"
             ),
@@ -307,8 +315,8 @@ class BatchView:
         error = batch.error
         items = []
         if error is not None:
-            said = str(error) or type(error).__name__
-            items.append(NoticeItem(key="error", tone="bad", text=reveal(said[:MAX_ERROR])))
+            message = str(error) or type(error).__name__
+            items.append(NoticeItem(key="error", tone="bad", text=reveal(message[:MAX_ERROR])))
         if self.trouble:
             items.append(NoticeItem(key="trouble", tone="bad", text=self.trouble))
         return View(head=self._head(), items=[*items])
@@ -317,13 +325,13 @@ class BatchView:
         batch, counts = self.batch, self.batch.counts
         total = work_of(batch).total
         done = f"{counts['completed']:,}"
-        said = (
+        status_text = (
             BATCH_TEXTS["batch_done"].format(n=done)
             if total is None
             else BATCH_TEXTS["batch_of"].format(n=done, all=f"{total:,}")
         )
         if batch.status in ("paused", "cancelled", "starting"):
-            said = f"{BATCH_TEXTS[f'batch_is_{batch.status}']} · {said}"
+            status_text = f"{BATCH_TEXTS[f'batch_is_{batch.status}']} · {status_text}"
         status = {"waiting": "interrupted", "paused": "interrupted", "starting": "running"}.get(
             batch.status, batch.status
         )
@@ -334,7 +342,7 @@ class BatchView:
             agent=reveal(batch.id),
             prompt=reveal(BATCH_TEXTS["batch_with"].format(agent=batch.agent)),
             status=status,
-            status_text=said,
+            status_text=status_text,
             started_at=0.0,
             max_turns=0,
             questions=counts["interrupted"],
@@ -404,16 +412,16 @@ def _question(one: Asked) -> str:
     asked = one.interrupt
     given = ", ".join(f"{name}={_plain(value)}" for name, value in asked.input.items())
     name = asked.tool_name or BATCH_TEXTS["batch_limit"]
-    said = asked.metadata.get("message") if isinstance(asked.metadata, Mapping) else None
-    told = " · ".join(filter(None, (said if isinstance(said, str) else "", given)))
-    return f"{name}: {told}" if told else name
+    message = asked.metadata.get("message") if isinstance(asked.metadata, Mapping) else None
+    description = " · ".join(filter(None, (message if isinstance(message, str) else "", given)))
+    return f"{name}: {description}" if description else name
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_plain(it)}" for name, it in value.items())
+        return ", ".join(f"{name}: {_plain(item)}" for name, item in value.items())
     return json.dumps(value, ensure_ascii=False)
 
 

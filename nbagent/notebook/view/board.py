@@ -63,11 +63,11 @@ class Board:
         """The row of a provider's call in this turn, by its number."""
         return turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
 
-    def body_call(self, agent: Agent, around: Call) -> Call:
-        """A call that the body of the call ``around`` starts, below its earlier ones there."""
+    def body_call(self, agent: Agent, outer: Call) -> Call:
+        """A call that the body of the call ``outer`` starts, below its earlier ones there."""
         call = Call(f"{agent.key}b.c{agent.started}", agent.path)
         agent.started += 1
-        self.add(around.below, call)
+        self.add(outer.below, call)
         return call
 
     def step(self, call: Call, name: str) -> StepNode:

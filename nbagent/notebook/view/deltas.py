@@ -92,7 +92,7 @@ class Deltas:
         if turn is not None:
             number = turn.hosted_ids.setdefault(delta.id, len(turn.hosted_ids))
             node = self._board.hosted(self._board.root, turn, number)
-            node.show_call(delta, over=False)
+            node.show_call(delta, is_over=False)
             self._board.touch(node)
 
     def _cited(self, delta: Citation) -> None:

@@ -81,7 +81,7 @@ class Fold:
         self._types_of = types_of
         self._in_thread = in_thread
         """Whether the prompt is a message among others, and not the card's header."""
-        self._said: Mapping[str, Any] | None = None
+        self._prompt: Mapping[str, Any] | None = None
         """The prompt."""
         self._prompted: FixedNode | None = None
         """The message that shows it, or its files alone."""
@@ -91,7 +91,7 @@ class Fold:
     def apply(self, event: StoredEvent) -> None:
         """Fold one event into the state, and draw its changes."""
         self.state = apply(self.state, event)
-        if isinstance(event, ModelPartial):  # what streams is drawn as it comes
+        if isinstance(event, ModelPartial):  # streamed text is drawn by its deltas
             return
         self._draw(event)
         self.frame.turns += isinstance(event, ModelResponded) and not event.scope
@@ -172,21 +172,21 @@ class Fold:
             self._run_started(event)
 
     def _run_queued(self, event: RunQueued) -> None:
-        agent, said = self._board.root, user(event.prompt)
+        agent, prompt = self._board.root, user(event.prompt)
         agent.name = reveal(event.agent)
-        self.frame.started(event.at, [said])
-        self._draw_prompt(agent, said)
+        self.frame.started(event.at, [prompt])
+        self._draw_prompt(agent, prompt)
 
     def _run_started(self, event: RunStarted) -> None:
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = reveal(event.agent)
         agent.answer = event.answer
-        around = self._state_of(event.scope[:-1]) if event.scope else None
-        if around is not None and around.of_body:
+        outer_state = self._state_of(event.scope[:-1]) if event.scope else None
+        if outer_state is not None and outer_state.of_body:
             self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
-            if self._said is None:  # else it was drawn when the run was queued
+            if self._prompt is None:  # else it was drawn when the run was queued
                 self._draw_prompt(agent, last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
@@ -205,23 +205,23 @@ class Fold:
             self._board.add_first(self._prompted)
         self._board.head_dirty = True
 
-    def _draw_prompt(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
+    def _draw_prompt(self, agent: Agent, prompt: Mapping[str, Any] | None) -> None:
         """Draw the parts of the prompt beside its text; in a thread the text too."""
-        self._said = said
+        self._prompt = prompt
         item = self._prompt_item()
         if item is not None:
             self._prompted = FixedNode(item)
             self._board.add(agent.entries, self._prompted)
 
     def _prompt_item(self) -> MessageItem | None:
-        said = self._said
-        files = [] if said is None else rich.files(files_of(said), sized=True)
-        is_said = self._in_thread and said is not None
-        if not files and not is_said:
+        prompt = self._prompt
+        files = [] if prompt is None else rich.files(files_of(prompt), sized=True)
+        is_message = self._in_thread and prompt is not None
+        if not files and not is_message:
             return None
-        text = facts.shown(text_of(said), facts.MAX_TEXT) if is_said and said else ""
+        text = facts.shown(text_of(prompt), facts.MAX_TEXT) if is_message and prompt else ""
         key = self._board.root.message_key()
-        return MessageItem(key=key, text=text, files=files, editable=is_said)
+        return MessageItem(key=key, text=text, files=files, editable=is_message)
 
     def _started_by_body(self, event: RunStarted) -> None:
         """Draw a run that a body started, which has no other start."""
@@ -237,9 +237,9 @@ class Fold:
             self._draw(ModelResponded(at=at, scope=scope, text=state.text))
         for call in state.calls.values():
             if call.child is not None:
-                inside = (*scope, call.id)
-                self._board.agent(inside).name = reveal(call.child.agent)
-                self._draw_open_turn(call.child, inside, at)
+                inner_scope = (*scope, call.id)
+                self._board.agent(inner_scope).name = reveal(call.child.agent)
+                self._draw_open_turn(call.child, inner_scope, at)
             for question in call.own_pending:
                 self._draw(question)
             if call.result is not None:
@@ -250,9 +250,9 @@ class Fold:
                         at=at, scope=scope, call_id=call.id, output=output, error=error, files=files
                     )
                 )
-        for said in state.queued:
-            content = None if isinstance(said, str) else said
-            text = said if isinstance(said, str) else ""
+        for message in state.queued:
+            content = None if isinstance(message, str) else message
+            text = message if isinstance(message, str) else ""
             self._draw(MessageQueued(at=at, scope=scope, text=text, by="", content=content))
         if state.budget is not None:
             self._draw(state.budget)
@@ -326,10 +326,10 @@ class Fold:
         if event.by in ("vacancy", "release"):
             return
         other = event.user if is_somebody_else(event.user) else ""
-        who = describe_process(event.owner) + (f" ({other})" if other else "")
-        gone = describe_process(event.gone) if event.gone else ""
-        text = TEXTS["taken_over_from_ended" if gone else "taken_over_by"].format(
-            who=reveal(who), gone=reveal(gone), moment=_moment(event.at)
+        owner = describe_process(event.owner) + (f" ({other})" if other else "")
+        former = describe_process(event.gone) if event.gone else ""
+        text = TEXTS["taken_over_from_ended" if former else "taken_over_by"].format(
+            who=reveal(owner), gone=reveal(former), moment=_moment(event.at)
         )
         item = NoticeItem(key=f"taken{self.state.position}", text=text[:1].upper() + text[1:])
         self._board.add(self._board.root.entries, FixedNode(item))
@@ -406,9 +406,9 @@ class Fold:
         turn.notice = turn.waiting = None
         for text in event.notes:
             self._board.touch(turn.note(facts.shown(text, facts.MAX_TEXT)))
-        cut = TEXTS.get(f"cut_{event.cut or event.finish_reason}")
-        if cut is not None:
-            self._board.touch(turn.note(cut, "warn"))
+        cut_note = TEXTS.get(f"cut_{event.cut or event.finish_reason}")
+        if cut_note is not None:
+            self._board.touch(turn.note(cut_note, "warn"))
         if event.text.strip():
             turn.text = turn.text or agent.text_node(f"{turn.key}.t")
             turn.text.close(event.text)
@@ -425,9 +425,9 @@ class Fold:
             turn.reasoning = None
 
     def _settle_hosted(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
-        for number, ran in enumerate(event.hosted):
+        for number, call in enumerate(event.hosted):
             node = self._board.hosted(agent, turn, number)
-            node.show_call(ran, over=True)
+            node.show_call(call, is_over=True)
             self._board.touch(node)
         if event.citations:
             self._board.touch(turn.cites(sources.cited(event.citations)))
@@ -459,17 +459,15 @@ class Fold:
     def _message_queued(self, event: MessageQueued) -> None:
         agent = self._board.agent(event.scope)
         if agent.thinking and agent.live_turn is None:
-            agent.live_turn = (
-                agent.new_turn()
-            )  # the answer that is on its way comes before the message
+            agent.live_turn = agent.new_turn()  # the answer that is streaming is above the message
         note = TEXTS["message_waits"]
-        said = user(event.prompt)
+        message = user(event.prompt)
         node = FixedNode(
             MessageItem(
                 key=agent.message_key(),
-                text=facts.shown(text_of(said), facts.MAX_TEXT),
+                text=facts.shown(text_of(message), facts.MAX_TEXT),
                 note=note,
-                files=rich.files(files_of(said), sized=True),
+                files=rich.files(files_of(message), sized=True),
             )
         )
         agent.queued.append(node)
@@ -486,10 +484,10 @@ class Fold:
         """Draw a run or call that a body starts as a row below its call's, among its steps and questions."""
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = "" if state is None else reveal(state.agent)
-        around = self._board.call(event.scope[:-1], event.scope[-1])
-        if around is None:
+        outer_call = self._board.call(event.scope[:-1], event.scope[-1])
+        if outer_call is None:
             return
-        call = self._board.body_call(agent, around)
+        call = self._board.body_call(agent, outer_call)
         call.requested(event.name, event.input, None)
         agent.open_calls[event.call_id] = call
         self._touch(call)
@@ -536,11 +534,11 @@ class Fold:
         self._strip.stop(call.key, event.at)
         self._end_inside((*event.scope, event.call_id), event.at)
 
-    def _end_inside(self, inside: Scope, at: float) -> None:
+    def _end_inside(self, call_scope: Scope, at: float) -> None:
         """End a call and everything open inside it: its runs were stopped, its questions are void."""
-        depth = len(inside)
+        depth = len(call_scope)
         for scope, agent in self._board.agents.items():
-            if scope[:depth] != inside:
+            if scope[:depth] != call_scope:
                 continue
             for call in agent.open_calls.values():
                 call.ended_as = "cancelled"
@@ -549,7 +547,7 @@ class Fold:
                 self._touch(call)
                 self._strip.stop(call.key, at)
             agent.open_calls.clear()
-        for drawn in [q for q in self.questions.values() if q.event.scope[:depth] == inside]:
+        for drawn in [q for q in self.questions.values() if q.event.scope[:depth] == call_scope]:
             del self.questions[drawn.event.id]
             self._strip.stop(drawn.node.key, at)
             self._record_unanswered(drawn)
@@ -638,11 +636,11 @@ class Fold:
 
 def _last_item(
     event: RunCompleted | RunFailed | RunCancelled,
-    said: str,
+    last_response: str,
     name_of: Callable[[str], str],
     answer: TextNode,
 ) -> Node | None:
-    """The item below all others; None if the last response, ``said``, is the ``answer`` already."""
+    """The item below all others; None if ``last_response`` is the ``answer`` already."""
     match event:
         case RunFailed(error=error, message=message):
             text = TEXTS["failed"].format(
@@ -652,7 +650,7 @@ def _last_item(
         case RunCancelled():
             return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))
         case RunCompleted(text=text):
-            if not text.strip() or text == said:
+            if not text.strip() or text == last_response:
                 return None
             answer.close(text)
             return answer

@@ -33,9 +33,9 @@ class TimeStrip:
 
     def stop(self, key: str, at: float) -> None:
         """End a span; does nothing if it was never started."""
-        begun = self._open.pop(key, None)
-        if begun is not None:
-            self._done.append((begun[0], begun[1], max(at, begun[1])))
+        span = self._open.pop(key, None)
+        if span is not None:
+            self._done.append((span[0], span[1], max(at, span[1])))
             if len(self._done) > 2 * MAX_SPANS:
                 self._done = _joined(self._done)
                 self._built = []
@@ -51,8 +51,10 @@ class TimeStrip:
             Span(lane=lane, start=round(start - origin, 3), end=round(end - origin, 3))
             for lane, start, end in self._done[len(self._built) :]
         ]
-        going = [Span(lane=lane, start=round(at - origin, 3)) for lane, at in self._open.values()]
-        return self._built + going
+        open_spans = [
+            Span(lane=lane, start=round(at - origin, 3)) for lane, at in self._open.values()
+        ]
+        return self._built + open_spans
 
 
 def _joined(spans: list[tuple[Lane, float, float]]) -> list[tuple[Lane, float, float]]:
@@ -136,8 +138,8 @@ class Frame:
 
 def _prompt(messages: list[Any]) -> str:
     """The text of the person's last message."""
-    said = last_user_message(messages)
-    return "" if said is None else without_controls(facts.bounded(text_of(said)))
+    message = last_user_message(messages)
+    return "" if message is None else without_controls(facts.bounded(text_of(message)))
 
 
 def last_user_message(messages: list[Any]) -> Mapping[str, Any] | None:

@@ -27,11 +27,11 @@ def grouped(item: FormItem, question: Question) -> FormItem:
     are shown by themselves.
     """
     spec = None if question.form is None else question.form.spec()
-    small = facts.is_whole(question.input, facts.MAX_TEXT)
-    stands_alone = not (item.call and item.actions and small) or question.expects == "outcome"
-    if stands_alone or spec != item.spec:
+    small = facts.is_complete(question.input, facts.MAX_TEXT)
+    is_single = not (item.call and item.actions and small) or question.expects == "outcome"
+    if is_single or spec != item.spec:
         return item
-    alike = [
+    identity = [
         item.call.rpartition(".")[0],  # the turn, whose agent and place are in its key
         question.tool,
         question.expects,
@@ -41,7 +41,7 @@ def grouped(item: FormItem, question: Question) -> FormItem:
         [action.model_copy(update={"danger": False}).model_dump() for action in item.actions],
         None if spec is None else _unfilled(spec["root"]),
     ]
-    text = json.dumps(alike, sort_keys=True)
+    text = json.dumps(identity, sort_keys=True)
     given = question.public_input
     given = {name: each for name, each in given.items() if name not in question.asking}
     return item.model_copy(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.process import describe_process, this_process
-from nbagent.core.stored.inbox import Asked, GoesOn, Stranded
+from nbagent.core.stored.inbox import Asked, Continuation, Stranded
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import holds_secret
@@ -61,7 +61,7 @@ class Source(Protocol):
     def is_missing(self) -> bool:
         """Whether there is no file of them yet."""
 
-    def continuation(self, asked: Asked) -> GoesOn:
+    def continuation(self, asked: Asked) -> Continuation:
         """The place where its run continues once it is answered."""
 
     def tool_of(
@@ -84,7 +84,7 @@ class _Drawn:
     """One drawn question, or its record."""
 
     asked: Asked
-    goes_on: GoesOn
+    continuation: Continuation
     question: Question
     item: FormItem | RecordItem
     tool: Tool[..., Any] | None = None
@@ -104,8 +104,8 @@ class InboxView:
         of: the inbox's store and filters, as in the header.
     """
 
-    def __init__(self, of: str) -> None:
-        self._of = of
+    def __init__(self, scope_text: str) -> None:
+        self._scope_text = scope_text
         self._lock = threading.RLock()
         self._room = PAGE
         self._drawn: dict[str, _Drawn] = {}
@@ -129,39 +129,39 @@ class InboxView:
             busy: whether somebody is at work in a form, so that none is drawn again only for additional facts.
         """
         wanted = {_key(one): one for one in chosen}
-        waits = {_key(one) for one in source.all}
+        waiting_keys = {_key(one) for one in source.all}
         with self._lock:
             before = dict(self._drawn)
-        made: dict[str, _Drawn] = {}
+        updated: dict[str, _Drawn] = {}
         for key, drawn in before.items():
             if not drawn.waits:
-                made[key] = drawn
-            elif key not in waits:
-                made[key] = replace(drawn, item=_record(key, drawn, source.settled(drawn.asked)))
+                updated[key] = drawn
+            elif key not in waiting_keys:
+                updated[key] = replace(drawn, item=_record(key, drawn, source.settled(drawn.asked)))
             elif key in wanted:
-                made[key] = _followed(drawn, wanted[key], source, busy=busy)
-        room = self._room - sum(1 for drawn in made.values() if drawn.waits)
+                updated[key] = _followed(drawn, wanted[key], source, busy=busy)
+        room = self._room - sum(1 for drawn in updated.values() if drawn.waits)
         stranded, is_new = source.stranded(), source.is_missing
-        fresh = [key for key in wanted if key not in made][: max(0, room)]
-        made |= {key: _new_drawn(wanted[key], source) for key in fresh}
+        new_keys = [key for key in wanted if key not in updated][: max(0, room)]
+        updated |= {key: _new_drawn(wanted[key], source) for key in new_keys}
         with self._lock:
             typed = {key: drawn.item for key, drawn in self._drawn.items()}
-            for key, drawn in made.items():
-                made[key] = _with_typed(drawn, typed.get(key))
-            self._drawn = dict(sorted(made.items(), key=lambda each: each[1].asked.at))
+            for key, drawn in updated.items():
+                updated[key] = _with_typed(drawn, typed.get(key))
+            self._drawn = dict(sorted(updated.items(), key=lambda each: each[1].asked.at))
             self.stranded, self._is_missing = stranded, is_new
             self._forget_records()
             self._count(chosen, source)
 
-    def trouble(self, said: str) -> None:
+    def trouble(self, reason: str) -> None:
         """Show why the store cannot be read; empty if it can."""
         with self._lock:
-            self._trouble = said
+            self._trouble = reason
 
-    def refused(self, said: str) -> None:
+    def refused(self, reason: str) -> None:
         """Show why runs could not be continued here; empty if they could."""
         with self._lock:
-            self._refused = said
+            self._refused = reason
 
     def show_more(self) -> None:
         """Make room for more questions; the next look draws them."""
@@ -179,8 +179,8 @@ class InboxView:
             view, before = self.snapshot(), self._sent
             self._sent = view
         old = {} if before is None else {item.key: item for item in before.items}
-        there = {item.key for item in view.items}
-        ops: list[Op] = [Remove(key=key) for key in old if key not in there]
+        present = {item.key for item in view.items}
+        ops: list[Op] = [Remove(key=key) for key in old if key not in present]
         for index, item in enumerate(view.items):
             if old.get(item.key) is not item and old.get(item.key) != item:
                 ops.append(Put(item=item, index=index))
@@ -193,11 +193,11 @@ class InboxView:
         with self._lock:
             drawn = self._drawn.values()
             items: list[Item] = [one.item for one in drawn if not one.earlier]
-            apart: list[Item] = [one.item for one in drawn if one.earlier]
+            earlier: list[Item] = [one.item for one in drawn if one.earlier]
             if any(one.earlier and one.waits for one in drawn):
-                told = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_help"])
-                apart.insert(0, told)
-            return View(head=self._head(), items=[*items, *apart, *self._notices()])
+                notice = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_help"])
+                earlier.insert(0, notice)
+            return View(head=self._head(), items=[*items, *earlier, *self._notices()])
 
     def question(self, key: str) -> Question | None:
         """The open question of this key, as it is shown."""
@@ -268,19 +268,21 @@ class InboxView:
 
     def _head(self) -> Head:
         if self._known is None:
-            said = TEXTS["inbox_loading"]
+            status_text = TEXTS["inbox_loading"]
         elif not self._waiting:
-            said = TEXTS["inbox_empty"]
+            status_text = TEXTS["inbox_empty"]
         else:
-            said = TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
+            status_text = TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
         if self._fresh:
-            said += TEXTS["inbox_new"].format(n=f"{self._fresh:,}")
+            status_text += TEXTS["inbox_new"].format(n=f"{self._fresh:,}")
         return Head(
             run="inbox",
             agent=TEXTS["inbox"],
-            prompt=TEXTS["no_file"].format(place=self._of) if self._is_missing else self._of,
+            prompt=TEXTS["no_file"].format(place=self._scope_text)
+            if self._is_missing
+            else self._scope_text,
             status="interrupted" if self._waiting else "completed",
-            status_text=said,
+            status_text=status_text,
             started_at=0.0,
             max_turns=0,
             questions=self._by_person,
@@ -292,7 +294,7 @@ class InboxView:
         if self._trouble:
             found.append(NoticeItem(key="trouble", tone="bad", text=self._trouble))
         if self.stranded:
-            found.append(_left(self.stranded))
+            found.append(_stranded_notice(self.stranded))
         if self._refused:
             found.append(NoticeItem(key="refused", tone="bad", text=self._refused))
         if shown < self._waiting:
@@ -303,12 +305,12 @@ class InboxView:
         return found
 
 
-def _left(stranded: Sequence[Stranded]) -> NoticeItem:
+def _stranded_notice(stranded: Sequence[Stranded]) -> NoticeItem:
     """The notice of the runs that no process is running, and of ways to continue them."""
     ids = [reveal(one.run.id) for one in stranded]
-    told = ", ".join(_run_in_words(one) for one in stranded[:NAMED])
-    told += f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else ""
-    text = TEXTS["inbox_stranded"].format(runs=told)
+    runs_text = ", ".join(_run_in_words(one) for one in stranded[:NAMED])
+    runs_text += f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else ""
+    text = TEXTS["inbox_stranded"].format(runs=runs_text)
     here = sum(1 for one in stranded if one.here)
     if not here:
         text = f"{text}\n{TEXTS['inbox_open'].format(run=ids[0])}"
@@ -348,29 +350,29 @@ def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
 def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Drawn:
     """The same question in its current form; it is drawn again only if its text changes."""
     if asked.interrupt == drawn.asked.interrupt:
-        goes_on = drawn.goes_on if busy else source.continuation(asked)
+        continuation = drawn.continuation if busy else source.continuation(asked)
         earlier = drawn.earlier if busy else _is_earlier(asked, source)
-        if _where(goes_on) == _where(drawn.goes_on) and earlier == drawn.earlier:
+        if _where(continuation) == _where(drawn.continuation) and earlier == drawn.earlier:
             return replace(drawn, asked=asked)
     return _new_drawn(asked, source)
 
 
 def _new_drawn(asked: Asked, source: Source) -> _Drawn:
-    goes_on = source.continuation(asked)
-    tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
+    continuation = source.continuation(asked)
+    tool = None if continuation.tools is None else source.tool_of(asked, continuation.tools)
     key, names = _key(asked), asked.interrupt.path[:-1]
-    question = replace(_question(asked, goes_on, tool), id=key)
+    question = replace(_question(asked, continuation, tool), id=key)
     path = " ▸ ".join(map(reveal, names or (asked.run.agent,)))
     item = grouped(question.item(f"q:{key}", f"{path}.", "" if _is_own(asked) else path), question)
-    update: dict[str, Any] = {"facts": [*item.facts, *_about(asked, goes_on)]}
+    update: dict[str, Any] = {"facts": [*item.facts, *_about(asked, continuation)]}
     earlier = _is_earlier(asked, source)
     if earlier:  # it is in no table: nothing answers it together with others
         note = " ".join(filter(None, (TEXTS["inbox_earlier"], item.note)))
         update |= {"group": "", "note": note}
-    elsewhere = source.tool_of(asked) if goes_on.place == "there" else None
+    elsewhere = source.tool_of(asked) if continuation.place == "there" else None
     if elsewhere is not None and question.is_previewed(elsewhere):
         update["preview_note"] = TEXTS["inbox_preview"]
-    return _Drawn(asked, goes_on, question, item.model_copy(update=update), tool, earlier)
+    return _Drawn(asked, continuation, question, item.model_copy(update=update), tool, earlier)
 
 
 def _is_earlier(asked: Asked, source: Source) -> bool:
@@ -380,7 +382,7 @@ def _is_earlier(asked: Asked, source: Source) -> bool:
     return begun_here or source.is_earlier(asked)
 
 
-def _question(asked: Asked, goes_on: GoesOn, tool: Tool[..., Any] | None) -> Question:
+def _question(asked: Asked, continuation: Continuation, tool: Tool[..., Any] | None) -> Question:
     """The question with the form of its own card; in another process than its agent's, with its record's texts."""
     waiting = asked.interrupt
     if tool is not None:
@@ -394,7 +396,7 @@ def _question(asked: Asked, goes_on: GoesOn, tool: Tool[..., Any] | None) -> Que
     if waiting.expects == "edit" and waiting.input_schema is None:
         waiting = replace(waiting, expects="approval", editable=False)
     question = replace(Question.of(waiting), memorable=False)  # a rule is its agent's
-    if goes_on.place == "here":
+    if continuation.place == "here":
         return question
     if question.expects == "edit" and _is_secret(question):
         waiting = replace(waiting, expects="approval", editable=False)
@@ -409,13 +411,13 @@ def _is_secret(question: Question) -> bool:
 def _without_secrets(question: Question, asked: Asked) -> Question:
     """Remove secret fields: a secret that is typed here would not reach another process."""
     if question.instead is not None and holds_secret(question.instead.fields):
-        left = tuple(action for action in question.actions if action.name != "answer")
-        question = replace(question, instead=None, actions=left)
+        actions = tuple(action for action in question.actions if action.name != "answer")
+        question = replace(question, instead=None, actions=actions)
     if not _is_secret(question):
         return question
     note = " ".join(filter(None, (question.note, _with_run_id("inbox_secret", asked))))
-    left = tuple(action for action in question.actions if action.name != "submit")
-    return replace(question, form=None, named="", actions=left, note=note)
+    actions = tuple(action for action in question.actions if action.name != "submit")
+    return replace(question, form=None, named="", actions=actions, note=note)
 
 
 def _with_run_id(key: str, asked: Asked) -> str:
@@ -432,22 +434,24 @@ def _brief_id(run_id: str) -> str:
     return run_id[:8] if re.fullmatch("[0-9a-f]{32}", run_id) else run_id
 
 
-def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
+def _about(asked: Asked, continuation: Continuation) -> list[Fact]:
     """The facts about a question: its run, its age, and the effect of an answer."""
     prompt = facts.bounded(" ".join(asked.run.prompt.split()), facts.MAX_BRIEF)
-    told = [
+    run_facts = [
         Fact(label=TEXTS["inbox_run"], value=reveal(prompt or _brief_id(asked.run.id)), code=False),
         Fact(label=TEXTS["inbox_asked"], value=_moment(asked.at), code=False),
     ]
     if asked.by_person:
-        told.append(Fact(label=TEXTS["inbox_continues"], value=_where(goes_on), code=False))
-    return told
+        run_facts.append(
+            Fact(label=TEXTS["inbox_continues"], value=_where(continuation), code=False)
+        )
+    return run_facts
 
 
-def _where(goes_on: GoesOn) -> str:
+def _where(continuation: Continuation) -> str:
     """The effect of an answer, in words."""
-    process = describe_process(goes_on.process) if goes_on.process else ""
-    key = "inbox_there_or_here" if goes_on.or_here else f"inbox_{goes_on.place}"
+    process = describe_process(continuation.process) if continuation.process else ""
+    key = "inbox_there_or_here" if continuation.or_here else f"inbox_{continuation.place}"
     return TEXTS[key].format(process=reveal(process))
 
 
@@ -460,18 +464,18 @@ def _moment(at: float) -> str:
 def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
     """The record of a question that no longer waits; its title distinguishes it from those of other runs."""
     question = drawn.question
-    what = facts.brief(question.public_input) or question.title
+    subject = facts.brief(question.public_input) or question.title
     agent = () if _is_own(drawn.asked) else (reveal(drawn.asked.run.agent), "▸")
-    title = " ".join(filter(None, (*agent, question.tool, what)))
+    title = " ".join(filter(None, (*agent, question.tool, subject)))
     if event is None:
         return RecordItem(key=f"a:{key}", title=title, decision=TEXTS["unanswered"], tone="plain")
     record = drawn.question.record(f"a:{key}", event, drawn.asked.at)
-    said = [f"{record.decision}, {_moment(event.at)}"]
+    decision_parts = [f"{record.decision}, {_moment(event.at)}"]
     details = list(record.details)
-    if drawn.goes_on.place == "kept":
-        said.append(TEXTS["inbox_is_kept"])
+    if drawn.continuation.place == "kept":
+        decision_parts.append(TEXTS["inbox_is_kept"])
         code = f'await nb.open_run("{drawn.asked.run.id}", agent=agent, store=store)'
         details.append(Fact(label=TEXTS["inbox_to_continue"], value=reveal(code)))
     return record.model_copy(
-        update={"title": title, "decision": " · ".join(said), "details": details}
+        update={"title": title, "decision": " · ".join(decision_parts), "details": details}
     )

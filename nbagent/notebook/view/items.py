@@ -44,7 +44,7 @@ FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextIt
 PARTIAL_EVERY = 0.25
 """Seconds between two drawings of an answer that grows."""
 MAX_PARTIAL = 100_000
-"""Characters of an answer that are drawn before it is whole."""
+"""Characters of an answer that are drawn before it is complete."""
 HEAVY = 15_000
 """Characters of drawn output from which on progress alone is redrawn once a second."""
 
@@ -84,7 +84,7 @@ class Node:
 
 
 class TextNode(Node):
-    """Text of the model, as it streams and when it is whole."""
+    """Text of the model, while it streams and when it is complete."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -119,15 +119,15 @@ class TextNode(Node):
         if self.settled:
             return []
         stream = self.stream
-        grown = None if self._closed else stream.advance(now)
+        appended = None if self._closed else stream.advance(now)
         finished = stream.blocks[self._blocks_sent :]
         self._blocks_sent, self._close_sent = len(stream.blocks), self._closed
         was_open, self._open = self._open, (stream.tail, stream.raw)
         if self.stale:
             return super().ops(now, index)
-        if grown is None:
+        if appended is None:
             return [self._block(finished, shorthand.open_end(*was_open))]
-        return [Raw(key=self.key, text=grown)] if grown else []
+        return [Raw(key=self.key, text=appended)] if appended else []
 
     def _block(self, finished: list[str], was_open: str) -> Block:
         """The new part, in the shorthand of the wire."""
@@ -173,7 +173,7 @@ class AnswerNode(TextNode):
         """Set the value, whatever the text was."""
         self.stream.pending.clear()
         if not self._closed or self._html is None or not facts.same(value, self._value):
-            self._value, self._html = value, answer.drawn(value, whole=True)
+            self._value, self._html = value, answer.drawn(value, is_complete=True)
             self.stale = True
         self._closed = self._close_sent = True
 
@@ -214,7 +214,7 @@ class AnswerNode(TextNode):
         if not room:
             return
         value = partial_of(self._text, self._form)
-        html = "" if value is None else answer.drawn(value, whole=False)
+        html = "" if value is None else answer.drawn(value, is_complete=False)
         if html != self._html:
             self._html, self.stale = html, True
 
@@ -224,7 +224,7 @@ _HEADING = re.compile(r"^\*\*([^*\n]+)\*\*[ \t]*$", re.MULTILINE)
 
 
 class ReasoningNode(Node):
-    """Reasoning, as plain text; once it is whole, its headings without their asterisks."""
+    """Reasoning, as plain text; once it is complete, its headings without their asterisks."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -232,11 +232,11 @@ class ReasoningNode(Node):
         self._text = ""
 
     def close(self, text: str) -> None:
-        """Set the whole reasoning."""
+        """Set the complete reasoning."""
         self._work_in()
         text = _HEADING.sub(r"\1", facts.bounded(text, MAX_PLAIN))
-        if (whole := without_controls(text)) != self._text:
-            self._text, self.stale = whole, True
+        if (cleaned := without_controls(text)) != self._text:
+            self._text, self.stale = cleaned, True
 
     def _work_in(self) -> None:
         """Take the pending text, as far as there is room until the end."""
@@ -300,7 +300,7 @@ class Printout:
         return not self._pending
 
     @property
-    def whole(self) -> str:
+    def text(self) -> str:
         """The whole text, including pending text, and the amount that is left out."""
         text = terminal("".join([*self._source, *self._pending])) if self._pending else self.shown
         if not self._left_out:
@@ -308,7 +308,7 @@ class Printout:
         return f"{text}\n{TEXTS['more_printed'].format(n=f'{self._left_out:,}')}\n"
 
     def add(self, text: str) -> bool:
-        """Take more text; False if it is only counted, as there is enough until the end."""
+        """Add text; False if it is only counted, because the limit is reached."""
         room = max(0, MAX_PRINTED - self._size)
         self._size += len(text)
         self._left_out += max(0, len(text) - room)
@@ -422,19 +422,19 @@ class CallNode(Node):
 
     def answered(self, output: Any, error: str | None = None) -> None:
         """Show an answer as the result, or as the reason why there is none."""
-        told = output if error is None else error
+        content = output if error is None else error
         self.state = "done" if error is None else "failed"
-        self._result = None if told is None else facts.result(told)
+        self._result = None if content is None else facts.result(content)
         self.touch()
 
     def decided(self, record: RecordItem) -> None:
         """Record the settled question. Changes in its input are marked there."""
-        told = [fact for fact in record.details if fact.changed_from is None]
+        details = [fact for fact in record.details if fact.changed_from is None]
         changed = {fact.label: fact for fact in record.details if fact.changed_from is not None}
         if not self._decisions:
             self._given = self._facts
         self._facts = [changed.pop(fact.label, fact) for fact in self._facts] + [*changed.values()]
-        self._decisions.append(record.model_copy(update={"details": told}))
+        self._decisions.append(record.model_copy(update={"details": details}))
         self.touch()
 
     def undecided(self) -> None:
@@ -460,26 +460,26 @@ class CallNode(Node):
         self.shows(event.printed, event.displays)
         drawn = event.display is not None and rich.is_rich(event.display)
         self._result_rich = rich.render(event.display or {}) if drawn else []
-        silent = bool(self._result_rich) or (event.output is None and not event.error)
-        silent = silent or event.output in [
+        has_no_text = bool(self._result_rich) or (event.output is None and not event.error)
+        has_no_text = has_no_text or event.output in [
             bracketed_label(file, sized=False) for file in event.files
         ]
         self._result_rich += rich.files(event.files, sized=False)
-        self._result = None if silent else facts.result(event.output)
-        if not silent and event.display and isinstance(event.output, str):
-            self._show_whole(event.output, *event.display.values())
+        self._result = None if has_no_text else facts.result(event.output)
+        if not has_no_text and event.display and isinstance(event.output, str):
+            self._show_full_value(event.output, *event.display.values())
 
-    def _show_whole(self, told: str, whole: Any, *more: Any) -> None:
+    def _show_full_value(self, output: str, value: Any, *more: Any) -> None:
         """Show the tool's whole return value if the model received less, as far as it is stored."""
-        size = len(whole if isinstance(whole, str) else facts.shown(whole))
-        if not more and size > len(told):
-            note = TEXTS["result_shortened"].format(n=f"{len(told):,}", of=f"{size:,}")
-            self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"
+        size = len(value if isinstance(value, str) else facts.shown(value))
+        if not more and size > len(output):
+            note = TEXTS["result_shortened"].format(n=f"{len(output):,}", of=f"{size:,}")
+            self._result = f"{note}\n\n{facts.result(value, facts.MAX_APPROVED)}"
 
     @property
     def has_more(self) -> bool:
         """Whether it has more to show than its input."""
-        return bool(self._printed.whole or self._outputs or self._result or self._decisions)
+        return bool(self._printed.text or self._outputs or self._result or self._decisions)
 
     @property
     def is_rich(self) -> bool:
@@ -534,7 +534,7 @@ class CallNode(Node):
             started_at=self.started_at,
             elapsed=self.elapsed,
             progress=self._progress,
-            printed=self._printed.whole,
+            printed=self._printed.text,
             outputs=[*(r for drawn in self._outputs.values() for r in drawn), *self._result_rich],
             result=None if self._is_result_in_decision else self._result,
             traceback=reveal(self._traceback()),
@@ -575,9 +575,9 @@ class HostedNode(Node):
         self._path = path
         self._item = CallItem(key=key, name="", path=path, state="preparing")
 
-    def show_call(self, call: HostedCall | HostedRan, *, over: bool) -> None:
-        """Show the call; once its response is ``over``, unfinished calls never ended."""
-        running: CallState = "cancelled" if over else "running"
+    def show_call(self, call: HostedCall | HostedRan, *, is_over: bool) -> None:
+        """Show the call; once its response ``is_over``, unfinished calls never ended."""
+        running: CallState = "cancelled" if is_over else "running"
         item = CallItem(
             key=self.key,
             name=_one_line(call.name),
@@ -630,12 +630,12 @@ class StepNode(Node):
         self.runs, self.stale = False, True
         self._state = "done" if event.error is None else "failed"
         self._started_at, self._elapsed = None, event.seconds
-        told = event.value if event.error is None else event.error
-        if isinstance(told, Mapping) and KEPT in told:
-            self._result = self._brief = reveal(f"[{label(told).removeprefix('file ')}]")
+        outcome = event.value if event.error is None else event.error
+        if isinstance(outcome, Mapping) and KEPT in outcome:
+            self._result = self._brief = reveal(f"[{label(outcome).removeprefix('file ')}]")
             return
-        self._result = None if told is None else facts.result(told)
-        self._brief = "" if told is None else facts.brief_of(told)
+        self._result = None if outcome is None else facts.result(outcome)
+        self._brief = "" if outcome is None else facts.brief_of(outcome)
 
     def wire(self) -> CallItem:
         """The item in its current form."""

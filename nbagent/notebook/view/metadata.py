@@ -31,7 +31,7 @@ class Metadata:
             value = waiting.asking
         self.approves = waiting.expects in ("approval", "edit", "confirmation")
         self.values: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
-        self.whole = value
+        self.value = value
         without_body = waiting.kind == "question" and facts.same(value, waiting.input)
         self.by_model = without_body or bool(waiting.asking)
         """Whether the model wrote it: as the input of a tool without a body, or of one that paused without metadata."""
@@ -52,8 +52,8 @@ class Metadata:
             return tuple(asking)
         seen: list[Any] = [self.title] if self.title and len(self.title) <= _TITLE else []
         seen += [] if renamed or not self.choices else [[value for value, *_ in self.choices]]
-        said = (n for n, value in self._input.items() if _is_among(value, seen))
-        return tuple(dict.fromkeys((*asking, *said)))
+        repeated = (n for n, value in self._input.items() if _is_among(value, seen))
+        return tuple(dict.fromkeys((*asking, *repeated)))
 
     @property
     def title(self) -> str | None:
@@ -62,12 +62,12 @@ class Metadata:
             text = self.values.get(name)
             if isinstance(text, str) and text.strip():
                 return text
-        return self.whole if isinstance(self.whole, str) and self.whole.strip() else None
+        return self.value if isinstance(self.value, str) and self.value.strip() else None
 
     def facts(self, *used: str) -> list[Fact]:
         """The values that are not shown otherwise, as facts; empty ones are left out."""
         if not self.values:
-            return [] if isinstance(self.whole, str) else facts.facts_of(self.whole)
+            return [] if isinstance(self.value, str) else facts.facts_of(self.value)
         title = self.title
         skip = {*used, *(n for n in ("message", "question") if self.values.get(n) == title)}
         rest = {k: v for k, v in self.values.items() if k not in skip and v is not None}

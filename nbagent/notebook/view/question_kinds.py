@@ -121,7 +121,7 @@ def choice(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]
         "title": title,
         "form": form,
         "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS),
-        "warning": _not_whole_warning(waiting),
+        "warning": _incomplete_warning(waiting),
         "actions": (*answering_buttons(), *run_anyway_button(waiting)),
         "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
     }
@@ -137,7 +137,7 @@ def answer(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]
         "form": form,
         "named": "" if metadata.title or waiting.expects == "budget" else TEXTS["your_answer"],
         # the question of ctx.ask is from code in this process
-        "warning": _not_whole_warning(waiting) or ("" if waiting.kind == "ask" else form.warning),
+        "warning": _incomplete_warning(waiting) or ("" if waiting.kind == "ask" else form.warning),
         "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS[1:]),
         "actions": budget_buttons()
         if waiting.expects == "budget"
@@ -155,8 +155,8 @@ def _facts_with_input(waiting: Waiting, metadata: Metadata, types: Types, *used:
     rest = {name: each for name, each in waiting.input.items() if name not in metadata.shown}
     seen = {**dict.fromkeys(metadata.shown), **waiting.input}
     exact = facts.facts_of(rest, approved=True) + _defaults(seen, types)
-    stated = [] if metadata.asking else metadata.facts(*used)
-    return _not_in_input(stated, exact) + exact
+    metadata_facts = [] if metadata.asking else metadata.facts(*used)
+    return _not_in_input(metadata_facts, exact) + exact
 
 
 def _not_in_input(stated: list[Fact], exact: list[Fact]) -> list[Fact]:
@@ -165,10 +165,10 @@ def _not_in_input(stated: list[Fact], exact: list[Fact]) -> list[Fact]:
     return [fact for fact in stated if (fact.label, fact.value) not in shown_below]
 
 
-def _not_whole_warning(waiting: Waiting) -> str:
+def _incomplete_warning(waiting: Waiting) -> str:
     """A warning if the input that would run is not shown whole."""
     runs = waiting.kind in ("tool", "approval")
-    return TEXTS["not_whole"] if runs and not facts.is_whole(waiting.input) else ""
+    return TEXTS["not_whole"] if runs and not facts.is_complete(waiting.input) else ""
 
 
 def approval(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def approval(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, An
         "title": title,
         "facts": long_text + stated + shown + _defaults(waiting.input, types),
         "instead": result_form(waiting, types),
-        "warning": _not_whole_warning(waiting),
+        "warning": _incomplete_warning(waiting),
         "actions": approving_buttons(danger=metadata.danger, changes=False, waiting=waiting),
     }
 
@@ -245,9 +245,9 @@ def _lookalike_warning(waiting: Waiting) -> str:
     """A warning about lookalikes in an input that a form shows, because its fields cannot mark them."""
     remarks = ((name, facts.remarks(value)) for name, value in waiting.input.items())
     return " ".join(
-        TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=what)
-        for name, what in remarks
-        if what
+        TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=text)
+        for name, text in remarks
+        if text
     )
 
 

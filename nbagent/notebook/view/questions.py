@@ -108,7 +108,7 @@ class Question:
                 own = question_kinds.external(waiting, metadata)
             case "confirmation":
                 own = question_kinds.confirmation(waiting, metadata)
-            case "edit" if facts.is_whole(waiting.input):
+            case "edit" if facts.is_complete(waiting.input):
                 own = question_kinds.edit(waiting, metadata, known)
             case "outcome":
                 own = question_kinds.outcome(waiting, metadata, known)
@@ -139,7 +139,7 @@ class Question:
             return self._answer_from(drafts, instead=action == "answer")
         if not self.approval:  # it continues with the input of the question
             return Restart() if drafts is None and remember is None else _refused("not_editable")
-        if self.expects == "outcome":  # what was typed is for the other button
+        if self.expects == "outcome":  # the typed input belongs to the other button
             return Restart() if remember is None else _refused("not_memorable")
         approved = self._approval_from(drafts)
         if self.confirms and isinstance(approved, Restart) and remember is None:
@@ -239,8 +239,10 @@ class Question:
         by_you = event.by in ("form", "") and not is_somebody_else(event.user)
         decision, tone, details = self._decision(event.resolution, by_you=by_you)
         if not by_you:
-            outside = event.by == "external"
-            who = TEXTS["by_outside"] if outside else TEXTS["by"].format(who=reveal(_who(event)))
+            is_external = event.by == "external"
+            who = (
+                TEXTS["by_outside"] if is_external else TEXTS["by"].format(who=reveal(_who(event)))
+            )
             decision = f"{decision} · {who}"
         named = self.expects == "external" or (self.approval and not self.confirms)
         return RecordItem(
@@ -290,9 +292,11 @@ class Question:
             return True
         names, shown = set(self.editable or ()), revealed(self.input)
         fixed = (set(document) | set(shown)) - names
-        gone: Any = object()
+        missing: Any = object()
         return all(
-            name in document and name in shown and facts.same(document.get(name, gone), shown[name])
+            name in document
+            and name in shown
+            and facts.same(document.get(name, missing), shown[name])
             for name in fixed
         )
 
@@ -320,16 +324,16 @@ class Question:
             case Restart(input=changed):
                 details = facts.changes(changed or {}, self.input)
                 return TEXTS["approved_changed" if details else "approved"], "good", details
-            case Respond(error=str() as why):
-                text = facts.shown(why, MAX_REASON)
+            case Respond(error=str() as error):
+                text = facts.shown(error, MAX_REASON)
                 return TEXTS["failed_elsewhere"].format(why=text), "bad", []
             case Respond(output=given):
                 return self._answer_text(given, by_you=by_you)
 
     def _answer_text(self, value: Any, *, by_you: bool) -> tuple[str, Literal["good"], list[Fact]]:
         if self.labels:
-            what = facts.bounded(self._label(value), MAX_REASON)
-            return _decision_text("chose", by_you).format(what=what), "good", []
+            label = facts.bounded(self._label(value), MAX_REASON)
+            return _decision_text("chose", by_you).format(what=label), "good", []
         value = self.public(value)
         text = facts.shown(value)
         if isinstance(value, dict):
@@ -388,6 +392,6 @@ def _errors(submission: Submission) -> list[FieldError]:
     return found or _refused("invalid")
 
 
-def _with_why(message: str, why: str | None) -> str:
+def _with_why(message: str, reason: str | None) -> str:
     """An error with the messages of the shapes that were not picked."""
-    return f"{message} {TEXTS['other_kinds'].format(why=reveal(why))}" if why else message
+    return f"{message} {TEXTS['other_kinds'].format(why=reveal(reason))}" if reason else message

@@ -26,8 +26,8 @@ class RunsView:
         of: the store of the runs, as in the header.
     """
 
-    def __init__(self, of: str) -> None:
-        self._of = of
+    def __init__(self, scope_text: str) -> None:
+        self._scope_text = scope_text
         self._lock = threading.RLock()
         self.wanted = Wanted()
         self._room = PAGE
@@ -75,15 +75,15 @@ class RunsView:
 
     def look(self, listing: Listing) -> None:
         """Draw the runs that were read last; not for an event loop, as there may be many."""
-        every, count, left = listing.all, listing.count, listing.left
+        every, count, unread = listing.all, listing.count, listing.left
         choices, is_new = _choices(listing), is_missing(listing.catalog.store)
         waiting = sum(run.status == "interrupted" for run in every)
         while True:
             with self._lock:
                 wanted, room = self.wanted, self._room
             chosen = listing.chosen(wanted)
-            said = _count_text(len(chosen), len(every), count, left)
-            table = _drawn(wanted, chosen, room, said) if count else _drawn_empty()
+            count_text = _count_text(len(chosen), len(every), count, unread)
+            table = _drawn(wanted, chosen, room, count_text) if count else _drawn_empty()
             with self._lock:
                 if (wanted, room) == (
                     self.wanted,
@@ -134,17 +134,19 @@ class RunsView:
 
     def _head(self) -> Head:
         if self._count is None:
-            said = TEXTS["inbox_loading"]
+            status_text = TEXTS["inbox_loading"]
         else:
-            said = _counted("runs", self._count)
+            status_text = _counted("runs", self._count)
             if self._waiting:
-                said += " · " + TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
+                status_text += " · " + TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
         return Head(
             run="runs",
             agent=TEXTS["runs"],
-            prompt=TEXTS["no_file"].format(place=self._of) if self._is_missing else self._of,
+            prompt=TEXTS["no_file"].format(place=self._scope_text)
+            if self._is_missing
+            else self._scope_text,
             status="interrupted" if self._waiting else "completed" if self._count else "cancelled",
-            status_text=said,
+            status_text=status_text,
             started_at=0.0,
             max_turns=0,
             questions=self._waiting,
@@ -156,9 +158,11 @@ def _drawn_empty() -> dict[str, Any]:
     return _drawn(Wanted(), [], 0, "") | {"columns": [], "none": TEXTS["runs_empty"]}
 
 
-def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) -> dict[str, Any]:
+def _drawn(
+    wanted: Wanted, chosen: Sequence[StoredRun], room: int, count_text: str
+) -> dict[str, Any]:
     order, now = "descending" if wanted.backwards else "ascending", time.time()
-    left = max(0, len(chosen) - room)
+    remaining = max(0, len(chosen) - room)
     has = {
         "asks": any(run.asks for run in chosen),
         "deadline": any(run.deadline is not None for run in chosen),
@@ -175,8 +179,8 @@ def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) ->
             for name in COLUMNS
         ],
         "rows": [[run.id, _cells(run, now), run.status] for run in chosen[:room]],
-        "said": said,
-        "more": TEXTS["inbox_show_more"].format(n=min(PAGE, left)) if left else "",
+        "said": count_text,
+        "more": TEXTS["inbox_show_more"].format(n=min(PAGE, remaining)) if remaining else "",
         "none": TEXTS["runs_none"],
         "open": TEXTS["runs_open"],
         "close": TEXTS["runs_close"],
@@ -189,8 +193,8 @@ def _choices(listing: Listing) -> dict[str, Any]:
     if listing.count < 2:
         return {}
     agents = sorted({run.agent for run in listing.all if run.agent})
-    there = {run.status for run in listing.all}
-    statuses = [status for status in STATUSES if status in there]
+    present = {run.status for run in listing.all}
+    statuses = [status for status in STATUSES if status in present]
     return {
         "agent": [["", TEXTS["all_agents"]], *([name, reveal(name)] for name in agents)],
         "status": [
@@ -209,11 +213,11 @@ def _counted(name: str, count: int) -> str:
     return TEXTS[f"{name}_one" if count == 1 else f"{name}_count"].format(n=f"{count:,}")
 
 
-def _count_text(chosen: int, read: int, count: int, left: int) -> str:
+def _count_text(chosen: int, read: int, count: int, unread: int) -> str:
     """The number of shown runs and of all, and whether all are read."""
-    said = (
+    text = (
         _counted("runs", count)
         if chosen == read
         else TEXTS["filter_count"].format(n=f"{chosen:,}", m=_counted("runs", count))
     )
-    return f"{said} · {TEXTS['runs_left'].format(n=f'{left:,}')}" if left else said
+    return f"{text} · {TEXTS['runs_left'].format(n=f'{unread:,}')}" if unread else text

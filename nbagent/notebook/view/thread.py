@@ -87,7 +87,7 @@ class ThreadView:
         """Whether a page offers a follow-up once a single run has ended."""
         self._parts: list[Part] = []
         self._numbers = itertools.count(1)
-        self._gone: list[Op] = []
+        self._removals: list[Op] = []
         self._sent: Head | None = None
 
     def add_run(self, view: RunView) -> None:
@@ -101,7 +101,7 @@ class ThreadView:
     def keep_first(self, count: int) -> None:
         """Remove all runs but the first ``count``."""
         for part in self._parts[count:]:
-            self._gone += [Remove(key=part.prefix + key) for key in sorted(part.keys)]
+            self._removals += [Remove(key=part.prefix + key) for key in sorted(part.keys)]
         del self._parts[count:]
 
     def place(self, key: str) -> int | None:
@@ -118,7 +118,7 @@ class ThreadView:
 
     def flush(self, now: float) -> list[Op] | None:
         """The operations since the last flush, in order, or None where nothing changed."""
-        ops, self._gone = self._gone, []
+        ops, self._removals = self._removals, []
         before = 0
         for part in self._parts:
             if part.view.dirty:
@@ -133,7 +133,7 @@ class ThreadView:
     @property
     def dirty(self) -> bool:
         """Whether a flush, now or a little later, will have something to send."""
-        return bool(self._gone) or any(part.view.dirty for part in self._parts)
+        return bool(self._removals) or any(part.view.dirty for part in self._parts)
 
     def snapshot(self) -> View:
         """The whole view."""
@@ -168,8 +168,8 @@ class ThreadView:
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
         """Show a line of the notebook layer's own at the end, replace it, or (None) remove it."""
-        there = [part for part in self._parts if part.view.has_notice(key)]
-        for part in there or self._parts[-1:]:
+        parts = [part for part in self._parts if part.view.has_notice(key)]
+        for part in parts or self._parts[-1:]:
             part.view.notice(key, item)
 
     def offers(self, key: str, action: str) -> bool:
@@ -202,7 +202,7 @@ class ThreadView:
         costs = [head.cost for head in heads]
         known = [cost for cost in costs if cost is not None]
         before = sum(head.turns for head in heads[:-1])
-        whole = last.model_copy(
+        total = last.model_copy(
             update={
                 "prompt": "",
                 "chat": True,
@@ -217,4 +217,4 @@ class ThreadView:
                 "decisions_by_you": sum(head.decisions_by_you for head in heads),
             }
         )
-        return counted(whole)
+        return counted(total)

@@ -64,18 +64,18 @@ class Turn:
     def clear(self) -> Iterator[Node]:
         """Remove the streamed items, and return them."""
         notes = self.notes.values()
-        gone: list[Node | None] = [self.waiting, self.reasoning, self.text, self.sources]
-        gone += [*self.calls, *notes, *self.hosted.values()]
+        removed: list[Node | None] = [self.waiting, self.reasoning, self.text, self.sources]
+        removed += [*self.calls, *notes, *self.hosted.values()]
         self.waiting = self.reasoning = self.text = self.sources = None
         self.notes, self.hosted, self.hosted_ids, self.citations = {}, {}, {}, []
         self.calls.clear()
         self.streaming_calls.clear()
-        return (node for node in gone if node is not None)
+        return (node for node in removed if node is not None)
 
     def walk(self) -> Iterator[Node]:
         """The items in order."""
-        said = (self.notice, self.waiting, self.reasoning)
-        for node in (*said, *self.hosted.values(), self.text, self.sources):
+        first_nodes = (self.notice, self.waiting, self.reasoning)
+        for node in (*first_nodes, *self.hosted.values(), self.text, self.sources):
             if node is not None:
                 yield node
         for call in self.calls:

@@ -52,7 +52,7 @@ class RunView:
         self._deltas = Deltas(self._board).handlers
 
     def apply(self, event: RunEvent) -> None:
-        """Take one event or delta."""
+        """Apply one event or delta."""
         with self._lock:
             if isinstance(event, Event):
                 self._fold.apply(event)

@@ -18,7 +18,7 @@ import nbagent as nb
 from nbagent.core.base.interrupts import digest_of
 from nbagent.core.base.memory import Remembered
 from nbagent.core.tools.json_schema import form_type
-from nbagent.data.code import ERROR_LINES, MAX_TOLD, reach_of
+from nbagent.data.code import ERROR_LINES, MAX_RESULT, reach_of
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 
@@ -75,7 +75,7 @@ async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_r
         0,
     ]
     long = await text_to_model("'x' * 10**6")
-    assert len(long) < MAX_TOLD + 200
+    assert len(long) < MAX_RESULT + 200
     assert "characters left out" in long
 
 

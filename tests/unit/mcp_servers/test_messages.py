@@ -14,9 +14,9 @@ from nbagent.core.base.foreign import MAX_PARTS, TooManyParts
 from nbagent.mcp_servers.connection import (
     MAX_ASKED,
     MAX_CONTENT,
+    _Body,
     _Events,
     _shorten,
-    _Whole,
     _without_excess,
 )
 from nbagent.mcp_servers.process import MAX_LINE
@@ -84,7 +84,7 @@ def test_an_endless_event_is_refused():
 @given(st.sampled_from([MANY, FEW, "[]"]), st.lists(st.integers(1, 300_000), max_size=8))
 def test_the_size_of_a_body_is_counted_at_its_end(text, sizes):
     """However it comes."""
-    whole, data, at = _Whole(), text.encode(), 0
+    whole, data, at = _Body(), text.encode(), 0
     for size in [*sizes, len(data)]:
         whole.count(data[at : at + size])
         at += size

@@ -44,7 +44,7 @@ def test_no_minute_exceeds_its_limits_of_requests_and_tokens(
         assert (delay > 0) == bool(why)
         now += delay
         assert window.delay(now, size)[0] == 0
-        window.went(now, size)
+        window.add(now, size)
         went.append((now, size))
         within = [n for at, n in went if at > now - 60]
         assert requests is None or len(within) <= requests
@@ -54,7 +54,7 @@ def test_no_minute_exceeds_its_limits_of_requests_and_tokens(
 def test_a_request_counts_its_real_usage_once_that_is_known() -> None:
     """Until then it counts as what it looked like."""
     window = Window(None, 100)
-    stamp = window.went(0.0, 90)
+    stamp = window.add(0.0, 90)
     assert stamp is not None
     assert window.delay(1.0, 20)[0] == 59.0
     window.correct(stamp, 10)

@@ -223,7 +223,7 @@ OWN = {
         "models/recorded/environment.py: loads(Path(place).read_text(encoding='utf-8'))",
     },
     "this process wrote it": {
-        "core/base/messages.py: from_json(b'[' * around + data + b']' * around)",
+        "core/base/messages.py: from_json(b'[' * outer + data + b']' * outer)",
         "core/run/result.py: loads(dump(event))",
         "core/stored/decisions.py: loads(dump(asked))",
         "core/stored/decisions.py: loads(dump(answer))",

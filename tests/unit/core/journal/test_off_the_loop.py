@@ -202,9 +202,9 @@ async def waited_for(door: Door) -> None:
     away = this_process().replace(":", ":0", 1).replace(this_process()[:4], "elsw", 1)
     for _ in range(2):
         others.has_ended(away)
-        await until(lambda: not others._heard[away].is_asked)
-        others._heard[away].looked -= heartbeat.BEAT
-    assert others._heard[away].beats == 1
+        await until(lambda: not others._watched[away].is_asked)
+        others._watched[away].looked -= heartbeat.BEAT
+    assert others._watched[away].beats == 1
     await run.cancel()
 
 

@@ -32,7 +32,7 @@ def test_a_small_recording_cannot_expand_to_a_huge_one(tmp_path, monkeypatch):
     path = tmp_path / "session.json"
     path.write_text(_growing(40))
     assert len(recording.load(path)) == 40
-    monkeypatch.setattr(recording, "MAX_WHOLE", 100_000)
+    monkeypatch.setattr(recording, "MAX_REQUESTS", 100_000)
     with pytest.raises(ModelConfigError, match="have more than 100,000 characters"):
         recording.load(path)
 

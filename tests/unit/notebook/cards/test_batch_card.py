@@ -21,7 +21,7 @@ class Played(BatchCard):
     def __init__(self, batch: Any) -> None:
         super().__init__(batch)
         self.stood: list[Card | None] = []
-        self.opens = self.stood.append
+        self.on_open = self.stood.append
 
     def press(self, **message: Any) -> None:
         self._handle_table_message(message)

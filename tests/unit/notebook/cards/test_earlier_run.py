@@ -118,11 +118,11 @@ async def test_show_puts_the_earlier_card_below_and_both_end_together(cell: Cell
     assert (shown.chat.runs, added.run) == ((second,), first)
     assert [action.name for action in notices(card)[0].actions] == ["stop"]
     await second
-    assert cell.live.held()
+    assert cell.live.is_needed()
     press(card, "stop")
     assert [one.view.snapshot().head.stopping for one in below] == [True]
     cell.let_go.set()
-    await until(lambda: not cell.live.held())
+    await until(lambda: not cell.live.is_needed())
     assert [one.run for one in below if isinstance(one, RunCard)] == [first]
     html = cell.shown.bundle(cell.live)["text/html"]
     assert html.index("second") < html.index("Stopped by you.")

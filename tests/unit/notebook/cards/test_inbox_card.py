@@ -16,7 +16,7 @@ import nbagent as nb
 from nbagent.core.base.process import this_process
 from nbagent.core.hooks import hooks
 from nbagent.core.run.host import ScriptHost
-from nbagent.core.stored.inbox import GoesOn, Waiting
+from nbagent.core.stored.inbox import Continuation, Waiting
 from nbagent.notebook import kernel
 from nbagent.notebook.cards.inbox_card import InboxCard
 from nbagent.notebook.texts import TEXTS
@@ -270,7 +270,7 @@ async def test_a_preview_of_a_remote_run_is_marked_as_remote(store):
 
     run = await agent.run("Pay").settled()
     waiting = Waiting(store)
-    waiting.continuation = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
+    waiting.continuation = lambda _asked: Continuation("there", "100@far:1")  # type: ignore[method-assign]
     view = InboxView("runs.db")
     view.look(waiting.look(), waiting)
     [form] = [item for item in view.snapshot().items if isinstance(item, FormItem)]

@@ -105,11 +105,11 @@ async def test_a_run_retried_after_its_failure_keeps_its_card(monkeypatch):
     shown = display.Shown(run, earlier=[])
     shown.show(None)
     await run.settled()
-    assert shown.live.held()  # for its Retry button
+    assert shown.live.is_needed()  # for its Retry button
     run.retry()
-    assert shown.live.held()
+    assert shown.live.is_needed()
     await run
-    assert not shown.live.held()
+    assert not shown.live.is_needed()
     shown.live.card.detach()
 
 
@@ -226,7 +226,7 @@ async def test_content_that_a_page_already_draws_is_saved_without_being_sent_aga
     await run
     card.keepers = 1
     live._keep()
-    card.keeps(False)
+    card.on_keep(False)
     card.detach()
     kept, whole = sent
     drawn = {item.key: item for item in card.view.snapshot().items}

@@ -30,7 +30,7 @@ class Played(RunsCard):
     def __init__(self, store: Any) -> None:
         super().__init__(Listing(store), "runs.db")
         self.stood: list[Card | None] = []
-        self.opens = self.stood.append
+        self.on_open = self.stood.append
 
     def press(self, **message: Any) -> None:
         self._on_table_message(None, message, None)

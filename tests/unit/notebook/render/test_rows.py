@@ -109,7 +109,7 @@ def test_c403_a_long_chat_is_saved_with_its_earlier_turns_folded(turns: int, ear
     assert [n for n in range(turns) if f"Answer {n}." in folded] == list(range(earlier))
     assert (f"{earlier} earlier turns" in html) == bool(earlier)
     for whole in (
-        static.render(View(head=head, items=items), style=False, whole=True),
+        static.render(View(head=head, items=items), style=False, all_turns=True),
         static.render(View(head=HEAD, items=items), style=False),
     ):
         assert "earlier turns" not in whole
@@ -138,7 +138,7 @@ def test_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> No
 def test_a_time_below_a_second_is_in_ms(seconds: float, text: str) -> None:
     """As ``format.js`` tells it; what is counted has whole seconds."""
     assert amounts.duration(seconds) == text
-    assert amounts.duration(0.4, whole=True) == "0 s"
+    assert amounts.duration(0.4, whole_seconds=True) == "0 s"
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_hostile_values_are_text():
     """Names and values of a model are never markup, and what is hidden is shown."""
     name = "<img src=x onerror=alert(1)>"
     for whole in (True, False):
-        made = drawn({name: [{"a</td>": "<script>x</script>\u202e"}]}, whole=whole)
+        made = drawn({name: [{"a</td>": "<script>x</script>\u202e"}]}, is_complete=whole)
         assert "<img" not in made
         assert "<script" not in made
         assert "\u202e" not in made
@@ -170,15 +170,15 @@ def test_hostile_values_are_text():
 
 def test_an_answer_of_any_size_is_visibly_bounded():
     """Rows, levels, lengths: what is left out is counted."""
-    many = drawn([{"n": n} for n in range(5_000)], whole=False)
+    many = drawn([{"n": n} for n in range(5_000)], is_complete=False)
     assert many.count("<tr>") == MAX_ROWS + 1
     assert "4,900 more values" in many
     deep: Any = 1
     for _ in range(90):
         deep = [deep]
-    assert len(drawn(deep, whole=True)) < 30_000
-    assert len(drawn({"x": "y" * 1_000_000}, whole=True)) < 60_000
-    assert len(drawn([["x" * 2_000] * 100] * 100, whole=False)) < 100_000
+    assert len(drawn(deep, is_complete=True)) < 30_000
+    assert len(drawn({"x": "y" * 1_000_000}, is_complete=True)) < 60_000
+    assert len(drawn([["x" * 2_000] * 100] * 100, is_complete=False)) < 100_000
 
 
 def test_a_long_answer_is_drawn_in_steps_and_not_for_each_piece():
@@ -217,4 +217,4 @@ def notices(view: RunView) -> list[str]:
 @pytest.mark.parametrize(("value", "folds"), [([], 0), ({}, 0), ([1], 1), ({"a": 1}, 1), (1, 0)])
 def test_json_is_folded_below_a_value_that_is_drawn_in_another_way(value: Any, folds: int) -> None:
     """An empty list stands there as JSON already."""
-    assert drawn(value, whole=True).count("<details>") == folds
+    assert drawn(value, is_complete=True).count("<details>") == folds

@@ -68,7 +68,7 @@ def test_fields_are_the_same_streamed_and_whole(fields: dict[str, Any], size: in
         streamed.chunk({"choices": [{"delta": delta}]})
     streamed.chunk({"choices": [{"delta": {}, "finish_reason": "stop"}]})
     answer = {"choices": [{"message": {"content": "x", **fields}, "finish_reason": "stop"}]}
-    whole.whole(json.dumps(answer).encode())
+    whole.response(json.dumps(answer).encode())
     expected = {"name": "p", "data": {"fields": fields}} if fields else None
     assert provider_data(whole) == expected
     assert provider_data(streamed) == expected

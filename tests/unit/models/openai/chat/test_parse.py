@@ -242,4 +242,4 @@ def test_an_invalid_answer_breaks_the_stream(kind: str) -> None:
 def test_an_answer_without_choices_is_an_error() -> None:
     """A whole response must hold an answer."""
     with pytest.raises(BrokenStream, match="no choices"):
-        ChatParser().whole(b'{"choices": []}')
+        ChatParser().response(b'{"choices": []}')

@@ -96,7 +96,7 @@ def test_items_are_sent_back_as_they_were_received(items: Any, size: int, whole:
     body = {"model": "m", "input": [{"role": "user", "content": "go"}], "store": False}
     reply, parser = Items(output=with_ids), ResponsesParser("here/responses")
     if whole:
-        batches = [parser.whole(json.dumps(response(body, reply)).encode())]
+        batches = [parser.response(json.dumps(response(body, reply)).encode())]
     else:
         data = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events(body, reply))
         batches = [parser.feed(data[at : at + size]) for at in range(0, len(data), size)]

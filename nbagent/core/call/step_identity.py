@@ -1,4 +1,4 @@
-"""The work of a body's steps: one name is one piece of work, however often the body names it."""
+"""Whether two functions under the name of one step do the same work."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 _BY_VALUE = frozenset({str, bytes, int, float, bool, type(None)})
 
 
-class Work:
+class StepIdentity:
     """The identity of a function's work, without running it: its code, and the values it uses.
 
-    A ``lambda`` is a new object each time its line runs. It is the same work if it is of the same line and
-    uses the same values. In a loop, another value in each round makes it other work.
+    A ``lambda`` is a new object each time its line runs. Two of them do the same work if they come from the same
+    line and use the same values. In a loop, a new value in each round makes it different work.
     """
 
-    __slots__ = ("_held",)
+    __slots__ = ("_parts",)
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self._held = _held(work)
+        self._parts = _parts(work)
 
-    def is_same(self, other: Work) -> bool:
+    def is_same(self, other: StepIdentity) -> bool:
         """Whether both do the same work; objects are equal only if they are identical."""
-        return len(self._held) == len(other._held) and all(map(_same, self._held, other._held))
+        return len(self._parts) == len(other._parts) and all(map(_same, self._parts, other._parts))
 
 
-def _held(work: Any) -> tuple[Any, ...]:
+def _parts(work: Any) -> tuple[Any, ...]:
     if isinstance(work, functools.partial):
         named = sorted(work.keywords.items())
-        return (*_held(work.func), *work.args, *(part for pair in named for part in pair))
+        return (*_parts(work.func), *work.args, *(part for pair in named for part in pair))
     code = getattr(work, "__code__", None)
     if code is None:
         return (work,)

@@ -16,7 +16,14 @@ from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_budget, checked_store, checked_text, checked_turns
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
-from nbagent.core.base.errors import HumanInputRequired, RunError, ToolFailed, UsageError, suggest
+from nbagent.core.base.errors import (
+    HumanInputRequired,
+    RunError,
+    StoreError,
+    ToolFailed,
+    UsageError,
+    suggest,
+)
 from nbagent.core.base.events import RunCompleted
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
@@ -513,7 +520,7 @@ class Batch:
             self._follows = bool(self._run is not None and (is_due or is_open))
             if self._follows:
                 self._watching = self._loop.create_task(self._watch())
-        except (UsageError, RunError) as error:
+        except Exception as error:  # also one of the caller's own prompt function
             self._error = error
         finally:
             self._is_started = True
@@ -574,7 +581,7 @@ class Batch:
             self._adopt(made)
             await work.check()
             await work.restart(made.options)
-        except (UsageError, RunError) as error:
+        except Exception as error:
             work.fail(error)
             work.wake()
         finally:
@@ -591,7 +598,7 @@ class Batch:
     async def _restart_running(self) -> None:
         try:
             await self._work.restart(self._work.options)
-        except (UsageError, RunError) as error:
+        except Exception as error:
             self._work.fail(error)
             self._work.wake()
 
@@ -608,18 +615,25 @@ class Batch:
         while True:
             is_over = over.done()
             if not (work.is_driving or work.has_ended):
-                store = self.store
-                now = await run_in_thread(store.stamp) if isinstance(store, Archive) else None
-                if now is None or now != stamp:
-                    stamp = now
-                    found = await run_in_thread(partial(read_batch, store, self.id))
-                    if not work.is_driving:
-                        work.load(found)
+                try:
+                    stamp = await self._read_if_changed(stamp)
+                except StoreError as error:
+                    logger.warning("batch %r could not be read; trying again: %s", self.id, error)
             if is_over:
                 self._follows = False
                 self._work.notify()  # a new work if the executor was changed
                 return
             await asyncio.wait([over], timeout=CHECK_SECONDS)
+
+    async def _read_if_changed(self, stamp: object) -> object:
+        """Read the rows if the store has changed since ``stamp``; returns its present stamp, None if it has none."""
+        work, store = self._work, self.store
+        now = await run_in_thread(store.stamp) if isinstance(store, Archive) else None
+        if now is None or now != stamp:
+            found = await run_in_thread(partial(read_batch, store, self.id))
+            if not work.is_driving:
+                work.load(found)
+        return now
 
     async def continue_answered(self) -> None:
         """Continue rows whose questions were answered, as soon as ``concurrency`` allows."""

@@ -333,9 +333,7 @@ class Waiting:
             journal, interrupt_id, resolution, by=by, agent=agent, by_record=by_record
         )
         is_due = not answer.owner and journal.state.status == "running"
-        if (
-            where == "there" and owner is not None and is_due
-        ):  # or another process, whichever is first
+        if where == "there" and owner is not None and is_due:  # another process may take it first
             await open_run(journal.run_id, agent=owner, store=journal.store, show=False)
         return answer
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 import tracemalloc
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.batch.batch import _report_unfinished
+from nbagent.batch.listing import read_batch
 from nbagent.core.base.model import Usage
 from nbagent.core.run.session import open_sessions
 from tests.until import until
@@ -565,6 +567,44 @@ async def test_c453_an_error_of_a_row_function_ends_the_batch_and_names_the_row(
         await batch
     assert caught.value.__notes__ == ["It was raised for the prompt of row 7 ('7')."]
     assert (batch.counts["completed"], batch.counts["running"]) == (7, 0)
+
+
+async def test_c453_an_error_of_a_row_function_is_raised_when_a_batch_is_continued():
+    """Nothing starts; the batch as it is stored stays."""
+    rows = Rows()
+    await nb.map(rows.agent, range(5), prompt=lambda n: f"row {n}", id="march")
+    batch = nb.map(rows.agent, range(9), prompt=lambda n: f"row {10 // (7 - n)}", id="march")
+    with pytest.raises(ZeroDivisionError):
+        await batch
+    assert (repr(batch), sum(rows.asked.values())) == (
+        "<Batch march: ZeroDivisionError: integer division or modulo by zero>",
+        5,
+    )
+
+
+async def test_c461_who_follows_a_batch_reads_it_again_after_its_store_has_failed(
+    tmp_path, monkeypatch, caplog
+):
+    """A failed read is logged, and the wait for the batch does not end."""
+    rows = Rows(store=nb.SQLiteStore(tmp_path / "runs.db"))
+    rows.takes = 0.5
+    first = nb.map(rows.agent, range(9), prompt=lambda n: f"row {n}", id="march", concurrency=3)
+    await until(lambda: first.counts["running"] > 0)
+    monkeypatch.setattr("nbagent.batch.batch._batches", weakref.WeakSet())  # another process's
+    monkeypatch.setattr("nbagent.batch.batch.CHECK_SECONDS", 0.05)
+    second = await nb.open_batch("march", agent=rows.agent, store=rows.agent.store)
+    failures = iter(range(2))
+
+    def failing(*given: Any) -> Any:
+        if next(failures, None) is not None:
+            raise nb.errors.StoreError("the disk is away")
+        return read_batch(*given)
+
+    monkeypatch.setattr("nbagent.batch.batch.read_batch", failing)
+    assert (await asyncio.wait_for(second, 30)).counts["completed"] == 9
+    assert caplog.text.count("batch 'march' could not be read; trying again: the disk is away") == 2
+    assert set(rows.asked.values()) == {1}
+    await first
 
 
 async def test_c456_any_inbox_answers_the_questions_that_it_chose(tmp_path):

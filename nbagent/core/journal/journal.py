@@ -405,7 +405,7 @@ class Journal:
 
         try:
             if self._owed:
-                with suppress(Conflict):  # others have gone on
+                with suppress(Conflict):  # another process has continued the run
                     self._write((), append)
             self._commit(decide, append)
         except StoreError:
@@ -423,7 +423,7 @@ class Journal:
             return state.outcome is None
         return any(call.owner == this_process() for call in running_calls(state))
 
-    # --- hearing of it
+    # --- listeners
 
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
         """Call ``listener`` with each new event; returns all earlier events."""
@@ -463,7 +463,7 @@ class Journal:
     def _renew(self, store: Store, append: _Append) -> None:
         self._catch_up(store)
         if self._owed:
-            with suppress(Conflict):  # others have gone on
+            with suppress(Conflict):  # another process has continued the run
                 self._write((), append)
 
     def _catch_up(self, store: Store) -> None:
@@ -595,7 +595,7 @@ class Journal:
             try:
                 append(sent, self.state.position - len(self._owed))
             except LostReference:  # the previous run was deleted: the history is stored in full
-                if any(isinstance(event, RunQueued) for event in sent):  # nothing comes of it
+                if any(isinstance(event, RunQueued) for event in sent):  # it would wait for a run that does not exist
                     raise
                 for gone in referred_by(self.run_id, sent):
                     histories_of(self.store).forget(gone)

@@ -504,7 +504,7 @@ class StartedRuns:
             self._awaiting -= not settled
         if made.broke is not None:
             raise made.broke
-        await self._write([])  # an answer may have ended it, and another process gone on with that
+        await self._write([])  # an answer may have ended it, and another process continued the run
 
     def _check_waits(self) -> None:
         """End the body if all that it started needs answers that this process does not wait for."""

@@ -97,7 +97,7 @@ def launch(
 
     Args:
         spec: the agent's; its store is the options'.
-        prompt: what to do; None goes on with the options' messages.
+        prompt: what to do; None continues the options' messages.
         options: the rest of what it was asked for.
         tool: makes the agent a tool, for a run that a tool's body starts; a flow has none.
 

@@ -158,7 +158,7 @@ def _until(events: Sequence[StoredEvent], at: str | StoredEvent) -> list[StoredE
         at = at.id
     index, path = _question(events, at) if isinstance(at, str) else _turn_end(events, at)
     end = index + 1
-    if _is_later(events[index], at):  # the run went on with the interim result, until the answer
+    if _is_later(events[index], at):  # until the answer, the run continued with the interim result
         answers = (n for n, e in enumerate(events) if isinstance(e, Resolved) and e.id == at)
         end = next(answers, len(events))
     after = _Independent(path)

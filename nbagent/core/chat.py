@@ -124,7 +124,7 @@ class Thread:
             run = self.agent.start(prompt, options, blocking)
         except Conflict as error:
             raise Conflict(
-                f"The chat {self.id!r} was continued elsewhere, as {options.id!r}. Open it again with agent.chat(id=…)"
+                f"The chat {self.id!r} was continued elsewhere (run {options.id!r}). Open it again with agent.chat(id={self.id!r})"
             ) from error
         if run is not after:
             self._count += 1

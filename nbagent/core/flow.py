@@ -34,7 +34,7 @@ from .tools.define import as_tool, flow_tool
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.result_text import describe
-from .tools.spec import Budget, OfBody, RunSpec, new_id
+from .tools.spec import BodySettings, Budget, RunSpec, new_id
 from .tools.tool import Tool
 from .tools.toolbox import ToolSource, toolbox
 
@@ -168,8 +168,8 @@ class Flow(Generic[P, R]):
         them, so the flow cannot allow what the agent denies.
         """
         made = copy(self._tool)
-        own = OfBody(self.policy, self.middleware, self.budget)
-        made.options = made.options._replace(flow=False, final=False, of_body=own)
+        own = BodySettings(self.policy, self.middleware, self.budget)
+        made.options = made.options._replace(flow=False, final=False, body_settings=own)
         return made
 
     # --- inside

@@ -12,7 +12,7 @@ def _no_host() -> None:
 
 
 def _no_model(name: str) -> Any:
-    raise LookupError(f"Unknown model {name!r}. Import nbagent, or pass a Model")
+    raise LookupError(f"Unknown model {name!r}. Run `import nbagent` first, or pass a Model")
 
 
 def _no_errors(_schema: Any, _value: Any) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def _no_prices() -> str:
 
 
 def _no_store(place: str) -> Any:
-    raise LookupError(f"Unknown store {place!r}. Import nbagent, or pass a Store")
+    raise LookupError(f"Unknown store {place!r}. Run `import nbagent` first, or pass a Store")
 
 
 def _as_it_is(model: Any) -> Any:
@@ -53,7 +53,9 @@ def _plainly(error: BaseException) -> list[str]:
 
 
 def _no_export(_shown: Any, form: str) -> str:
-    raise LookupError(f"Exporting a run as {form} needs nbagent's notebook package. Import nbagent")
+    raise LookupError(
+        f"Exporting a run as {form} needs nbagent's notebook package. Run `import nbagent` first"
+    )
 
 
 def _call_ended(_output: Any) -> None:
@@ -61,7 +63,9 @@ def _call_ended(_output: Any) -> None:
 
 
 def _no_inbox(_waiting: Any, _of: str, _answered: Any) -> Any:
-    raise LookupError("batch.questions needs nbagent's notebook package. Import nbagent")
+    raise LookupError(
+        "batch.questions needs nbagent's notebook package. Run `import nbagent` first"
+    )
 
 
 class Hooks:

@@ -215,7 +215,7 @@ class Exchange:
         if not self._ctx.is_live and isinstance(question[0], SignInQuestion):
             _leave(answer, CANCEL)
             raise McpError(
-                f"{question[0].message}. This call cannot ask you. In a notebook, sign in with `await server.connect()`"
+                f"{question[0].message}. This tool call cannot wait for your sign-in. In a notebook, sign in first with `await server.connect()`"
             )
         if not self._ctx.is_live:
             _leave(answer, CANCEL)

@@ -142,7 +142,7 @@ class McpServer(Travels, ToolSource):
         address = self._address
         if isinstance(address, Command) or not isinstance(address.auth, McpSignIn):
             raise UsageError(
-                f"{self.name} has no sign-in. Only a server with a URL has one, without auth= or with nb.McpSignIn(…)"
+                f"{self.name} has no sign-in. A sign-in needs a server with a URL, and auth= left out or nb.McpSignIn(…)"
             )
         Tokens(address.url, address.auth).path.unlink(missing_ok=True)
         await self.aclose()

@@ -41,7 +41,7 @@ from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.toolbox import Toolbox
 
-from .body import Body, Raised, found_in, log_failed, log_late, none_runs
+from .body import Body, Raised, found_in, log_failed, log_late, wait_for_earlier_body
 from .call_events import CallEvents
 from .gate import Gate
 from .questions import TOO_MANY_QUESTIONS, Questions
@@ -77,7 +77,7 @@ class Attempt:
     def __init__(self, call: CallState, journal: AnyJournal, setup: CallSetup) -> None:
         self.call = call
         self.value: Any = None
-        """The tool's own Python object once it returned, or where it raised."""
+        """What the tool returned, as a Python object; a ``Raised`` if it raised."""
         self.has_value = False
         self._setup = setup
         self._stop = Stop()
@@ -101,14 +101,14 @@ class Attempt:
         """Whether the attempt was cancelled before its claim was written."""
 
     @property
-    def body_runs(self) -> bool:
+    def is_body_running(self) -> bool:
         """Whether the body is still executing, in its thread or task."""
         return self._body is not None and self._body.runs
 
     @property
     def body_may_run(self) -> bool:
         """Whether the body may still execute: it runs, or it was abandoned in its thread."""
-        return self.body_runs or (self._body is not None and self._body.is_given_up)
+        return self.is_body_running or (self._body is not None and self._body.is_given_up)
 
     def wake(self) -> None:
         """Look for an answer that the body waits for."""
@@ -128,7 +128,7 @@ class Attempt:
         try:
             events = await self._ending()
         finally:
-            self._output.close(runs=self.body_runs)
+            self._output.close(runs=self.is_body_running)
         if not events:
             return
         written = await self._journal.write(
@@ -146,7 +146,7 @@ class Attempt:
         if state.outcome is not None or current is None or current.status == "done":
             return False
         if not self._has_claimed and current.child is None:
-            return current is self.call  # so it must be untouched
+            return current is self.call  # any change came from elsewhere
         if not self._has_claimed:  # only the inner run has continued
             return self._journal.is_driven_here and current.attempt == self._started_bodies
         return (current.attempt, current.owner) == (self._started_bodies, this_process())
@@ -184,10 +184,12 @@ class Attempt:
             return self._failed(
                 f"{reason}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
-        lost = tool.lost(call.input)
-        lost_answer = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
-        if (lost or lost_answer) and tool.fn is not None:
-            return [self._secret_question(tool, lost, lost_answer or call.pause)]
+        unknown = tool.lost(call.input)
+        unknown_answer = next(
+            (a.pause for a in call.all_answered if has_lost(a.resumed.data)), None
+        )
+        if (unknown or unknown_answer) and tool.fn is not None:
+            return [self._secret_question(tool, unknown, unknown_answer or call.pause)]
         try:
             typed = tool.parse(call.input)
         except ValidationError as error:
@@ -218,9 +220,8 @@ class Attempt:
 
     def _invalid_arguments(self, tool: Tool[..., Any], why: str) -> Ending:
         """The end of an attempt with invalid arguments: an error for the model, or a new question for the person who edited them."""
-        if (
-            self.call.replaced and self.call.pause is not None
-        ):  # edited on a card that had no such tool
+        # a process that did not have the tool accepted the edit unchecked
+        if self.call.replaced and self.call.pause is not None:
             return [self._repeated_question(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
         return self._failed(f"The arguments do not match the schema of {self.call.name}: {why}")
 
@@ -239,15 +240,15 @@ class Attempt:
         return calls.place(call.id) >= self._setup.spec.max_calls
 
     def _secret_question(
-        self, tool: Tool[..., Any], lost: list[str], pause: Interrupted | None
+        self, tool: Tool[..., Any], unknown: list[str], pause: Interrupted | None
     ) -> Interrupted:
         """The question for secrets that are not in this process: of its input, or of an answer to ``pause``."""
         asked = Interrupt() if pause is None else Interrupt(pause.metadata, state=pause.state)
         editable = False if pause is None else pause.editable
-        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *lost]))
+        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *unknown]))
         asker = "approval" if pause is None else pause.asker
         event = self._events.paused(tool, Pause(asker, asked), self.call.input, note=SECRET_GONE)
-        return replace(event, expects="edit") if lost else event
+        return replace(event, expects="edit") if unknown else event
 
     async def _run_tool(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
         """Take the call through the middleware to its body, and read what comes back."""
@@ -262,7 +263,9 @@ class Attempt:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             pause = found_in(error)
-            if pause is not None:  # a pause of the body has already stopped the call
+            if (
+                pause is not None
+            ):  # raised by middleware: a body's pause has stopped the call already
                 self._stop.because(Pause("middleware", pause))
             failure = error
         finally:
@@ -365,7 +368,7 @@ class Attempt:
             state=carried.state,
             context=self._setup.spec.context,
             waited=self._waited,
-            still_runs=lambda: self.body_runs,
+            still_runs=lambda: self.is_body_running,
             may_repeat=partial(self._may_repeat, tool),
         )
         return await chain(self._setup.spec.middleware, innermost)(view)
@@ -410,10 +413,10 @@ class Attempt:
         now = 0.0 if call.waits_since is None else self._setup.spec.clock() - call.waits_since
         return call.waited + max(0.0, now)
 
-    def _carried(self, *asked: Asker) -> Carried:
-        """Restart data of the first asker with any, and the gate's approval."""
+    def _carried(self, *askers: Asker) -> Carried:
+        """What the call keeps of its earlier pauses: the answer to the first of these askers that has one, and the approval."""
         call = self.call
-        own, approval = call.answered(*asked), call.answered("approval")
+        own, approval = call.answered(*askers), call.answered("approval")
         return Carried(
             resumed=None if own is None else own.resumed,
             approved=None if approval is None else approval.resumed,
@@ -462,7 +465,7 @@ class Attempt:
             await self._claim()
         try:
             return await self._setup.run_inner(current, tool, typed)
-        except StoreError as error:  # it has the same journal
+        except StoreError as error:  # the inner run writes to the same journal
             self._stop.because(error)
             raise
 
@@ -470,9 +473,9 @@ class Attempt:
         """Claim the call, run the tool's function and return its value."""
         try:
             if self._body is not None and self._body.is_given_up:
-                return await self._body.late()
+                return await self._body.wait_for_abandoned()
             place = (self._journal.run_id, *self._setup.scope, self.call.id)
-            await none_runs(place)
+            await wait_for_earlier_body(place)
             started = await self._claim()
             self._body = body = Body(tool, self._output, place, self._setup.hooks.on_main)
             is_retry = started.attempt > self.call.attempt + 1
@@ -490,7 +493,7 @@ class Attempt:
             self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
         except BaseException as error:
             pause = found_in(error)
-            if pause is not None:  # raised directly; one of ``ctx`` has already stopped the call
+            if pause is not None:  # raised by the tool: one of ``ctx`` has stopped the call already
                 self._stop.because(Pause("tool", pause))
             raise
         return value

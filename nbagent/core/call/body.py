@@ -62,8 +62,8 @@ _threads: WeakValueDictionary[Place, Body] = WeakValueDictionary()
 """The last body of each call that has a thread; those that run are all among them."""
 
 
-async def none_runs(place: Place) -> None:
-    """Wait for the end of a body of this call, of an attempt before, that was given up and still runs."""
+async def wait_for_earlier_body(place: Place) -> None:
+    """Wait until an abandoned body of an earlier attempt at this call has ended."""
     earlier = _threads.get(place)
     while earlier is not None and earlier.runs:  # noqa: ASYNC110 - it may be of another loop
         await asyncio.sleep(LOOK)
@@ -93,7 +93,7 @@ class Body:
         """Whether its thread was abandoned."""
         return self._thread is not None
 
-    async def late(self) -> Any:
+    async def wait_for_abandoned(self) -> Any:
         """The outcome of an abandoned body, once it has ended."""
         thread = self._thread
         assert thread is not None

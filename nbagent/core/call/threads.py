@@ -170,7 +170,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def interruption() -> Callable[[], bool]:
+def keyboard_interrupt_check() -> Callable[[], bool]:
     """Tells later whether Ctrl+C has ended the ``asyncio.run`` that runs the loop of this thread.
 
     It cancels all tasks then, as it does at any end of its own, and says nowhere else which of them it is.

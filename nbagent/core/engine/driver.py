@@ -61,7 +61,7 @@ from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.answer_type import Misfit
 from nbagent.core.tools.rule_check import check_rules
-from nbagent.core.tools.spec import NO_BUDGET, Inner, OfBody, RunSpec, check_cost
+from nbagent.core.tools.spec import NO_BUDGET, BodySettings, Inner, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_complete, is_plain
 
@@ -146,7 +146,7 @@ async def fetch_tools_of_questions(spec: RunSpec, state: RunState) -> None:
             tool = None if call is None else spec_of_level.tools.get(call.name)
             inner = None if tool is None else tool.options.inner
             if call is None or tool is None or inner is None:
-                break  # the question's own run, or what a body has started
+                break  # this is the run that asks, or a run that a body started
             spec_of_level, level = (
                 inner_spec(spec_of_level, tool, inner.spec()),
                 call.child or RunState(),
@@ -165,7 +165,7 @@ _UNKNOWN_TEXTS = {
 }
 
 
-def used_up(state: RunState, spec: RunSpec) -> str | None:
+def used_up_budget(state: RunState, spec: RunSpec) -> str | None:
     """The name of a used-up budget; None if another model call is allowed.
 
     An unknown amount counts as used up until a person grants more; from then on the known amount counts.
@@ -266,7 +266,7 @@ class Driver:
         self._collected: Collected | None = None
         """The response in progress."""
         self._exceeded: BudgetExceeded | None = None
-        """The error of an inner run that found this run's budget used up, if nobody is asked."""
+        """The error that ends this run: it, or an inner run, used up a limit of this run, and nobody is asked."""
         self._seen: RunState | None = None
         """The state that the step in progress was decided in."""
         self._current: tuple[Step | None, int] = (None, 0)
@@ -293,7 +293,7 @@ class Driver:
     @property
     def running_bodies(self) -> tuple[str, ...]:
         """The calls whose bodies still run, also abandoned ones."""
-        own = tuple(i for i, attempt in self._attempts.items() if attempt.body_runs)
+        own = tuple(i for i, attempt in self._attempts.items() if attempt.is_body_running)
         return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
 
     @property
@@ -386,9 +386,9 @@ class Driver:
             case Wait():
                 return await self._wait()
             case LimitReached():
-                await self.limit("turns")
+                await self.ask_past_limit("turns")
             case Finish() as finish:
-                await self._write(self._answered(finish))
+                await self._write(self._end_or_correction(finish))
             case Fail(reason=reason):
                 raise ToolFailed(reason)
             case Done():
@@ -571,7 +571,7 @@ class Driver:
             self._collected = None
         else:
             driver, name = limited
-            await driver.limit(name)
+            await driver.ask_past_limit(name)
 
     async def _store_partial(self, partial: ModelPartial) -> bool:
         """Store the response in progress; a failing store does not end the run."""
@@ -605,7 +605,7 @@ class Driver:
             return False
         return state is self._seen or (next_step(state), len(state.messages)) == self._current
 
-    def _answered(self, finish: Finish) -> RunCompleted | OutputRefused:
+    def _end_or_correction(self, finish: Finish) -> RunCompleted | OutputRefused:
         """The end of the run; or, if the answer does not match the type, the correction for the model.
 
         Raises:
@@ -655,7 +655,7 @@ class Driver:
         used = self._outer.used_up() if self._outer is not None else None
         if used is not None:
             return used
-        name = used_up(self.journal.state, self._spec)
+        name = used_up_budget(self.journal.state, self._spec)
         return None if name is None else (self, name)
 
     @property
@@ -664,7 +664,7 @@ class Driver:
         outer = self._outer is not None and self._outer.counts_cost
         return outer or self._spec.budget.cost is not None
 
-    async def limit(self, name: str) -> None:
+    async def ask_past_limit(self, name: str) -> None:
         """Ask whether to continue past a limit; if nobody can be asked, end the run."""
         state = self.journal.state
         if not self.live or state.refused:
@@ -740,7 +740,7 @@ class BodyDriver(Driver):
     def __init__(
         self, outer: Driver, outer_spec: RunSpec, call_id: str, tool: Tool[..., Any]
     ) -> None:
-        own = tool.options.of_body or OfBody()
+        own = tool.options.body_settings or BodySettings()
         bare = replace(
             outer_spec,
             agent=tool.name,

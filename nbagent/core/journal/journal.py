@@ -456,7 +456,7 @@ class Journal:
         return self.state.position - len(self._owed)
 
     @property
-    def owes(self) -> bool:
+    def has_unstored_end(self) -> bool:
         """Whether the run's end could not be stored yet."""
         return bool(self._owed)
 
@@ -527,7 +527,7 @@ class Journal:
         reference = reference_of(event)
         if reference is None or not isinstance(event, RunStarted):
             return event
-        has_begun = self.state.position > 0 and self.state.behind is None
+        has_begun = self.state.position > 0 and self.state.queue_event is None
         if has_begun and len(self.state.messages) >= reference.messages:
             return lengthened(event, self.state.messages[: reference.messages])
         return lengthened(event, referred(self.run_id, reference, store.read, histories_of(store)))

@@ -471,7 +471,7 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
         )
     if event.input_schema is None:
         raise InvalidAnswer(
-            f"This process does not know the parameters of {tool}. Approve it unchanged, reject it, answer for the "
+            f"This process does not know the parameters of {tool}, so its input cannot be changed here. Approve the call unchanged, reject it, answer for the "
             "tool, or pass `agent=`"
         )
     places = SecretPlaces.of(event.input_schema)

@@ -98,7 +98,7 @@ class FollowedRun(Protocol):
     ) -> Future[None]:
         """Write what a person decides."""
 
-    def attempt(
+    def submit_own(
         self,
         submit: Callable[[], Future[T]],
         on_written: Callable[[T], object],
@@ -161,7 +161,7 @@ class Follower:
         run = self._run
         if run.journal.store is None:
             return
-        if run.journal.state.outcome is not None and not run.journal.owes:
+        if run.journal.state.outcome is not None and not run.journal.has_unstored_end:
             if (
                 self._seen != run.journal.state.position
             ):  # found by who was refused: not all know it yet
@@ -177,7 +177,7 @@ class Follower:
                 raise
         # a loop that closed meanwhile: whoever next waits for the run calls this again
 
-    def keep_up(self) -> None:
+    def watch_after_pause(self) -> None:
         """Watch a run that has just paused here; look only if another handle may have written already.
 
         A store in memory calls ``follow`` at each write of another handle. Earlier writes show in its number of
@@ -185,7 +185,11 @@ class Follower:
         """
         journal = self._run.journal
         store, state = journal.store, journal.state
-        is_mine = journal.is_driven_here and state.status == "interrupted" and not journal.owes
+        is_mine = (
+            journal.is_driven_here
+            and state.status == "interrupted"
+            and not journal.has_unstored_end
+        )
         if (
             is_mine
             and isinstance(store, MemoryStore)
@@ -202,14 +206,16 @@ class Follower:
         if running_loop() is not run.home():  # it has left that one
             self.follow()
             return
-        self.leave()
+        self.cancel_look()
         news = self.news
-        run.attempt(run.journal.look, lambda _: self._has_looked(news), partial(self._unread, news))
+        run.submit_own(
+            run.journal.look, lambda _: self._has_looked(news), partial(self._unread, news)
+        )
 
     def look_later(self) -> None:
         """Plan another look at a failing store, with growing delays; called on the run's loop."""
         run = self._run
-        self.leave()
+        self.cancel_look()
         loop, wait = run.home(), self._wait
         self._wait = min(2 * wait, LONGEST)
         # a run that waits for an answer alone is looked at for those who have it
@@ -217,7 +223,7 @@ class Follower:
         look = partial(_look, weakref.ref(self)) if waits else self.look
         self._timer = loop.call_later(wait, look)
 
-    def watch_on(self) -> None:
+    def watch_for_takeover(self) -> None:
         """Watch for a takeover while a driver runs here; called on the run's loop."""
         run = self._run
         if run.is_stored and self._timer is None and not self._subscribe():
@@ -235,11 +241,11 @@ class Follower:
         """Forget the planned look, because its loop is closed."""
         self._timer = None
 
-    def seen(self) -> None:
+    def mark_seen(self) -> None:
         """Mark the journal's present length as seen."""
         self._seen = self._run.journal.state.position
 
-    def leave(self) -> None:
+    def cancel_look(self) -> None:
         """Cancel the planned look; called on its loop."""
         if self._timer is not None:
             self._timer.cancel()
@@ -336,7 +342,9 @@ class Follower:
             if isinstance(run.error, StoreError) and state.outcome is None:
                 run.set_error(None)
             self._react(state)
-            if not (run.is_writing or run.journal.owes or isinstance(run.error, StoreError)):
+            if not (
+                run.is_writing or run.journal.has_unstored_end or isinstance(run.error, StoreError)
+            ):
                 self._wait = POLL
         finally:
             if self.looked_at < news:
@@ -425,7 +433,7 @@ class Follower:
                 return []
             return takeover_events(state, run.spec, "vacancy" if is_vacant else "silence", driver)
 
-        run.attempt(partial(journal.submit, decide), self._took_over)
+        run.submit_own(partial(journal.submit, decide), self._took_over)
 
     def _took_over(self, written: Sequence[StoredEvent]) -> None:
         if written:
@@ -444,7 +452,7 @@ class Follower:
                 run.drive()
 
         decide = partial(lost_call_events, lost=lost, spec=run.spec)
-        run.attempt(partial(run.journal.submit, decide), asked)
+        run.submit_own(partial(run.journal.submit, decide), asked)
 
 
 def _is_why(error: BaseException | None, state: RunState) -> bool:

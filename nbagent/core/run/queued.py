@@ -53,7 +53,7 @@ def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[
 
     It starts if the previous run has completed, and ends with it otherwise.
     """
-    queued, now = state.behind, spec.clock()
+    queued, now = state.queue_event, spec.clock()
     if queued is None or state.outcome is not None:
         return []
     match before.outcome:

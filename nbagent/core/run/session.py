@@ -45,7 +45,7 @@ from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
 from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import Hooks
-from nbagent.core.call.threads import interruption, private_loop, running_loop
+from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, running_loop
 from nbagent.core.engine.driver import Driver
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
@@ -121,10 +121,9 @@ class Session:
         "_task",
         "_unwritten",
         "_waiting",
-        "_was_interrupted",
+        "_was_keyboard_interrupt",
         "attended",
         "before",
-        "behind",
         "error",
         "follower",
         "handle",
@@ -134,6 +133,7 @@ class Session:
         "is_stored",
         "journal",
         "loop",
+        "queued_sessions",
         "run_id",
         "spec",
         "values",
@@ -173,7 +173,7 @@ class Session:
         self._driver = self._task = None
         self._drives_again = False
         """Whether to drive again once the driver that was stopped has ended."""
-        self._was_interrupted: Callable[[], bool] = bool
+        self._was_keyboard_interrupt: Callable[[], bool] = bool
         """Returns True if Ctrl+C is ending the program."""
         self.is_stopping = False
         """Whether the run is being cancelled: answers are refused, and no driver starts."""
@@ -188,7 +188,7 @@ class Session:
         """The time of the next check of deadlines, and its timer; used only on the run's loop."""
         self.before: Before | None = None
         """The previous run, while this one is queued."""
-        self.behind: tuple[Session, ...] = ()
+        self.queued_sessions: tuple[Session, ...] = ()
         """Runs that are queued behind this one; each is notified when this one changes."""
         self.follower = Follower(self)
         """Watches what other handles and processes do with the run."""
@@ -255,7 +255,7 @@ class Session:
         messages: Sequence[Message],
         *,
         after: str | None = None,
-        meanwhile: Callable[[], None] | None = None,
+        on_started_elsewhere: Callable[[], None] | None = None,
         cell: str = "",
         row: RowOf | None = None,
     ) -> None:
@@ -264,27 +264,27 @@ class Session:
         Args:
             messages: the history.
             after: the run whose conversation this one continues.
-            meanwhile: called if another process has started the run; this handle then follows it.
+            on_started_elsewhere: called if another process has started the run; this handle then follows it.
             cell: the id of the notebook cell that starts the run.
             row: the row of a batch that the run belongs to.
 
         Raises:
-            Conflict: the store has a run of this id, and ``meanwhile`` is not given.
+            Conflict: the store has a run of this id, and ``on_started_elsewhere`` is not given.
         """
         started = run_started(self.spec, messages, self.spec.clock(), after, cell, row)
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not state.position:
                 return [started]
-            if meanwhile is None:
+            if on_started_elsewhere is None:
                 raise Conflict(f"The run {self.run_id!r} was started elsewhere in the meantime")
             return []
 
         def written(events: Sequence[StoredEvent]) -> None:
-            if events or meanwhile is None:
+            if events or on_started_elsewhere is None:
                 self._start_driving()
             else:
-                meanwhile()
+                on_started_elsewhere()
                 self.follow_stored()
 
         self.then(self.journal.submit(decide), written)
@@ -387,20 +387,20 @@ class Session:
     def _queue_behind(self, before: Session) -> None:
         self.before = Before(before.journal, before)
         with _tuples_lock:
-            before.behind += (self,)
+            before.queued_sessions += (self,)
 
     def _leave_queue(self) -> None:
         """Forget the previous run, unless this one waits for it or, after a failure, may wait again."""
         state, before = self.journal.state, self.before
         if before is None or not state.position:
             return
-        if state.behind is not None and not isinstance(state.outcome, RunCancelled):
+        if state.queue_event is not None and not isinstance(state.outcome, RunCancelled):
             return
         self.before = None
         if before.session is not None:
             with _tuples_lock:
-                before.session.behind = tuple(
-                    one for one in before.session.behind if one is not self
+                before.session.queued_sessions = tuple(
+                    one for one in before.session.queued_sessions if one is not self
                 )
 
     def first_in_queue(self) -> Before | None:
@@ -430,8 +430,8 @@ class Session:
         if before.session is not None:
             self._start_or_end_with(before)
             return False
-        follow_it = partial(self.call_soon, partial(self._start_or_end_with, before))
-        self.attempt(before.journal.look, lambda _: follow_it())
+        decide_on_loop = partial(self.call_soon, partial(self._start_or_end_with, before))
+        self.submit_own(before.journal.look, lambda _: decide_on_loop())
         return self.journal.state.status == "queued" and self.error is None
 
     def _run_before(self) -> Before:
@@ -440,7 +440,7 @@ class Session:
         Raises:
             UsageError: its store has no such run.
         """
-        queued = self.journal.state.behind
+        queued = self.journal.state.queue_event
         if self.before is None and queued is not None:
             waited_for = find_session(queued.after, self.journal.store)
             if waited_for is not None:
@@ -460,7 +460,7 @@ class Session:
             self.progressed()
 
         decide = partial(queued_run_events, before=before.state, spec=self.spec)
-        self.attempt(partial(self.journal.submit, decide), written)
+        self.submit_own(partial(self.journal.submit, decide), written)
 
     # --- writing
 
@@ -499,20 +499,21 @@ class Session:
                 after.set_result(on_written(done.result()))
             except BaseException as error:
                 after.set_exception(error)
-                self.call_soon(partial(fail, error))  # until then it is not settled
+                # the session is not settled until ``fail`` has run
+                self.call_soon(partial(fail, error))
             else:
                 over()
 
         written.add_done_callback(settle)
         return after
 
-    def attempt(
+    def submit_own(
         self,
         submit: Callable[[], Future[T]],
         on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """``then`` for the run's own writes, on its loop: ``failed`` also gets immediate errors."""
+        """Submit a write or read of the run itself, on its loop: as ``then``, but ``failed`` also gets an immediate error."""
         try:
             self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
@@ -573,7 +574,7 @@ class Session:
 
     def move(self) -> None:
         """Move the run to the private loop; called on its present loop while it is idle."""
-        self.follower.leave()
+        self.follower.cancel_look()
         if self._deadline_check is not None:
             self._deadline_check[1].cancel()
             self._deadline_check = None
@@ -626,13 +627,13 @@ class Session:
         self._task = self.loop.create_task(
             self._driver.drive(), name=name, context=self._context.copy()
         )
-        self._was_interrupted = interruption()
+        self._was_keyboard_interrupt = keyboard_interrupt_check()
         _at_work.add(self)
         self._task.add_done_callback(self._driver_ended)
         end = heartbeat.start_beating(self.journal.store)
         if end is not None:
             self._task.add_done_callback(lambda _: end())
-        self.follower.watch_on()
+        self.follower.watch_for_takeover()
 
     def _driver_ended(self, task: asyncio.Task[None]) -> None:
         error: BaseException | None = (
@@ -641,18 +642,18 @@ class Session:
             else task.exception()
         )
         over = self.journal.state.outcome is not None
-        is_end = task.cancelled() and (self.is_stopping or over)
-        was_taken = self._end_driving(None if is_end else error)
+        was_intended = task.cancelled() and (self.is_stopping or over)
+        was_taken = self._end_driving(None if was_intended else error)
         if task is not self._task:  # an answer came meanwhile, and started another driver
             return
-        was_interrupted, self._was_interrupted = self._was_interrupted, bool
-        cut_off_events = self.cut_off_events
+        was_interrupted, self._was_keyboard_interrupt = self._was_keyboard_interrupt, bool
+        make_cut_off_events = self.make_cut_off_events
         self._driver = self._task = None  # a paused run needs no driver
         self.is_active = False
         _at_work.discard(self)
         if task.cancelled() and not self.is_stopping and was_interrupted():
             self._drives_again, self.error = False, None
-            self._cancelled("keyboard", cut_off_events=cut_off_events)
+            self._cancelled("keyboard", make_cut_off_events=make_cut_off_events)
             return
         again, self._drives_again = self._drives_again and not over, False
         if again:
@@ -663,7 +664,7 @@ class Session:
         if was_taken:
             self.follow()
         elif error is None:
-            self.follower.keep_up()
+            self.follower.watch_after_pause()
 
     def _end_driving(self, error: BaseException | None) -> bool:
         """Record the end of the driver and its error; returns True if another process has taken the run."""
@@ -673,20 +674,20 @@ class Session:
             self.follower.was_taken,
         )
         if is_over:
-            self.follower.leave()
-            self.follower.seen()
+            self.follower.cancel_look()
+            self.follower.mark_seen()
         if was_taken and not is_over and taken is not None:
             is_released = self.follower.is_released  # then the handle follows the run
             self.error = None if is_released else taken_over_error(self.run_id, taken)
         elif error is not None:
             self.error = error
-            self.follower.seen()
+            self.follower.mark_seen()
             if isinstance(error, StoreError) and not is_over:  # RunFailed could not be stored
                 self.follower.look_later()
         return was_taken
 
     @property
-    def cut_off_events(self) -> CutOff:
+    def make_cut_off_events(self) -> CutOff:
         """A function: the events of a response that the run's end cuts off, also after the driver has ended."""
         if self._driver is None:  # another process drives it, if any
             return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
@@ -714,11 +715,11 @@ class Session:
         if event.expires_at is not None:
             self._watch(event)
         self.progressed()
-        self.follower.keep_up()
+        self.follower.watch_after_pause()
 
     def progressed(self) -> None:
         """Notify everyone who waits, because the run may be settled."""
-        if self.journal.owes:
+        if self.journal.has_unstored_end:
             self.follower.look_later()
         if self.before is not None:
             self._leave_queue()
@@ -954,7 +955,7 @@ class Session:
         """Whether ``await run`` can return or raise: at the end, or if a person is asked and no person is here."""
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_queue()
-            return first is not None and first.is_over(attended=self.attended)
+            return first is not None and first.cannot_end_alone(attended=self.attended)
         ended = self.journal.state.outcome is not None or self.error is not None
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
 
@@ -1013,8 +1014,8 @@ class Session:
             self._waiting = tuple(one for one in self._waiting if one[1] is not future)
 
     def notify(self) -> None:
-        """Release the waits that are over and notify the runs queued behind: this run has changed."""
-        for one in self.behind:
+        """Release the waits that are over and notify the runs queued behind this one: it has changed."""
+        for one in self.queued_sessions:
             one.follow()
         if not self._waiting:
             return
@@ -1034,7 +1035,7 @@ class Session:
         if loop is not running_loop() or self._task is not None:
             self._stopped = asyncio.run_coroutine_threadsafe(self._stop(by), loop)
             return self._stopped
-        return self._cancelled(by, cut_off_events=self.cut_off_events)
+        return self._cancelled(by, make_cut_off_events=self.make_cut_off_events)
 
     @contextmanager
     def stopped_by_keyboard(self) -> Iterator[None]:
@@ -1057,13 +1058,13 @@ class Session:
             raise
         except asyncio.CancelledError:
             # Ctrl+C also cancels this task, and the loop is about to be closed
-            if interruption()() and not self.follower.is_theirs:
+            if keyboard_interrupt_check()() and not self.follower.is_theirs:
                 self._end_at_once("keyboard")
             raise
 
     async def _stop(self, by: str) -> None:
         still_running: tuple[str, ...] = ()
-        cut_off_events, driver, task = self.cut_off_events, self._driver, self._task
+        make_cut_off_events, driver, task = self.make_cut_off_events, self._driver, self._task
         try:
             if driver is not None and task is not None:
                 driver.stop()
@@ -1071,13 +1072,13 @@ class Session:
                 await _wait_for_bodies(driver, task)
                 still_running = driver.abandoned_bodies
         finally:
-            stored = self._cancelled(by, still_running, cut_off_events)
+            stored = self._cancelled(by, still_running, make_cut_off_events)
         await asyncio.wrap_future(stored)
 
     def _cancelled(
-        self, by: str, still_running: tuple[str, ...] = (), cut_off_events: CutOff = tuple
+        self, by: str, still_running: tuple[str, ...] = (), make_cut_off_events: CutOff = tuple
     ) -> Future[None]:
-        """Write the cancellation, after pending writes and ``cut_off_events``."""
+        """Write the cancellation, after pending writes and ``make_cut_off_events``."""
         event = self._cancellation(by, still_running)
 
         def stopped(_: None) -> None:
@@ -1087,7 +1088,7 @@ class Session:
             self.progressed()
 
         began = bool(self.journal.state.position or self.is_writing)
-        ended = self.journal.submit_end(event, cut_off_events) if began else finished(None)
+        ended = self.journal.submit_end(event, make_cut_off_events) if began else finished(None)
         return self.then(ended, stopped)
 
     def _end_at_once(self, by: str) -> None:
@@ -1097,7 +1098,7 @@ class Session:
                 self.journal.catch_up()
         if self.journal.state.position and self.journal.state.outcome is None:
             left = () if self._driver is None else self._driver.abandoned_bodies
-            self.journal.end(self._cancellation(by, left), self.cut_off_events)
+            self.journal.end(self._cancellation(by, left), self.make_cut_off_events)
 
     def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
         now = self.spec.clock()
@@ -1134,8 +1135,8 @@ class Before:
             else self.session.is_settled()
         )
 
-    def is_over(self, *, attended: bool) -> bool:
-        """Whether it cannot end by itself: it has an error, or it asks a person and no person is here."""
+    def cannot_end_alone(self, *, attended: bool) -> bool:
+        """Whether it has not ended and cannot by itself: it has an error, or it asks a person and no person is here."""
         if self.state.outcome is not None:
             return False
         return (

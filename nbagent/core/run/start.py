@@ -204,10 +204,10 @@ def _prepared(
         history = _history(after) if messages is None else messages
         pending = "raise" if options.pending == "wait" else options.pending
         first = beginning(spec, history, text, pending)
-        meanwhile = None if asked is None else partial(asked.check, journal)
+        check = None if asked is None else partial(asked.check, journal)
         last = after.id if after is not None else None
         return partial(
-            session.start, first, after=last, meanwhile=meanwhile, cell=cell, row=options.row
+            session.start, first, after=last, on_started_elsewhere=check, cell=cell, row=options.row
         )
 
     host = current_host()
@@ -283,7 +283,7 @@ def _start_later(
         elif asked is not None and asked.is_nothing:
             session.set_error(asked.missing(session.journal))
         elif dismisses and after is not None:
-            session.attempt(session_of(after).dismiss, lambda _: session.call_soon(begin))
+            session.submit_own(session_of(after).dismiss, lambda _: session.call_soon(begin))
         else:
             begin()
 
@@ -299,7 +299,7 @@ def _start_later(
     if asked is None:
         session.then(dismissed, lambda _: session.call_soon(begin))
     else:
-        session.attempt(there.look, found, not_there)
+        session.submit_own(there.look, found, not_there)
 
 
 def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | None:
@@ -364,7 +364,7 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
             f"{spec.agent!r}"
         )
     state = journal.state
-    name = state.agent or ("" if state.behind is None else state.behind.agent)
+    name = state.agent or ("" if state.queue_event is None else state.queue_event.agent)
     if name and name != spec.agent:
         raise UsageError(
             f"{journal.run_id!r} is a run of {name!r}, not of {spec.agent!r}. Open it with an agent of that name, "
@@ -428,7 +428,7 @@ def _history(after: Run | None) -> tuple[Message, ...]:
             f"{after!r} has not ended. Use `await run` before you continue it, or pass pending='wait'"
         )
     state = session_of(after).state
-    if state.behind is not None:
+    if state.queue_event is not None:
         raise UsageError(
             f"{after!r} ended before it started, because it was cancelled or its previous run failed. It has no "
             "conversation to continue. Run its cell again, or pass the previous run as after="

@@ -66,15 +66,15 @@ from .state import (
     CallStatus,
     RunEnd,
     RunState,
-    asked_or,
     evolve,
     stamped,
+    waiting_or,
 )
 
 
 def started(call: CallState, event: ToolStarted) -> CallState:
     """Fold the start or continuation of a body."""
-    passed = _same_input(call, event.input)
+    passed = _shared_input(call, event.input)
     return evolve(
         call,
         status="running",
@@ -87,20 +87,20 @@ def started(call: CallState, event: ToolStarted) -> CallState:
 
 
 def interrupted(call: CallState, event: Interrupted) -> CallState:
-    """It waits for an answer."""
+    """The call, waiting for an answer."""
     if event.kind == "lost":
-        call = evolve(call, lost=event, owner="")  # what its body comes to is no result any more
+        call = evolve(call, lost=event, owner="")  # from now on, what its body returns is ignored
     elif event.ask is not None:
         call = evolve(call, asked={**call.asked, event.id: event})
     else:
         call = evolve(
             call, pause=event, resumed=None, judged=_judged(call, event), earlier=_earlier(call)
         )
-    return asked_or(call, event.at)
+    return waiting_or(call, event.at)
 
 
 def _earlier(call: CallState) -> dict[Asker, Answered]:
-    """The pauses that were restarted by now: an answer outlives what others ask after it."""
+    """The last answered pause of each asker. It is kept when another asker asks later."""
     if call.pause is None or call.resumed is None:
         return call.earlier
     return {**call.earlier, call.pause.asker: Answered(call.pause, call.resumed)}
@@ -111,7 +111,7 @@ def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
     is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
     if event.kind != "approval" and not is_changed:
         return call.judged
-    return None if event.verdict is None else _same_input(call, event.input)
+    return None if event.verdict is None else _shared_input(call, event.input)
 
 
 def resolved(call: CallState, event: Resolved) -> CallState:
@@ -123,21 +123,24 @@ def resolved(call: CallState, event: Resolved) -> CallState:
         return _question_answered(call, event)
     match event.resolution:
         case Respond(error=str() as error):
-            return answered(call, error, error=True)
+            return finished_call(call, error, error=True)
         case Respond(output=output):
-            return answered(call, output)
+            return finished_call(call, output)
         case Reject(reason=reason):
             text_of = loss_text if lost else rejection_text
-            return answered(call, text_of(call.name, reason), error=True)
+            return finished_call(call, text_of(call.name, reason), error=True)
         case Restart() if lost:  # as it was: with what was approved and answered before
-            shown = _same_input(call, lost.input) if is_answered_by_one(event.by) else call.shown
-            return asked_or(evolve(call, lost=None, shown=shown), event.at)
+            shown = _shared_input(call, lost.input) if is_answered_by_one(event.by) else call.shown
+            return waiting_or(evolve(call, lost=None, shown=shown), event.at)
         case Restart() as restart:
-            return asked_or(_restarted(call, restart), event.at)
+            return waiting_or(_restarted(call, restart), event.at)
 
 
 def _restarted(call: CallState, restart: Restart) -> CallState:
-    """The call with what a person made of its input; only past the gate is that approved too."""
+    """The call with its input as the person left it.
+
+    This input counts as approved only if the call had passed the gate, or the question was the approval.
+    """
     shown = entered = call.input
     if call.pause is not None:
         shown = call.pause.input
@@ -148,12 +151,12 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
         call.pause is not None and call.pause.kind == "approval"
     )
     # middleware that asks before it passes the call on may change what it asked about
-    is_bound = call.pause is None or not call.pause.around or call.pause.entered is not None
+    is_final = call.pause is None or not call.pause.around or call.pause.entered is not None
     return evolve(
         call,
-        input=_same_input(call, entered),
-        cleared=_same_input(call, shown) if approved else None,
-        shown=_same_input(call, shown) if is_bound else None,
+        input=_shared_input(call, entered),
+        cleared=_shared_input(call, shown) if approved else None,
+        shown=_shared_input(call, shown) if is_final else None,
         resumed=Resumed(restart.data),
     )
 
@@ -171,23 +174,25 @@ def _question_answered(call: CallState, event: Resolved) -> CallState:
     changed = evolve(
         call,
         asked=asked,
-        shown=_same_input(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
+        shown=_shared_input(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
         answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
     )
-    return asked_or(changed, event.at, busy="running" if call.status == "running" else "ready")
+    return waiting_or(
+        changed, event.at, otherwise="running" if call.status == "running" else "ready"
+    )
 
 
-def answered(
+def finished_call(
     call: CallState, output: Json, *, error: bool = False, files: Sequence[Part] = ()
 ) -> CallState:
-    """It has its result."""
+    """The call with its result."""
     answer = output if call.final and not error else None
     if call.replaced and call.attempt:
         text = output if isinstance(output, str) else dumps(output)
         output = f"{edit_note(call.input)}\n{text}"
     part = call.result_part(output, error=error)
     ran = call.ran
-    if _same_input(call, ran) is not call.proposed:
+    if _shared_input(call, ran) is not call.proposed:
         part["input"] = ran
     if files:
         part["files"] = list(files)
@@ -248,8 +253,8 @@ def edit_note(input_: Json) -> str:
     return f"A person changed the arguments of this call to {dumps(input_)}."
 
 
-def _same_input(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
-    """The input a body gets; the model's own object where it is the same, to be kept once."""
+def _shared_input(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
+    """``input_``, frozen. If it equals the model's own input, that object itself, so that it is kept only once."""
     if input_ is call.proposed or canonical(input_) == canonical(call.proposed):
         return call.proposed
     frozen: dict[str, Any] = freeze(input_)
@@ -292,14 +297,16 @@ def _fold_inner(state: RunState, event: StoredEvent, depth: int) -> RunState:
     call = state.calls[event.scope[depth]]
     child = apply(call.child or RunState(agent=call.name), event, depth + 1)
     changes: dict[str, Any] = {}
-    if isinstance(event, RunRetried) and call.status == "done":  # a body's: its end is taken back
+    if isinstance(event, RunRetried) and call.status == "done":  # its result is withdrawn
         call = evolve(call, result=None, answer=None)
     if isinstance(event, ModelResponded):
         changes["usage"] = state.usage + _usage(event)
     if isinstance(event, Resolved):
         changes["settled"] = {**state.settled, event.id: event}
-    busy: CallStatus = "running" if child.of_body and call.status == "running" else "ready"
-    return _with_call(state, asked_or(evolve(call, child=child), event.at, busy=busy), **changes)
+    otherwise: CallStatus = "running" if child.of_body and call.status == "running" else "ready"
+    return _with_call(
+        state, waiting_or(evolve(call, child=child), event.at, otherwise=otherwise), **changes
+    )
 
 
 def _usage(event: ModelResponded) -> Usage:
@@ -319,15 +326,13 @@ def _run_queued(state: RunState, event: RunQueued) -> RunState:
         position=state.position + 1,
         agent=event.agent,
         messages=(user(event.prompt),),
-        behind=event,
+        queue_event=event,
     )
 
 
 def _run_started(state: RunState, event: RunStarted) -> RunState:
     first = event.messages[0] if len(event.messages) == 1 else None
-    if (
-        isinstance(first, Message) and first["role"] == "user"
-    ):  # as most begin: nothing is open in it
+    if isinstance(first, Message) and first["role"] == "user":  # as usual: no call is open
         started = RunState(messages=(first,))
     else:
         started = restore(load(event.messages))
@@ -440,7 +445,7 @@ def _tool_started(state: RunState, event: ToolStarted) -> RunState:
 
 
 def _body_called(state: RunState, event: BodyCalled) -> RunState:
-    """A body started something; its answer is for the body, whole."""
+    """Add a call that a body started. Its full result goes to the body, not to a model."""
     input_ = freeze(event.input)
     call = CallState(event.call_id, event.name, input_, input_, final=True)
     return evolve(state, position=state.position + 1, calls=state.calls.with_new(call))
@@ -454,7 +459,9 @@ def _step_finished(state: RunState, event: StepFinished) -> RunState:
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
     call = state.calls[event.call_id]
-    return _with_call(state, answered(call, event.output, error=event.error, files=event.files))
+    return _with_call(
+        state, finished_call(call, event.output, error=event.error, files=event.files)
+    )
 
 
 def _interrupted(state: RunState, event: Interrupted) -> RunState:
@@ -516,7 +523,10 @@ def _taken(state: RunState, event: RunTaken) -> RunState:
 
 
 def _owned_by(state: RunState, event: RunTaken) -> RunState:
-    """The open calls are this process's, so that no attempt elsewhere counts; those of whom it was taken from."""
+    """Give the open calls to the process that took the run, so that attempts elsewhere no longer count.
+
+    If the event names the process that has gone, only its calls and those without an owner change.
+    """
     calls = Calls(_call_owned_by(call, event) for call in state.calls.values())
     return evolve(state, calls=calls)
 
@@ -557,7 +567,8 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
 
 def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
     of_body, position = state.of_body, state.position + 1
-    if of_body and call.status == "done":  # a body that is run again gets what came of it
+    # a body that runs again gets the result of the run that it started
+    if of_body and call.status == "done":
         call = evolve(call, child=state.calls[call.id].child)
     calls = state.calls.with_call(call)
     if calls.left or of_body:

@@ -97,7 +97,7 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
         case RunQueued():
             return "the run has already started" if has_begun else None
         case RunStarted():
-            return "the run has already started" if has_begun and run.behind is None else None
+            return "the run has already started" if has_begun and run.queue_event is None else None
         case RunImported():
             return None if has_begun else _NOTHING_BEGAN
         case RunRetried():
@@ -110,7 +110,7 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
         return _ENDED
     if not has_begun:
         return _NOTHING_BEGAN
-    if run.behind is not None and isinstance(
+    if run.queue_event is not None and isinstance(
         event, ModelResponded | ModelPartial | OutputRefused | RunCompleted | Interrupted
     ):
         return "the run is queued behind another one and has not started"

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from nbagent.core.base.events import Interrupted, RunFailed
 
-from .state import Calls, CallState, RunState, asked_or, evolve
+from .state import Calls, CallState, RunState, evolve, waiting_or
 
 TOLD = (
     "This run was imported from a document, where this call had already started. It does not run here until "
@@ -53,7 +53,7 @@ def _call_without_approvals(call: CallState, at: float) -> CallState:
         answers={},
         owner="",
     )
-    return asked_or(bare, at)
+    return waiting_or(bare, at)
 
 
 def _in_words(event: Interrupted) -> Interrupted:

@@ -90,7 +90,11 @@ def next_step(state: RunState) -> Step:
     """The driver's next step; depends only on the state."""
     if state.outcome is not None:
         return Done()
-    if state.behind is not None or state.budget is not None or (state.later and state.is_answered):
+    if (
+        state.queue_event is not None
+        or state.budget is not None
+        or (state.later and state.is_answered)
+    ):
         return Wait()
     if state.calls.places:
         return _among_calls(state.calls)

@@ -38,7 +38,7 @@ from nbagent.core.base.messages import (
 from nbagent.core.base.model import Usage
 
 from .next_step import is_stuck
-from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, asked_or, evolve
+from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, evolve, waiting_or
 
 _MISFIT = "its status {status!r} does not match its other fields"
 
@@ -460,7 +460,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
             later |= {} if event is None else {event.id: event}
     calls = {p["id"]: record.state(p, scope) for p, record in zip(open_, records, strict=True)}
     for call in calls.values():
-        if call.status not in ("done", asked_or(call, 0.0).status):
+        if call.status not in ("done", waiting_or(call, 0.0).status):
             raise MessagesError(
                 f"{_record_label(call.id, call.name)} is malformed: {_MISFIT.format(status=call.status)}"
             )

@@ -8,7 +8,7 @@ from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import Interrupted, RunFailed
 from nbagent.core.base.process import describe_process, this_process
 
-from .state import Calls, CallState, RunState, asked_or, evolve, running_calls
+from .state import Calls, CallState, RunState, evolve, running_calls, waiting_or
 
 
 def ready_again(call: CallState, at: float) -> CallState:
@@ -29,7 +29,7 @@ def ready_again(call: CallState, at: float) -> CallState:
             calls=inner,
             **({"outcome": None, "refused": False, "misfits": ()} if failed else {}),
         )
-        call = asked_or(evolve(call, child=child), at)
+        call = waiting_or(evolve(call, child=child), at)
     asked = {i: _more_time(e, at) for i, e in call.asked.items()}
     pause = call.pause if call.pause is None else _more_time(call.pause, at)
     return evolve(call, asked=asked, pause=pause)

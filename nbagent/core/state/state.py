@@ -311,7 +311,7 @@ class RunState:
     """Text and reasoning of the response in progress, as far as they were stored."""
     flow: bool = False
     """Whether it is a flow: one call and no model."""
-    behind: RunQueued | None = None
+    queue_event: RunQueued | None = None
     """The prompt of a queued run, which starts once the previous run has ended."""
     row: RowOf | None = None
     """The row of a batch that it is of."""
@@ -397,7 +397,7 @@ def _derive(state: RunState) -> None:
     questions = state.calls.questions + len(state.later) + (state.budget is not None)
     status: Status
     match state.outcome:
-        case None if state.behind is not None:
+        case None if state.queue_event is not None:
             status = "queued"
         case None:
             status = "interrupted" if questions and not _is_busy(state) else "running"
@@ -411,14 +411,14 @@ def _derive(state: RunState) -> None:
     _set(state, "status", status)
 
 
-def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
-    """The call: waiting while a question in it is open, else ``busy``."""
+def waiting_or(call: CallState, at: float, *, otherwise: CallStatus = "ready") -> CallState:
+    """The call: waiting while a question in it is open, else ``otherwise``."""
     inner_asks = call.child is not None and call.child.status == "interrupted"
     if inner_asks or call.asked or call.lost or (call.pause is not None and call.resumed is None):
         since = at if call.waits_since is None else call.waits_since
         return evolve(call, status="waiting", waits_since=since)
     waited = 0.0 if call.waits_since is None else max(0.0, at - call.waits_since)
-    return evolve(call, status=busy, waits_since=None, waited=call.waited + waited)
+    return evolve(call, status=otherwise, waits_since=None, waited=call.waited + waited)
 
 
 def _awaits_runs(call: CallState) -> bool:

@@ -263,7 +263,7 @@ def _entry(journal: Journal, source: Entry | RunEvent) -> Entry:
 
 
 def _queued_agent(state: RunState) -> str:
-    return "" if state.behind is None else state.behind.agent
+    return "" if state.queue_event is None else state.queue_event.agent
 
 
 def _asked(event: RunEvent) -> tuple[str, str | None]:

@@ -345,7 +345,7 @@ def _check_queue(
             before = found[0].after
             if before in waiting:
                 raise StoreError(
-                    f"Run {run_id!r} is queued behind itself through {found[0].after!r}, so it could never start"
+                    f"Run {run_id!r} is in a circle of runs that wait for each other (through {found[0].after!r}), so it could never start"
                 )
             waiting.add(before)
             if before in events:

@@ -227,7 +227,7 @@ def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
         UsageError: this process has none.
     """
     state = journal.state
-    name = state.agent or ("" if state.behind is None else state.behind.agent)
+    name = state.agent or ("" if state.queue_event is None else state.queue_event.agent)
     found: Agent | Flow[..., Any] | None
     found = known_named(Flow, name) if state.flow else known_named(Agent, name)
     if found is None:

@@ -116,7 +116,7 @@ def _call_others(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...]) -> 
     for tool in tools.values():
         inner = tool.options.inner
         if inner is None:
-            if tool.options.of_body or (tool.takes_context and not tool.options.flow):
+            if tool.options.body_settings or (tool.takes_context and not tool.options.flow):
                 return True
         elif id(inner.tools) not in seen and _call_others(inner.tools, (*seen, id(inner.tools))):
             return True

@@ -86,7 +86,7 @@ class Inner(NamedTuple):
     remembered: list[Remembered]
 
 
-class OfBody(NamedTuple):
+class BodySettings(NamedTuple):
     """The rules, middleware and budget that a flow used as a tool adds for the calls of its body."""
 
     policy: Sequence[Rule] = ()

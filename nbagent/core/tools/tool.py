@@ -116,8 +116,8 @@ class ToolOptions(NamedTuple):
     """True if it is a flow's function, which a person starts: no rules and no middleware apply."""
     inner: Any = None
     """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
-    of_body: Any = None
-    """For a flow as a tool: its rules, middleware and budget for its body (see ``spec.OfBody``)."""
+    body_settings: Any = None
+    """For a flow as a tool: its rules, middleware and budget for its body (see ``spec.BodySettings``)."""
     metadata: Any = None
     """For a tool without a body: the metadata of its question, or a (maybe async) function of the input."""
     preview: Callable[[Any], Any] | None = None

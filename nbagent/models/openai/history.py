@@ -353,7 +353,9 @@ def _texts(at: str, content: Any) -> list[str]:
 def _output(at: str, part: Any) -> tuple[str, str]:
     """A text and its kind in the assistant's output in Responses."""
     if not isinstance(part, Mapping) or part.get("type") not in (*_TEXTS, "refusal"):
-        raise MessagesError(f"{at} is the part {part!r:.80}, which cannot be stored there")
+        raise MessagesError(
+            f"{at} is the part {part!r:.80}, which cannot be part of an answer. Only text and refusals can"
+        )
     return "refusal" if part["type"] == "refusal" else "output_text", _text_of(at, part)
 
 
@@ -444,8 +446,8 @@ def _file(at: str, part: Any) -> Part:
     found = _DATA_URL.fullmatch(url)
     if found is None:
         raise MessagesError(
-            f"{at} has a link to a file, {url!r:.80}. Only a file in the message itself can be stored, as a data: "
-            "URL in base64"
+            f"{at} has a link to a file, {url!r:.80}, which cannot be stored. Put the file itself into the "
+            "message, as a data: URL in base64"
         )
     file = {"type": "file", "media_type": found[1], "data": found[2]}
     return {**file, "name": name} if isinstance(name, str) else file

@@ -44,7 +44,7 @@ class AskingCard(Card):
         """The view that has the questions."""
         raise NotImplementedError
 
-    def _changed_soon(self) -> None:
+    def _send_soon(self) -> None:
         """Send the changed view to the pages soon. Called with the lock held."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class AskingCard(Card):
             return
         with self._lock:
             self._asks.set_changed(interrupt, controls.changed)
-            self._changed_soon()
+            self._send_soon()
         self._update_preview(interrupt)
 
     def _update_preview(self, interrupt: str) -> None:
@@ -92,7 +92,7 @@ class AskingCard(Card):
     ) -> None:
         with self._lock:
             self._asks.set_preview(interrupt, preview, error=error, note=note)
-            self._changed_soon()
+            self._send_soon()
 
     def _keep_drafts(self, message: Drafts) -> None:
         with self._lock:

@@ -86,7 +86,7 @@ class Card(front_end.Own):
     )
     """The widget with its code, styles and texts; None if the card has them itself."""
 
-    greetings = 0
+    hello_count = 0
     """Number of pages that have sent ``Hello``: before the first, no page receives changes."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Card(front_end.Own):
 
     # --- each kind's own
 
-    lasts = False
+    is_useful_after_end = False
     """Whether the card is still of use after all has ended: it then stays live where a page saves it."""
 
     @property
@@ -147,7 +147,7 @@ class Card(front_end.Own):
     @property
     def is_kept_by_all(self) -> bool:
         """Whether every page does so."""
-        return 0 < self.greetings == self.keepers
+        return 0 < self.hello_count == self.keepers
 
     def stays(self) -> None:
         """Note that a page saves the card in its notebook by itself, so that it may stay live when its run has ended."""
@@ -297,7 +297,7 @@ class Card(front_end.Own):
         if not ops:
             return False
         self._seq = next(self._numbers)
-        if self.comm is not None and self.greetings:
+        if self.comm is not None and self.hello_count:
             self.send(Patch(seq=self._seq, ops=list(ops)).model_dump(mode="json"))
         return True
 
@@ -376,13 +376,13 @@ class Card(front_end.Own):
 
     def _greeted(self, hello: Hello) -> None:
         """Send a page everything; the other pages have this data already."""
-        if hello.again and self.greetings:
+        if hello.again and self.hello_count:
             self._show()
             return
         if hello.keeps:
             self.stays()
         self._flush_all()
-        self.greetings += 1
+        self.hello_count += 1
         self.keepers += hello.keeps
         self.busy, self.opened = False, []
         self._show()

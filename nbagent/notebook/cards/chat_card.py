@@ -331,7 +331,9 @@ def _own_loop() -> asyncio.AbstractEventLoop:
 
 def _can_go_on(session: Session | None) -> bool:
     """Whether there is a conversation to continue; a flow, or a run that never started, has none."""
-    return session is not None and session.spec.model is not None and session.state.behind is None
+    return (
+        session is not None and session.spec.model is not None and session.state.queue_event is None
+    )
 
 
 def _size(files: Iterable[SaidFile]) -> int:

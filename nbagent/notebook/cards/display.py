@@ -249,7 +249,7 @@ class Live:
     @property
     def _may_stay(self) -> bool:
         """Whether it is of use once its run has ended: a page saves it in its notebook, or one may still come."""
-        return not self.card.greetings or (self.card.is_kept and self.card.lasts)
+        return not self.card.hello_count or (self.card.is_kept and self.card.is_useful_after_end)
 
     def _greeted(self) -> None:
         """Handle the first page: if it was live only for that, it is replaced."""
@@ -266,7 +266,7 @@ class Live:
         shown = self.bundle()
         for display_id in () if self.card.is_kept_by_all else self._places:
             update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
-        if self.card.greetings > 1 and not self.card.is_kept:
+        if self.card.hello_count > 1 and not self.card.is_kept:
             return
         self._ended, self.bundle = True, lambda: shown
         if self._next_keep is not None:
@@ -634,7 +634,7 @@ def publish_chat(chat: Chat) -> None:
 
 def _bundle_of(run: Run, card: Card) -> dict[str, str]:
     """The run as a page shows it now, and how to continue it if its kernel has stopped."""
-    opened = card.opened if card.greetings else None
+    opened = card.opened if card.hello_count else None
     return static_bundle(run, opened=opened, measured=True, reopen=reopening(run), card=card)
 
 

@@ -119,7 +119,7 @@ class InboxCard(AskingCard):
     def _asks(self) -> Asks:
         return self.view
 
-    def _changed_soon(self) -> None:
+    def _send_soon(self) -> None:
         if self._update_timer is None:
             self._update_timer = self._loop.call_later(PACE, self._update_page)
 

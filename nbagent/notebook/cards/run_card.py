@@ -59,7 +59,7 @@ _DRIVES = (
     | RunFailed
     | RunCancelled
 )
-"""Events after which another process, or none, may be running it."""
+"""Events after which another process, or none, may drive the run."""
 PACE = 0.1
 """Seconds between two patches of one run."""
 SHARED_PACE = 1 / 30
@@ -113,7 +113,7 @@ class RunCard(AskingCard):
         typed: the unsent input of an earlier card of the run, by interrupt id.
     """
 
-    lasts = True
+    is_useful_after_end = True
 
     def __init__(self, run: Run, typed: Mapping[str, Typed] | None = None) -> None:
         self.run = run
@@ -138,7 +138,7 @@ class RunCard(AskingCard):
         self._charts = Charts()
         """Touched on the run's loop only, from its first event on."""
         self._drivers: dict[str, DriverLine] = {}
-        """The line that names the other process that is running it, by run; on the loop only."""
+        """The line that names the other process that drives a run, by run; on the loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Called with the key of a notice and the name of its pressed button."""
         add_store_notice(view, run)
@@ -243,7 +243,7 @@ class RunCard(AskingCard):
 
     def _plan(self, *, soon: bool = False) -> None:
         """Send the changes at this run's next time; ``soon`` does not wait for the turn of other runs."""
-        if not self.greetings:
+        if not self.hello_count:
             return
         now, earliest = time.monotonic(), self._flushed_at + PACE
         before, at = self._flush_at, max(now, earliest) if soon else _pace.reserve(now, earliest)
@@ -293,7 +293,7 @@ class RunCard(AskingCard):
     def _asks(self) -> Asks:
         return self.view
 
-    def _changed_soon(self) -> None:
+    def _send_soon(self) -> None:
         if self._flush_at is None:
             self._plan()
 
@@ -357,7 +357,7 @@ class RunCard(AskingCard):
         return self.run.id
 
     def _follow_driver(self, session: Session, view: RunView) -> None:
-        """Show who else is running it."""
+        """Show which other process drives the run."""
         if session.run_id not in self._drivers:
             if not session.is_stored:
                 return

@@ -117,7 +117,7 @@ class Frame:
             started_at=self._started_at,
             turns=self.turns + answering,
             max_turns=0
-            if state.flow or state.behind is not None
+            if state.flow or state.queue_event is not None
             else self.turns + state.limit - state.turns,
             tokens=state.usage.total_tokens,
             cost=state.usage.cost,

@@ -453,7 +453,7 @@ def test_p15_a_document_of_a_run_that_waits_for_itself_is_refused():
     store = nb.MemoryStore()
     assert nb.import_run(queued(first="second"), store=store, unverified=True) == "first"
     for document in (queued(a="a"), queued(b="a", a="b"), queued(second="first")):
-        with pytest.raises(StoreError, match="is queued behind itself"):
+        with pytest.raises(StoreError, match="is in a circle of runs that wait for each other"):
             nb.import_run(document, store=store, unverified=True)
     assert store.run_ids() == ["first"]
 

@@ -267,7 +267,7 @@ async def test_a_flood_of_messages_does_not_block_the_loop(
     broken = {"type": "drafts", "interrupt": "form", "drafts": {"fields": 5}}
     for message in (broken, {"type": "hello"}):
         card._on_message(card, message, None)
-    await until(lambda: card.greetings == 1)
+    await until(lambda: card.hello_count == 1)
 
 
 async def test_a_message_that_fails_does_not_block_later_ones(
@@ -286,7 +286,7 @@ async def test_a_message_that_fails_does_not_block_later_ones(
     monkeypatch.setattr(card, "_keep_drafts", fail)
     for message in ({"type": "drafts", "interrupt": "form", "drafts": None}, {"type": "hello"}):
         card._on_message(card, message, None)
-    await until(lambda: card.greetings == 1)
+    await until(lambda: card.hello_count == 1)
     assert len(failed) == 1
     card._on_message(card, {"type": "hello"}, None)
-    await until(lambda: card.greetings == 2)
+    await until(lambda: card.hello_count == 2)

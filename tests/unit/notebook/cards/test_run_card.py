@@ -63,7 +63,7 @@ async def test_a_greeting_sent_while_the_comm_is_opened_is_received(monkeypatch)
     monkeypatch.setattr(kernel, "kernel_loop", asyncio.get_running_loop)
     run = nb.Agent(nb.ScriptedModel(["hi"])).run("Hello there")
     card = RunCard(run)
-    await until(lambda: card.greetings == 1)
+    await until(lambda: card.hello_count == 1)
     await run
     card.detach()
     card.close()

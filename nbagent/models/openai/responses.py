@@ -417,7 +417,7 @@ class ResponsesParser:
             handle(self, value, batch)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise BrokenStream(
-                f"The server's event {kind!r} does not match this API ({error!r:.80})",
+                f"The server sent an event {kind!r} that does not match the Responses API ({error!r:.80})",
                 again=False,
             ) from error
 

@@ -68,7 +68,7 @@ _CUT_OFF = {
 }
 """The beginning of the error for arguments that were cut off."""
 Ending = Sequence[ToolFinished | Interrupted]
-"""The events that end an attempt; empty if another process continues the call."""
+"""The events to write at the end of an attempt. Empty if the run inside the call waits, or the attempt no longer owns the call."""
 
 
 class Attempt:
@@ -106,8 +106,8 @@ class Attempt:
         return self._body is not None and self._body.runs
 
     @property
-    def body_may_run(self) -> bool:
-        """Whether the body may still execute: it runs, or it was abandoned in its thread."""
+    def is_outcome_unknown(self) -> bool:
+        """Whether the body's outcome is unknown: it still runs, or was abandoned and its result was never read."""
         return self.is_body_running or (self._body is not None and self._body.is_given_up)
 
     def wake(self) -> None:

@@ -247,6 +247,7 @@ class Driver:
         self.keeps_partials = False
         """Whether a response is stored in parts while it streams."""
         self.live = live
+        """Whether answers can come while this drives. If not, a question ends the driving, and a limit ends the run."""
         self.hooks = hooks
         self.scope = scope
         self._spec = spec
@@ -262,7 +263,7 @@ class Driver:
         self.stopped = False
         """Whether it takes no further step."""
         self._failing = False
-        """Whether a call has failed the run: bodies that ask a question no longer wait."""
+        """Whether the run is about to fail, so that bodies that ask a question no longer wait."""
         self._collected: Collected | None = None
         """The response in progress."""
         self._exceeded: BudgetExceeded | None = None
@@ -283,12 +284,12 @@ class Driver:
         )
 
     @property
-    def abandoned_bodies(self) -> tuple[str, ...]:
-        """The calls with an unknown outcome, because their bodies were abandoned."""
+    def unfinished_calls(self) -> tuple[str, ...]:
+        """The running calls whose outcome would be unknown if the run ended now."""
         calls = self.journal.state.calls
-        abandoned = (i for i, attempt in self._attempts.items() if attempt.body_may_run)
+        abandoned = (i for i, attempt in self._attempts.items() if attempt.is_outcome_unknown)
         own = tuple(i for i in abandoned if i in calls and calls[i].status == "running")
-        return own + tuple(i for inner in self._inner.values() for i in inner.abandoned_bodies)
+        return own + tuple(i for inner in self._inner.values() for i in inner.unfinished_calls)
 
     @property
     def running_bodies(self) -> tuple[str, ...]:
@@ -774,7 +775,10 @@ class BodyDriver(Driver):
         self._setups: dict[str, CallSetup] = {}
 
     def admit(self, call_id: str, request: Request) -> None:
-        """Register a call of the body. A run has only its own rules; a tool also has those of the outer run."""
+        """Register a call of the body.
+
+        The outer run's rules and middleware apply to a tool. A run has its own, and the outer denials (``above``).
+        """
         rules = self._spec if request.spec is not None else self._outer_spec
         spec = replace(
             self._spec,

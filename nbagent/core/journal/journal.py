@@ -637,7 +637,7 @@ class Journal:
                 self._taken_on(event)
             if isinstance(event, RunImported):
                 self.driver, self.taken, self._is_vacant = "", None, False
-                self.drive_as_this_process()
+                self.update_is_driven_here()
         if self.store is not None and self.state.outcome is not None:
             known = Known(self.state.position, self.state.messages)
             histories_of(self.store).keep(self.run_id, known)
@@ -663,9 +663,9 @@ class Journal:
             self.taken = None
         self.driver = event.owner if isinstance(event, RunTaken) else event.owner or self.driver
         self._is_vacant = isinstance(event, Resolved) and not event.owner
-        self.drive_as_this_process()
+        self.update_is_driven_here()
 
-    def drive_as_this_process(self) -> None:
+    def update_is_driven_here(self) -> None:
         """Set ``is_driven_here`` after the driver, or (in a fork) this process, has changed."""
         is_mine = self.driver == this_process() and not self._is_vacant
         self.is_driven_here = self.store is None or is_mine

@@ -612,7 +612,9 @@ class Session:
         """Start a driver, or wake the one that is running. Called only on the run's loop."""
         if self._task is not None and not self._task.done() and self._driver is not None:
             self.error = None
-            if self._driver.stopped:  # a retry, or an answer after a release, came while it ends
+            if (
+                self._driver.stopped
+            ):  # a retry, or an answer after `Run.release`, came while it ends
                 self._drives_again = True
             else:
                 self._driver.wake()
@@ -667,7 +669,7 @@ class Session:
             self.follower.watch_after_pause()
 
     def _end_driving(self, error: BaseException | None) -> bool:
-        """Record the end of the driver and its error; returns True if another process has taken the run."""
+        """Record the end of the driver and its error; returns True if another process has taken the run, or it was released."""
         is_over, taken, was_taken = (
             self.journal.state.outcome is not None,
             self.journal.taken,
@@ -688,13 +690,16 @@ class Session:
 
     @property
     def make_cut_off_events(self) -> CutOff:
-        """A function: the events of a response that the run's end cuts off, also after the driver has ended."""
+        """A function that makes the events of a response that the run's end cuts off.
+
+        Get it while the driver is set; it can also be called after the driver has ended.
+        """
         if self._driver is None:  # another process drives it, if any
             return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
 
     def stop_driving(self) -> None:
-        """Stop driving a run that another process has taken over."""
+        """Stop driving, because another process has taken the run over, or this handle has released it."""
         if self.follower.is_released and self._deadline_check is not None:
             self._deadline_check[1].cancel()
             self._deadline_check = None
@@ -742,8 +747,8 @@ class Session:
     def _revive(self) -> None:
         """Continue on another loop, because the run's loop was closed."""
         stopped = self.error is not None and self.journal.state.status == "running"
-        was_cut_off = stopped and not running_calls(self.journal.state)
-        if self.is_active or was_cut_off:  # the loop closed before the driver started
+        can_drive_again = stopped and not running_calls(self.journal.state)
+        if self.is_active or can_drive_again:  # no driver ever started, or it ended with an error
             self.drive()
         elif self.error is None or isinstance(self.error, StoreError):
             self.error = None  # the next check of the store was lost with the loop
@@ -1070,7 +1075,7 @@ class Session:
                 driver.stop()
                 task.cancel()
                 await _wait_for_bodies(driver, task)
-                still_running = driver.abandoned_bodies
+                still_running = driver.unfinished_calls
         finally:
             stored = self._cancelled(by, still_running, make_cut_off_events)
         await asyncio.wrap_future(stored)
@@ -1097,7 +1102,7 @@ class Session:
             with suppress(UsageError):
                 self.journal.catch_up()
         if self.journal.state.position and self.journal.state.outcome is None:
-            left = () if self._driver is None else self._driver.abandoned_bodies
+            left = () if self._driver is None else self._driver.unfinished_calls
             self.journal.end(self._cancellation(by, left), self.make_cut_off_events)
 
     def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
@@ -1190,7 +1195,7 @@ def find_session(run_id: str, store: object) -> Session | None:
 def _leave_runs_to_parent() -> None:
     """Mark all runs as driven by the parent process, because this one is its fork."""
     for one in list(_open):  # a forked process has no other threads
-        one.journal.drive_as_this_process()
+        one.journal.update_is_driven_here()
 
 
 if hasattr(os, "register_at_fork"):

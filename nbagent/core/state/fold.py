@@ -447,6 +447,7 @@ def _tool_started(state: RunState, event: ToolStarted) -> RunState:
 def _body_called(state: RunState, event: BodyCalled) -> RunState:
     """Add a call that a body started. Its full result goes to the body, not to a model."""
     input_ = freeze(event.input)
+    # final, so that `finished_call` keeps the result in `answer`; it ends no run
     call = CallState(event.call_id, event.name, input_, input_, final=True)
     return evolve(state, position=state.position + 1, calls=state.calls.with_new(call))
 

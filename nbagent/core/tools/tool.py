@@ -477,4 +477,6 @@ class Tool(Generic[P, R]):
         try:
             return sealed_json(data)
         except (PydanticSerializationError, TypeError, ValueError) as error:
-            raise InvalidAnswer(f"The restart's data= for {self.name!r} is not JSON: {error}") from error
+            raise InvalidAnswer(
+                f"The restart's data= for {self.name!r} is not JSON: {error}"
+            ) from error

@@ -401,7 +401,7 @@ class RunCard(AskingCard):
 
 
 def gone_text(session: Session) -> str:
-    """The text that a page shows once the kernel of the run, or of the thread that starts with it, has stopped."""
+    """The text that a page shows once the kernel of the run, or of the chat whose first run it is, has stopped."""
     if not session.is_stored:
         return TEXTS["gone"]
     text = TEXTS["gone_default" if is_default(session.journal.store) else "gone_stored"]

@@ -57,7 +57,7 @@ async def look_and_act(run: nb.Run) -> None:
     await asyncio.wrap_future(session.journal.look())
     session.follower.look()
     await asyncio.wrap_future(session.journal.look())  # after that look, where it is in a thread
-    heard = session.follower.others._heard
+    heard = session.follower.others._watched
     await until(lambda: not any(one.is_asked for one in heard.values()))  # in a thread, too
     await turns()
 

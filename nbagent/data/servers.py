@@ -199,7 +199,7 @@ class Postgres(Server):
             raise QueryError(f"{self._name} did not start a read-only transaction")
         if run(_MAY_DO_MORE).scalar():
             raise QueryError(
-                f"The user of {self._name} can access files of the server, like a superuser, in any transaction. Pass an "
+                f"The database user of {self._name} can access files of the server, as a superuser can. A read-only transaction does not prevent this. Pass an "
                 "engine whose user only reads, such as CREATE ROLE reader LOGIN PASSWORD '…'; GRANT pg_read_all_data TO "
                 "reader"
             )

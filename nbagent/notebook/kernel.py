@@ -199,7 +199,9 @@ def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
     """
     loop = kernel_loop()
     if loop is None:
-        raise UsageError("Work can run on the main thread only in a kernel")
+        raise UsageError(
+            "Only a Jupyter kernel can run a function on the main thread, and this process is not a kernel"
+        )
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
     _errands.append((future, work))
     loop.call_soon_threadsafe(_run_errands)

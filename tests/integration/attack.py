@@ -525,7 +525,7 @@ def judge(attack: Attack, kind: str, interrupt: str, run_id: str, said: list[Any
             assert told == "won", (by, told)
         if what == "fork":
             attack.counts["forked" if told == "won" else "fork refused"] += 1
-            assert told == "won" or "are still running, or did not end" in told, told
+            assert told == "won" or "they are still running, or their process ended" in told, told
 
 
 def race_retry(

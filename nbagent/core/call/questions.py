@@ -310,8 +310,8 @@ class Questions:
             ) from error
         if isinstance(plain, dict) and KEPT in plain:
             raise self._misused(
-                f"The value of step {name!r} in {self._call.name!r} uses the name {KEPT!r}, which is reserved for tables. "
-                "Rename it"
+                f"The value of step {name!r} in {self._call.name!r} is a dict with the key {KEPT!r}, which is reserved for stored "
+                "tables. Rename that key"
             )
         if has_secret(plain):
             raise self._misused(

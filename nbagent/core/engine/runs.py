@@ -463,8 +463,8 @@ class StartedRuns:
             return self._values[made.id]
         if holds_secret(request.tool.output_schema):
             raise ToolFailed(
-                f"The result of {call.name} contained a secret. Secrets are never stored, so it was lost when the body ran "
-                "again or a person answered for the tool. Use the result in the same body"
+                f"The result of {call.name} contained a secret, which is never stored. It was lost when the function that "
+                "made the call ran again, or when a person gave the result. Use the result before the function asks a question"
             )
         adapter = request.tool.output_adapter
         return call.answer if adapter is None else adapter.validate_json(dumps(call.answer))

@@ -146,8 +146,8 @@ def _known(events: Sequence[StoredEvent]) -> RunState:
     running = [call.name for call in running_calls(state)]
     if running:
         raise UsageError(
-            f"Calls of {', '.join(map(repr, running))} are still running, or did not end. A fork has no result for them "
-            "and must not run them again. Wait with `await run.settled()`"
+            f"Calls of {', '.join(map(repr, running))} have no result: they are still running, or their process ended. A fork "
+            "must not run them again. Wait with `await run.settled()`, and answer the run's questions about lost calls"
         )
     return state
 

@@ -97,7 +97,10 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
 
 
 def answer_of(state: RunState) -> Any:
-    """The inner run's answer as the call's result; raises if there is none, as when another process settled it."""
+    """The inner run's answer as the call's result. Raises if there is none: it failed, waits or was cancelled.
+
+    It also counts as cancelled once another process has settled the call around it.
+    """
     match state.outcome:
         case RunCompleted(text=text, output=output):
             return text if output is None else output

@@ -94,7 +94,7 @@ STOP_CHECK = 0.02
 CLOCK_CHECK = 60.0
 """The maximum seconds between checks of the clock while a question has a deadline."""
 DEADLINE_RETRY = 1.0
-"""Seconds until a deadline is applied again, for example after the store failed or while a sibling runs."""
+"""Seconds until a deadline is applied again, for example after the store failed, or while another call of the run still runs."""
 
 logger = logging.getLogger("nbagent")
 

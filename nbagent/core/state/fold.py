@@ -107,7 +107,10 @@ def _earlier(call: CallState) -> dict[Asker, Answered]:
 
 
 def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
-    """The input that the rules have judged; unchanged if the pause was not theirs."""
+    """The input that the rules have judged. A rule's question sets it.
+
+    An approval without a rule, or a question because the tool has changed, clears it, so that the rules judge again.
+    """
     is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
     if event.kind != "approval" and not is_changed:
         return call.judged
@@ -512,7 +515,7 @@ def _ended(state: RunState, event: RunEnd) -> RunState:
 
 
 def _retried(state: RunState, event: RunRetried) -> RunState:
-    """Go on: calls whose bodies failed are run again, what has a result is kept."""
+    """Continue a failed run: calls without a result, and failed inner runs, run again. Other results are kept, also errors."""
     calls = Calls(ready_again(c, event.at) for c in state.calls.values())
     return evolve(
         state, position=state.position + 1, outcome=None, refused=False, calls=calls, misfits=()

@@ -136,7 +136,7 @@ class RunCard(AskingCard):
         self._drafts: dict[str, Any] = {}
         """The page's last drafts of questions with a preview, by interrupt id; on the loop only."""
         self._charts = Charts()
-        """Touched on the run's loop only, from its first event on."""
+        """Filled on the caller's thread first; after that, changed on the run's loop only."""
         self._drivers: dict[str, DriverLine] = {}
         """The line that names the other process that drives a run, by run; on the loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
@@ -179,7 +179,7 @@ class RunCard(AskingCard):
 
     @property
     def _newest(self) -> Run:
-        """The run that Retry and Stop are for."""
+        """The run that Retry is for."""
         return self.run
 
     # --- out

@@ -160,7 +160,7 @@ REFUSED = {
     "objects": (np.array([object()], dtype=object), "cannot be stored"),
     "a class of one's own": (Mine({"a": [1]}), "can be stored"),
     "too much": (np.zeros(2_600_000), r"20\.8 MB. The limit .* 20\.0 MB.* return the path"),
-    "a name that stands for a table": ({KEPT: "pandas.DataFrame"}, "Rename it"),
+    "a name that stands for a table": ({KEPT: "pandas.DataFrame"}, "Rename that key"),
     "what is no data": (object(), "must be JSON"),
 }
 

@@ -492,7 +492,7 @@ class SQLStore(Travels):
     def stamp(self) -> object:
         """A value that changes with each write to any journal, also by other processes.
 
-        From the second call on, PostgreSQL's notices provide it, without a query.
+        After the second call, PostgreSQL's notices provide it, without a query. It changes once when they begin to.
         """
         listener = self._listening() if self._stamp_was_read else None
         self._stamp_was_read = True

@@ -54,13 +54,14 @@ def test_the_layers_in_the_design_page_are_the_checked_ones():
             assert " > ".join(contract["layers"]) in design, contract["name"]
 
 
-def test_every_name_in_the_design_page_is_in_the_code():
+def test_every_name_in_design_and_decisions_is_in_the_code():
     """A class or function that was renamed is named here."""
     words = set(dir(builtins))
     for source in (ROOT / "nbagent").rglob("*.py"):
         with source.open("rb") as file:
             words |= {token.string for token in tokenize.tokenize(file.readline)}
     named = re.findall(r"`(\w+)[`(]", prose(ROOT / "docs" / "design.md"))
+    named += re.findall(r"`[A-Z]\w+\.(\w+)`", prose(ROOT / "docs" / "decisions.md"))
     assert sorted(set(named) - words) == []
 
 

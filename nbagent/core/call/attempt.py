@@ -263,9 +263,7 @@ class Attempt:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             pause = found_in(error)
-            if (
-                pause is not None
-            ):  # raised by middleware: a body's pause has stopped the call already
+            if pause is not None:  # of middleware; a body's has already stopped the call
                 self._stop.because(Pause("middleware", pause))
             failure = error
         finally:

@@ -595,9 +595,8 @@ class Journal:
             try:
                 append(sent, self.state.position - len(self._owed))
             except LostReference:  # the previous run was deleted: the history is stored in full
-                if any(
-                    isinstance(event, RunQueued) for event in sent
-                ):  # it would wait for a run that does not exist
+                # a queued run would wait for a run that does not exist
+                if any(isinstance(event, RunQueued) for event in sent):
                     raise
                 for gone in referred_by(self.run_id, sent):
                     histories_of(self.store).forget(gone)

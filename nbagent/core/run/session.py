@@ -612,9 +612,8 @@ class Session:
         """Start a driver, or wake the one that is running. Called only on the run's loop."""
         if self._task is not None and not self._task.done() and self._driver is not None:
             self.error = None
-            if (
-                self._driver.stopped
-            ):  # a retry, or an answer after `Run.release`, came while it ends
+            # a retry, or an answer after `Run.release`, may come while the driver ends
+            if self._driver.stopped:
                 self._drives_again = True
             else:
                 self._driver.wake()

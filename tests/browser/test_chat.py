@@ -288,8 +288,7 @@ def test_c401_the_box_of_a_chat_stays_in_view_until_the_person_scrolls_up(opened
     keys.type("And more")
     keys.press("Enter")
     expect(stop).to_be_visible()
-    notebook.cell(1).locator(".jp-InputArea").hover()
-    page.mouse.wheel(0, -400)
+    scroll_up_slowly(page, panel)
     expect(newest).to_be_in_viewport(ratio=1)
     at = panel.evaluate("el => el.scrollTop")
     said = items.inner_text()
@@ -302,6 +301,15 @@ def test_c401_the_box_of_a_chat_stays_in_view_until_the_person_scrolls_up(opened
     expect(stop).to_be_in_viewport(ratio=1)
     check_low(notebook, card, box)
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def scroll_up_slowly(page, panel):
+    """Turn the wheel beside the card, in steps that leave the box in view."""
+    edge = panel.bounding_box()
+    page.mouse.move(edge["x"] + 5, edge["y"] + edge["height"] / 2)
+    for _ in range(16):
+        page.mouse.wheel(0, -25)
+        page.wait_for_timeout(60)
 
 
 def check_low(notebook, card, box):

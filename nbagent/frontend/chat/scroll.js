@@ -2,11 +2,13 @@
 // Keeps a chat at its end, in its card and in the notebook, unless the person scrolled up.
 
 import { div, focused, makeButton } from "../dom.js";
-import { on, onClick, onResize, onSeen } from "../lifetime.js";
+import { makeTimer, on, onClick, onResize, onSeen } from "../lifetime.js";
 import { keepInView, panelOf } from "../place.js";
 
 /** Pixels from the end that still count as the end. */
 const NEAR = 40;
+/** Milliseconds after a turn of the wheel in which the browser scrolls, smoothly, as far as the person asked. */
+const SCROLLS = 300;
 /** The part of the notebook's panel that a card takes at most, and its height in pixels at least and at most. */
 const PART = 0.9;
 const LOWEST = 260;
@@ -27,6 +29,9 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
   let isSeen = null;
   /** Whether a new item came while the box was out of view. */
   let hasNews = false;
+  /** Whether the person scrolls up now: a move to the end would cancel that. */
+  let isScrolling = false;
+  const scrolled = makeTimer(signal);
   let top = 0;
   /** @type {Element|null} */
   let panel = null;
@@ -39,6 +44,7 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
     updateLift();
   };
   const follow = () => {
+    if (isScrolling) return;
     if (isAtEnd) items.scrollTop = items.scrollHeight;
     // Do not move a person who writes in a cell.
     const at = focused();
@@ -47,7 +53,7 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
   };
   const toEnd = () => {
     isAtEnd = isSeen = true;
-    hasNews = false;
+    hasNews = isScrolling = false;
     follow();
     draw();
   };
@@ -60,6 +66,14 @@ export function stayAtEnd({ signal, store }, root, items, tail) {
     isAtEnd = isNear || (isAtEnd && items.scrollTop >= top);
     top = items.scrollTop;
     draw();
+  });
+  on(signal, document, "wheel", (event) => {
+    if (/** @type {WheelEvent} */ (event).deltaY >= 0) return;
+    isScrolling = true;
+    scrolled.start(SCROLLS, () => {
+      isScrolling = false;
+      follow();
+    });
   });
   on(signal, items, "load", follow, true); // pictures
   onClick(signal, newest, () => {

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 import nbagent as nb
+from nbagent.batch.workers import Kit, packed
 from tests.integration.chat_server import ChatServer, Reply
 
 SECRET = "sk-planted-4711"
@@ -75,6 +76,27 @@ def test_c480_no_key_or_password_is_pickled(made: Any, shown: str) -> None:
     if not isinstance(one, nb.Agent):
         assert copy.copy(one) is one
         assert copy.deepcopy([one])[0] is one
+
+
+def test_c480_no_secret_of_a_batch_travels_with_its_agent_store_and_options() -> None:
+    """What workers receive has no key or password of any model or store in it, however deep."""
+
+    def model(name: str) -> nb.OpenAIModel:
+        return nb.OpenAIModel(name, api_key=SECRET, limits=nb.RateLimit(rpm=60))
+
+    reader = nb.Agent(model("reads"), name="reader")
+
+    async def look(ctx: nb.ToolContext, topic: str) -> str:
+        return (await ctx.run(reader, topic)).text
+
+    own = nb.LiteLLMModel("x/y", api_key=SECRET, limits=nb.RateLimit(rpm=5))
+    store = nb.SQLStore(f"postgresql://ann:{SECRET}@localhost/x?password={SECRET}")
+    agent = nb.Agent(own, tools=[look], policy=[nb.review("look")], store=store)
+    kit = Kit(agent, store, {"look": True}, {"model": model("of the context")}, attended=False)
+    sent, limits = packed(kit)
+    assert SECRET.encode() not in sent
+    assert len(limits) == 3
+    assert b"of the context" in sent
 
 
 def test_c480_a_store_that_is_sent_twice_is_one_object_there(tmp_path: Path) -> None:

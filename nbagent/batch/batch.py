@@ -172,6 +172,8 @@ class Batch:
         self._checks = 0
         """Calls of ``nb.map`` for this batch that are being checked."""
         self._was_awaited = False
+        self._questions: tuple[Agent, Any] | None = None
+        """The inbox of its questions, which remembers what you last saw of it, and the agent that it was made for."""
         self._follows = False
         """Whether another process works on it, and its progress must still be read."""
         self._task: asyncio.Task[None] | None = None
@@ -286,8 +288,12 @@ class Batch:
     @property
     def questions(self) -> Any:
         """The open questions of its rows, as in ``nb.inbox``: look at them, filter them, answer them."""
-        waiting = Waiting(self.store, agents=[self._work.agent], runs=f"{self.id}:", by_record=True)
-        return hooks.inbox_of(waiting, self.id, self.continue_answered)
+        agent = self._work.agent
+        if self._questions is None or self._questions[0] is not agent:
+            waiting = Waiting(self.store, agents=[agent], runs=f"{self.id}:", by_record=True)
+            inbox = hooks.inbox_of(waiting, self.id, self.continue_answered)
+            self._questions = agent, inbox
+        return self._questions[1]
 
     def to_frame(self) -> Any:
         """The input as a DataFrame, with the columns status, output, error, cost and run.

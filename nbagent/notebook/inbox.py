@@ -51,6 +51,7 @@ class Inbox:
         scope_text: str,
         answered: Callable[[], Awaitable[None]] | None = None,
         rule: tuple[str, ...] = (),
+        outer: Inbox | None = None,
     ) -> None:
         self._waiting = waiting
         self._scope_text = scope_text
@@ -59,8 +60,10 @@ class Inbox:
         """The rule that chose its questions, in words."""
         self._shown: Any = None
         self._seen: tuple[tuple[str, str], ...] | None = None
-        self._preview: list[Asked] | None = None
-        """The questions that it had when somebody last looked at it."""
+        self._outer = outer
+        """The inbox that this one is a part of."""
+        self._last_look: frozenset[tuple[str, str]] | None = None
+        """The keys of the questions that it had when somebody last looked at it."""
 
     @property
     def count(self) -> int:
@@ -106,7 +109,7 @@ class Inbox:
         scope_text = (
             reveal(named + filter_note) if not self._waiting.catalog.prefix else self._scope_text
         )
-        return Inbox(waiting, scope_text, self._report, (*self._rule, *conditions))
+        return Inbox(waiting, scope_text, self._report, (*self._rule, *conditions), self)
 
     def like(self, one: Asked) -> Inbox:
         """An inbox with only the questions that are like this one.
@@ -125,9 +128,9 @@ class Inbox:
 
     @awaited("inbox.approve")
     async def approve(self, *, standing: bool = False) -> Answered:
-        """Approve each question that the inbox had when you last showed, counted or listed it.
+        """Approve each question that the inbox had when you last showed, counted or listed it, or the inbox it is part of.
 
-        Each gets its own answer, as in a form; ``nb.decisions()`` has the rule that chose it. Newer questions are not
+        Without such a look, all open questions are approved. Each gets its own answer, as in a form; ``nb.decisions()`` has the rule that chose it. Newer questions are not
         answered, and are reported.
 
         Args:
@@ -154,16 +157,14 @@ class Inbox:
         self, means: Callable[[PendingInterrupt], AnyResolution], *, standing: bool
     ) -> Answered:
         now = await run_in_thread(self._now)
-        shown = now if self._preview is None else self._preview
-        keys = {one.key for one in shown}
+        shown = self._shown_keys()
         answered = Answered()
-        chosen = [one for one in now if standing or one.key in keys]
+        chosen = [one for one in now if standing or shown is None or one.key in shown]
         if not standing:
             answered.later = len(now) - len(chosen)
         by = f"rule: {', '.join(self._rule)}"[:_LONGEST] if self._rule else "code"
         answer_each = partial(self._waiting.answer_each, means=means, by=by, into=answered)
         await self._answer_and_report(answer_each, chosen)
-        self._preview = None
         if standing:
             answered.standing = asyncio.create_task(self._keep_answering(answer_each))
         return answered
@@ -218,8 +219,15 @@ class Inbox:
 
     def _looked(self) -> list[Asked]:
         """The open questions, which somebody looks at now."""
-        self._preview = self._now()
-        return list(self._preview)
+        found = self._now()
+        self._last_look = frozenset(one.key for one in found)
+        return found
+
+    def _shown_keys(self) -> frozenset[tuple[str, str]] | None:
+        """The questions of the last looks at it and at what it is a part of; None if nobody has looked."""
+        outer = None if self._outer is None else self._outer._shown_keys()  # noqa: SLF001 - its own
+        looks = [look for look in (self._last_look, outer) if look is not None]
+        return frozenset().union(*looks) if looks else None
 
     def __repr__(self) -> str:
         found = self._looked()

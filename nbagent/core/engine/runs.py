@@ -547,8 +547,8 @@ class StartedRuns:
         """
         if running_loop() is self._loop:
             raise UsageError(
-                f"{name}: this run uses the event loop of this code, so waiting here would block it. Use `await run`, or a "
-                "synchronous tool, which runs in its own thread (a web page has none)"
+                f"{name}: this run uses the event loop of this code, so waiting here would block it. Use `await run`, or "
+                "(not in a web page) make this tool a `def`, which runs in a thread"
             )
 
     async def cancel(self, made: Started, by: str) -> None:

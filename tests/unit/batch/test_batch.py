@@ -354,8 +354,9 @@ async def test_c456_many_questions_are_answered_by_a_rule_with_its_preview(kind,
     late.stop()
 
 
-async def test_c456_questions_after_the_preview_are_left_open_unless_the_rule_stays():
-    """The preview is what was last looked at."""
+@pytest.mark.parametrize("looks_at", ["the part", "the whole"])
+async def test_c456_questions_after_the_preview_are_left_open_unless_the_rule_stays(looks_at):
+    """The preview is what was last looked at: the answered part of the questions, or all of them."""
     rows, more = paying(), asyncio.Event()
 
     async def slowly(messages: Any) -> Any:
@@ -367,16 +368,21 @@ async def test_c456_questions_after_the_preview_are_left_open_unless_the_rule_st
     batch = nb.map(rows.agent, [3, 6, 99], prompt="pay {}", id="march", attended=True, show=False)
     await until(lambda: batch.counts["interrupted"] == 2)
     seen = batch.questions.where(tool="pay")
-    assert len(seen) == 2
+    assert len(seen if looks_at == "the part" else batch.questions) == 2
     more.set()
     await until(lambda: batch.counts["interrupted"] == 3)
+    if looks_at == "the whole":
+        seen = batch.questions.where(tool="pay")
     got = await seen.approve()
     assert (got.count, got.later) == (2, 1)
     assert "1 newer question not answered" in repr(got)
     await batch
+    again = await seen.approve()
+    assert (again.count, again.later) == (0, 1)
     assert rows.bodies == {3: 1, 6: 1}
     standing = await seen.approve(standing=True)
     assert (await batch).counts["completed"] == 3
+    assert len(batch.questions) == 0
     next_ = nb.map(
         rows.agent, [3, 6, 99, 12], prompt="pay {}", id="march", attended=True, show=False
     )

@@ -53,7 +53,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .models.recorded.model import RecordedModel
     from .models.scripted import ScriptedModel
     from .notebook.forms import form
-    from .notebook.inbox import inbox
+    from .notebook.inbox_list import inbox
     from .notebook.locale import set_locale
     from .notebook.nested import allow_nested
     from .notebook.notify import notify
@@ -194,7 +194,7 @@ _LATE = {
     "form": "nbagent.notebook.forms",
     "hosted": "nbagent.core.tools.hosted",
     "import_run": "nbagent.core.stored.document",
-    "inbox": "nbagent.notebook.inbox",
+    "inbox": "nbagent.notebook.inbox_list",
     "interrupt_tool": "nbagent.core.tools.define",
     "map": "nbagent.batch.batch",
     "McpSignIn": "nbagent.mcp_servers.address",
@@ -321,7 +321,7 @@ def _kept_answers(model: _Any) -> _Any:
 
 def _inbox_of(waiting: _Any, of: str, answered: _Any) -> _Any:
     """The questions of a batch as an inbox."""
-    return _import_module("nbagent.notebook.inbox").Inbox(waiting, of, answered)
+    return _import_module("nbagent.notebook.inbox_list").Inbox(waiting, of, answered)
 
 
 def _store_at(place: str) -> _Any:

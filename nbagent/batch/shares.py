@@ -35,7 +35,7 @@ class Share(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A task's share of each limit of its kit, in the order of the kit."""
+    """A task's share of each limit in its ``workers.Kit``, in order."""
 
     shares: tuple[Share, ...] = ()
     length: float = MINUTE
@@ -119,7 +119,7 @@ _known_limits: WeakKeyDictionary[RateLimit, _LimitShares] = WeakKeyDictionary()
 
 
 class Shares:
-    """The limits of one kit.
+    """The limits in one ``workers.Kit``.
 
     Args:
         limits: the limits in the kit, in order.
@@ -193,7 +193,7 @@ class _RequestWindow(Window):
         self._stamps: deque[Any] = deque()
 
     def add(self, now: float, tokens: int) -> Any:
-        """Count a request, as ``Window.went`` does, and list it."""
+        """Count a request, as ``Window.add`` does, and list it."""
         while self._stamps and self._stamps[0].at <= now - self.length:
             self._stamps.popleft()
         stamp = super().add(now, tokens)

@@ -141,7 +141,7 @@ class NotebookHost:
         if not kernel.attended():
             return False
         from .cards.display import ShownRuns  # noqa: PLC0415 - as above
-        from .inbox import near  # noqa: PLC0415 - as above
+        from .inbox_list import near  # noqa: PLC0415 - as above
 
         listing = listed.listing
         chosen = [listing.agent or "", *(TEXTS[f"run_{one}"] for one in listing.statuses or ())]

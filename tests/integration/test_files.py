@@ -20,7 +20,7 @@ from nbagent.core.base.events import ModelResponded, RunStarted, ToolFinished
 from nbagent.core.base.messages import load
 from nbagent.core.base.model import Request
 from nbagent.core.tools.image_bytes import png
-from nbagent.models.openai.encoding import has_vision
+from nbagent.models.openai.images import has_vision
 from tests.integration.chat_server import ChatServer, Refuse, Reply
 from tests.until import until
 

@@ -220,7 +220,7 @@ class Attempt:
 
     def _invalid_arguments(self, tool: Tool[..., Any], why: str) -> Ending:
         """The end of an attempt with invalid arguments: an error for the model, or a new question for the person who edited them."""
-        # a process that did not have the tool accepted the edit unchecked
+        # a process without the tool accepted the edit unchecked
         if self.call.replaced and self.call.pause is not None:
             return [self._repeated_question(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
         return self._failed(f"The arguments do not match the schema of {self.call.name}: {why}")

@@ -96,7 +96,7 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class Prompt(Protocol):
+class AtOnce(Protocol):
     """A store that is usually fast: it is written to on the event loop, unless it would have to wait.
 
     Any other store is written and read in a thread.
@@ -118,7 +118,7 @@ class Telling(Protocol):
     """A store that notifies of writes, so that nobody needs to poll it."""
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
-        """Notify ``watcher`` of appends to this run while something else references it.
+        """Notify ``watcher``, which is only held by a weak reference, of appends to this run.
 
         There may be extra calls, on any thread. Returns False if it cannot notify.
         """
@@ -195,7 +195,7 @@ class Journal:
         self.state = state if state is not None else BEGINNING
         self.listeners: tuple[Listener, ...] = ()
         kept: object = store
-        self._at_once = kept if isinstance(kept, Prompt) else None
+        self._at_once = kept if isinstance(kept, AtOnce) else None
         must_wait = store is not None and self._at_once is None
         self._known: list[StoredEvent] | None = [] if must_wait and keeps_events else None
         """The stored events, if the store is slow, so that no loop waits to read them again."""
@@ -216,7 +216,7 @@ class Journal:
         self.taken: RunTaken | None = None
         """The takeover by that process, if it took the run over."""
         self._is_vacant = False
-        """Whether it was answered by its record since then: that process may no longer hold it."""
+        """Whether an answer since then named no owner: that process no longer drives the run."""
         self.is_driven_here = store is None
         """Whether this process may take the run's next step, because it was the last to drive the run."""
         self._last: tuple[str, float] | None = None
@@ -318,7 +318,7 @@ class Journal:
             self._end(event, before, self._append)
 
     def catch_up(self, read_events: Sequence[StoredEvent] | None = None) -> None:
-        """Fold in what other processes have written; ``read_events`` are events of a new journal that were read already."""
+        """Fold in what other processes have written; ``read_events`` are the events of a ``Journal`` just made, if they were read already."""
         if self.store is not None:
             with self._turn:
                 if read_events is None:

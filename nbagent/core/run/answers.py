@@ -1,7 +1,7 @@
 """From an answer to the ``Resolved`` event that settles an interrupt: the one door for all answers.
 
-Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``, and nothing
-else makes the event. It decides from the state alone and raises before anything is stored.
+Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``, and only
+this module makes the event. It decides from the state alone and raises before anything is stored.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ def answer(
         resolution: the answer.
         tools: the registered tools; None checks the answer with the journal's record of the question.
         stamp: the source of the answer, and its time (Unix seconds).
-        owner: the process that continues; empty for none.
-        scope: the run inside whose interrupt it must be; by default any.
+        owner: returns the process that continues; None for none.
+        scope: the inner run that must have asked; by default any.
         is_stopping: True if the run is being cancelled.
 
     Raises:
@@ -206,7 +206,7 @@ def answer(
     if isinstance(resolution, TimeIsOver):
         interrupt_id = id_of(interrupt)
     else:
-        interrupt_id, resolution = settles(interrupt, resolution)
+        interrupt_id, resolution = id_and_resolution(interrupt, resolution)
     event = check_open(state, interrupt_id, scope=scope, is_stopping=is_stopping)
     by, at = stamp
     if isinstance(resolution, TimeIsOver):
@@ -276,7 +276,7 @@ def _settled(
 
 
 def next_driver(state: RunState, event: Interrupted) -> str:
-    """The process that continues after an answer: the one that takes it, or whose body waits at its line."""
+    """The process that continues after an answer: this one, or the one whose live body waits for it."""
     level = state
     for depth, call_id in enumerate((*event.scope, event.call_id)):
         call = level.calls.get(call_id)
@@ -315,7 +315,7 @@ def id_of(interrupt: Any) -> str:
     )
 
 
-def settles(interrupt: Any, resolution: Any) -> tuple[str, AnyResolution]:
+def id_and_resolution(interrupt: Any, resolution: Any) -> tuple[str, AnyResolution]:
     """The id of the interrupt, and the resolution; a resolution that names its interrupt can be passed alone.
 
     Raises:

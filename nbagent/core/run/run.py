@@ -33,7 +33,7 @@ from nbagent.core.journal.verification import verify_run
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status
 
-from .answers import AnyResolution, id_of, interrupts_of, settles
+from .answers import AnyResolution, id_and_resolution, id_of, interrupts_of
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
 from .result import Call, Events, Receipt, Result, calls_by_name
@@ -286,7 +286,7 @@ class Run:
                 being cancelled.
             TypeError: ``interrupt`` is neither an interrupt nor an id.
         """
-        interrupt_id, resolution = settles(interrupt, resolution)
+        interrupt_id, resolution = id_and_resolution(interrupt, resolution)
         return Receipt(self._session.resolve(interrupt_id, resolution, by=by))
 
     # --- stopping, and going on

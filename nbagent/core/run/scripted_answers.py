@@ -20,7 +20,7 @@ from nbagent.core.base.metadata import fits, is_bare
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import is_complete
 
-from .answers import AnyResolution, settles, tools_of
+from .answers import AnyResolution, id_and_resolution, tools_of
 
 Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
 """Answers for runs without a person: in order, by tool name, or a function."""
@@ -54,7 +54,7 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
         InvalidAnswer: an approval or a lost call is given something else, or the resolution is another interrupt's.
     """
     if isinstance(value, AnyResolution):
-        return settles(interrupt, value)[1]
+        return id_and_resolution(interrupt, value)[1]
     if interrupt.expects == "outcome":
         raise InvalidAnswer(
             f"{interrupt.tool_name!r} was running when its process ended, and answers= has {value!r:.80} for it. Use "

@@ -405,6 +405,6 @@ class Waiting:
 
 
 def _driver_after(journal: Journal, asked: Asked) -> str:
-    """The process that continues if a body waits at its line; this process otherwise."""
+    """The process whose live body waits for the answer; this process otherwise."""
     event = next((one for one in journal.state.pending if one.id == asked.interrupt.id), None)
     return this_process() if event is None else next_driver(journal.state, event)

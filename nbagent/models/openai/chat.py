@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.file_parts import files_of, is_image, label
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.file_parts import files_of, label
 from nbagent.core.base.messages import (
     MAX_DEPTH,
     Message,
@@ -50,9 +50,7 @@ from .encoding import (
     Settings,
     arguments_of,
     as_strict,
-    as_text,
     chosen,
-    data_of,
     id_at_server,
     in_words,
     json_bytes,
@@ -61,6 +59,7 @@ from .encoding import (
     text_of_result,
 )
 from .errors import Refusal
+from .images import chat_part
 from .providers import OutputMode
 from .stream import MAX_DATA, MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, usage_of
 
@@ -352,9 +351,6 @@ def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str,
     return {"type": "json_schema", "json_schema": named_schema}
 
 
-_AUDIO = {"audio/wav": b"wav", "audio/x-wav": b"wav", "audio/mpeg": b"mp3"}
-
-
 def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
     """A user's texts and files, in their order: JSON in pieces, so that large ones are joined once.
 
@@ -365,7 +361,7 @@ def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
     for part in parts:
         if part["type"] in ("text", "file"):
             yield between
-            yield from _part(part, has_vision=has_vision)
+            yield from chat_part(part, has_vision=has_vision)
             between = b","
     yield b"]"
 
@@ -390,27 +386,6 @@ def _listed(results: Sequence[Part]) -> Iterator[Part]:
             caption = f"{label(file)}, from the tool {result['name']}, call {call}:"
             yield {"type": "text", "text": caption}
             yield file
-
-
-def _part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]:
-    text = as_text(part, has_vision=has_vision)
-    if text is not None:
-        return (json_bytes({"type": "text", "text": text}),)
-    media_type: str = part["media_type"]
-    if is_image(part):
-        head = b'{"type":"image_url","image_url":{"url":"data:' + media_type.encode() + b";base64,"
-        return head, data_of(part), b'"}}'
-    if media_type == "application/pdf":
-        name = json_bytes(part.get("name") or "file.pdf")
-        head = b'{"type":"file","file":{"filename":' + name
-        return head, b',"file_data":"data:application/pdf;base64,', data_of(part), b'"}}'
-    if media_type in _AUDIO:
-        end = b'","format":"' + _AUDIO[media_type] + b'"}}'
-        return b'{"type":"input_audio","input_audio":{"data":"', data_of(part), end
-    raise ModelError(
-        f"Chat Completions does not take the {label(part)}, because it is {media_type}. It takes images (PNG, "
-        "JPEG, GIF, WebP), PDF, audio (wav, mp3) and text"
-    )
 
 
 MAX_CHECKED = 100_000

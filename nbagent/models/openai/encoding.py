@@ -1,21 +1,19 @@
-"""The encoding that both APIs share: cached JSON bytes, answer types, tool choice, files.
+"""The encoding that both APIs share: cached JSON bytes, answer types, tool choice.
 
-Few models are known not to see pictures; all others get them, and a server that rejects them reports it. Few servers
-support every form of an answer's type (https://platform.openai.com/docs/guides/structured-outputs):
-if one rejects a form, the next form is used from then on, and every answer is validated here.
+Few servers support every form of an answer's type
+(https://platform.openai.com/docs/guides/structured-outputs): if one rejects a form, the next form is used from then on, and every answer is validated here.
 """
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.file_parts import files_of, is_base64, is_image, is_text, label
-from nbagent.core.base.messages import Message, Part, dumps
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.file_parts import files_of
+from nbagent.core.base.messages import Message, dumps
 from nbagent.core.base.model import Hosted, Request, ToolSpec
 
 from .errors import Refusal
@@ -327,68 +325,3 @@ def _object_fits(schema: Mapping[str, Any], level: int, counted: _Counted) -> bo
 def _types(schema: Mapping[str, Any]) -> list[Any]:
     types = schema.get("type", ())
     return [types] if isinstance(types, str) else [*types]
-
-
-_BLIND = re.compile(
-    r"gpt-3\.5|gpt-4(-0613|-0314|-32k.*)?$|o1-(mini|preview)|o3-mini|davinci|babbage|deepseek-(chat|reasoner|v|r)",
-    re.IGNORECASE,
-)
-"""The names of models without picture input, from their providers' pages."""
-BLIND_HINT = "If the model cannot read images, use OpenAIModel(name, vision=False), which describes images in words"
-
-
-def has_vision(name: str) -> bool:
-    """Whether a model with this name may accept pictures: True unless it is known not to."""
-    return _BLIND.match(name.rpartition("/")[2]) is None
-
-
-def data_of(part: Mapping[str, Any]) -> bytes:
-    """A file's base64 for JSON, which needs no escapes.
-
-    Raises:
-        ModelError: it is not base64.
-    """
-    data: str = part["data"]
-    if not is_base64(data):
-        raise ModelError(f"The {label(part)} is not base64")
-    return data.encode("ascii")
-
-
-def as_text(part: Mapping[str, Any], *, has_vision: bool) -> str | None:
-    """A part as text; None if its bytes are sent.
-
-    Args:
-        part: a text or a file.
-        has_vision: whether the model accepts pictures.
-    """
-    if part["type"] == "text":
-        text: str = part["text"]
-        return text
-    if is_text(part["media_type"]):
-        content = base64.b64decode(part["data"]).decode("utf-8", "replace")
-        return f"[{label(part)}]\n{content}\n[end of {part.get('name') or 'the file'}]"
-    if is_image(part) and not has_vision:
-        return f"[{label(part)}: shown to the person; you cannot see it]"
-    return None
-
-
-def blind_note(model: str, messages: Sequence[Message]) -> str | None:
-    """A note for the person if a model that accepts no pictures gets new ones; otherwise None."""
-    blind = [part for part in _new_files(messages) if is_image(part)]
-    if not blind:
-        return None
-    images = label(blind[0]) if len(blind) == 1 else f"{len(blind)} images"
-    return f"{model} cannot read images, so the {images} was only described in words"
-
-
-def _new_files(messages: Sequence[Message]) -> Iterator[Part]:
-    """The files since the model's last answer."""
-    for message in reversed(messages):
-        if message["role"] == "assistant":
-            return
-        yield from files_of(message)
-
-
-def has_images(messages: Iterable[Message]) -> bool:
-    """Whether a history has pictures."""
-    return any(is_image(part) for message in messages for part in files_of(message))

@@ -33,7 +33,6 @@ from nbagent.models.prices import price_of
 
 from .client import Clients
 from .credentials import Keyring, StreamFilter
-from .encoding import BLIND_HINT, blind_note, has_images
 from .errors import (
     Refusal,
     broken,
@@ -42,6 +41,7 @@ from .errors import (
     refused_for_content,
     transport_errors,
 )
+from .images import BLIND_HINT, blind_note, has_images
 from .providers import Provider
 from .retries import Pause, backoff, pause_after
 from .stream import Bounded, BrokenStream, bound

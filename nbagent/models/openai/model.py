@@ -25,8 +25,9 @@ from nbagent.models.prices import price_of, reports_cost
 from .chat import ChatApi
 from .client import Clients, make_client
 from .credentials import Keyring
-from .encoding import Settings, checked_mode, has_vision
+from .encoding import Settings, checked_mode
 from .exchange import Api, Exchange, Terms, host_of
+from .images import has_vision
 from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, address, own_models, provider_of
 from .responses import ResponsesApi
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-from nbagent.core.base.errors import ModelError
-from nbagent.core.base.file_parts import is_image, label
 from nbagent.core.base.messages import Message, calls_of, results_of, text_of
 from nbagent.core.base.model import (
     Citation,
@@ -38,9 +36,7 @@ from .encoding import (
     Settings,
     arguments_of,
     as_strict,
-    as_text,
     chosen,
-    data_of,
     id_at_server,
     in_words,
     is_strict,
@@ -51,6 +47,7 @@ from .encoding import (
 )
 from .errors import Refusal
 from .hosted import HERE, check, hosted_call, included
+from .images import responses_part
 from .providers import OutputMode
 from .stream import MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, usage_of
 
@@ -225,23 +222,7 @@ def _content(parts: Sequence[Mapping[str, Any]], *, has_vision: bool) -> str | l
     visible = [part for part in parts if part["type"] in ("text", "file")]
     if all(part["type"] == "text" for part in visible) and len(visible) <= 1:
         return "".join(part["text"] for part in visible)
-    return [_part(part, has_vision=has_vision) for part in visible]
-
-
-def _part(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, Any]:
-    text = as_text(part, has_vision=has_vision)
-    if text is not None:
-        return {"type": "input_text", "text": text}
-    media_type: str = part["media_type"]
-    if media_type.partition("/")[0] in ("audio", "video"):
-        raise ModelError(
-            f"The Responses API does not take the {label(part)}, because it is {media_type}. It takes images, "
-            "documents and text"
-        )
-    url = f"data:{media_type};base64,{data_of(part).decode()}"
-    if is_image(part):
-        return {"type": "input_image", "detail": "auto", "image_url": url}
-    return {"type": "input_file", "filename": part.get("name") or "file", "file_data": url}
+    return [responses_part(part, has_vision=has_vision) for part in visible]
 
 
 def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
@@ -268,7 +249,7 @@ def _result(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, Any]:
     files = part.get("files")
     if files:
         text = [{"type": "text", "text": output}] if output else []
-        output = [_part(each, has_vision=has_vision) for each in (*text, *files)]
+        output = [responses_part(each, has_vision=has_vision) for each in (*text, *files)]
     return {"type": "function_call_output", "call_id": id_at_server(part), "output": output}
 
 

@@ -1,0 +1,131 @@
+"""Images and other files in requests, in the forms of both APIs.
+
+Few models are known not to see images; all others get them, and a server that rejects them reports it.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nbagent.core.base.errors import ModelError
+from nbagent.core.base.file_parts import files_of, is_base64, is_image, is_text, label
+from nbagent.core.base.messages import Message, Part
+
+from .encoding import json_bytes
+
+_BLIND = re.compile(
+    r"gpt-3\.5|gpt-4(-0613|-0314|-32k.*)?$|o1-(mini|preview)|o3-mini|davinci|babbage|deepseek-(chat|reasoner|v|r)",
+    re.IGNORECASE,
+)
+"""The names of models without image input, from their providers' pages."""
+BLIND_HINT = "If the model cannot read images, use OpenAIModel(name, vision=False), which describes images in words"
+
+
+def has_vision(name: str) -> bool:
+    """Whether a model with this name may accept pictures: True unless it is known not to."""
+    return _BLIND.match(name.rpartition("/")[2]) is None
+
+
+_AUDIO = {"audio/wav": b"wav", "audio/x-wav": b"wav", "audio/mpeg": b"mp3"}
+
+
+def chat_part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]:
+    """A text, image or other file for Chat Completions: JSON in pieces, so that large ones are joined once.
+
+    Raises:
+        ModelError: this API does not support the file.
+    """
+    text = _as_text(part, has_vision=has_vision)
+    if text is not None:
+        return (json_bytes({"type": "text", "text": text}),)
+    media_type: str = part["media_type"]
+    if is_image(part):
+        head = b'{"type":"image_url","image_url":{"url":"data:' + media_type.encode() + b";base64,"
+        return head, _data_of(part), b'"}}'
+    if media_type == "application/pdf":
+        name = json_bytes(part.get("name") or "file.pdf")
+        head = b'{"type":"file","file":{"filename":' + name
+        return head, b',"file_data":"data:application/pdf;base64,', _data_of(part), b'"}}'
+    if media_type in _AUDIO:
+        end = b'","format":"' + _AUDIO[media_type] + b'"}}'
+        return b'{"type":"input_audio","input_audio":{"data":"', _data_of(part), end
+    raise ModelError(
+        f"Chat Completions does not take the {label(part)}, because it is {media_type}. It takes images (PNG, "
+        "JPEG, GIF, WebP), PDF, audio (wav, mp3) and text"
+    )
+
+
+def responses_part(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, Any]:
+    """A text, image or other file for Responses.
+
+    Raises:
+        ModelError: this API does not support the file.
+    """
+    text = _as_text(part, has_vision=has_vision)
+    if text is not None:
+        return {"type": "input_text", "text": text}
+    media_type: str = part["media_type"]
+    if media_type.partition("/")[0] in ("audio", "video"):
+        raise ModelError(
+            f"The Responses API does not take the {label(part)}, because it is {media_type}. It takes images, "
+            "documents and text"
+        )
+    url = f"data:{media_type};base64,{_data_of(part).decode()}"
+    if is_image(part):
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+    return {"type": "input_file", "filename": part.get("name") or "file", "file_data": url}
+
+
+def _data_of(part: Mapping[str, Any]) -> bytes:
+    """A file's base64 for JSON, which needs no escapes.
+
+    Raises:
+        ModelError: it is not base64.
+    """
+    data: str = part["data"]
+    if not is_base64(data):
+        raise ModelError(f"The {label(part)} is not base64")
+    return data.encode("ascii")
+
+
+def _as_text(part: Mapping[str, Any], *, has_vision: bool) -> str | None:
+    """A part as text; None if its bytes are sent.
+
+    Args:
+        part: a text or a file.
+        has_vision: whether the model accepts pictures.
+    """
+    if part["type"] == "text":
+        text: str = part["text"]
+        return text
+    if is_text(part["media_type"]):
+        content = base64.b64decode(part["data"]).decode("utf-8", "replace")
+        return f"[{label(part)}]\n{content}\n[end of {part.get('name') or 'the file'}]"
+    if is_image(part) and not has_vision:
+        return f"[{label(part)}: shown to the person; you cannot see it]"
+    return None
+
+
+def blind_note(model: str, messages: Sequence[Message]) -> str | None:
+    """A note for the person if a model that accepts no pictures gets new ones; otherwise None."""
+    blind = [part for part in _new_files(messages) if is_image(part)]
+    if not blind:
+        return None
+    images = label(blind[0]) if len(blind) == 1 else f"{len(blind)} images"
+    return f"{model} cannot read images, so the {images} was only described in words"
+
+
+def _new_files(messages: Sequence[Message]) -> Iterator[Part]:
+    """The files since the model's last answer."""
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            return
+        yield from files_of(message)
+
+
+def has_images(messages: Iterable[Message]) -> bool:
+    """Whether a history has pictures."""
+    return any(is_image(part) for message in messages for part in files_of(message))

@@ -418,8 +418,8 @@ TEXTS: dict[str, str] = {
     "send_some": "Send to {n} of {of}",
     "row_wrong": "{n} have errors",
     "row_wrong_one": "{n} has an error",
-    "row_rejecting": "{n} are being rejected",
-    "row_rejecting_one": "{n} is being rejected",
+    "row_rejecting": "{n} have unsent rejections",
+    "row_rejecting_one": "{n} has an unsent rejection",
     "reject_all": "Reject all {n}…",
     "send_all": "Send to all {n}",
     "decline_all": "Decline all {n}…",
@@ -497,4 +497,3 @@ BATCH_TEXTS: dict[str, str] = {
     "batch_more": "and {n} more rows",
 }
 """The texts of a batch's card, which the pages of other cards do not receive."""
-"""English; the front end gets all of them with a snapshot."""

@@ -127,7 +127,7 @@ def test_c210_approve_all_skips_questions_with_unsent_edits(opened):
     under.nth(3).get_by_label("Amount", exact=True).fill("12,5")
     under.nth(3).get_by_label("Amount", exact=True).press("Tab")
     every = page.locator(".nba-group > form.nba-form .nba-go")
-    told = "Approve 3 of 5: 1 has an error, 1 is being rejected"
+    told = "Approve 3 of 5: 1 has an error, 1 has an unsent rejection"
     expect(every).to_have_text(told)
     shot(page, "all-but-two")
     every.press("Enter")

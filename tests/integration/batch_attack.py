@@ -133,15 +133,20 @@ async def attacked(attack: Attack, place: Path, log: Path) -> Outcome:
         others.append(_started(sys.executable, "-c", ANSWERS, url))
         batch, client = mapped(url, str(log), cluster.scheduler_address, attack)
         kills, step, until = 0, 0, time.monotonic() + 60 + attack.rows
+        missing = 0
         while batch.counts["completed"] < attack.rows and time.monotonic() < until:
             await asyncio.sleep(chance.uniform(0.1, 0.4))
             step += 1
-            if kills < attack.kills:
-                pids = await asyncio.to_thread(client.run, os.getpid, on_error="return")
-                alive = [pid for pid in pids.values() if isinstance(pid, int)]
-                if alive:
-                    os.kill(chance.choice(alive), signal.SIGKILL)
-                    kills += 1
+            pids = await asyncio.to_thread(client.run, os.getpid, on_error="return")
+            alive = [pid for pid in pids.values() if isinstance(pid, int)]
+            if alive and kills < attack.kills:
+                os.kill(chance.choice(alive), signal.SIGKILL)
+                kills += 1
+            missing = 0 if alive else missing + 1
+            if missing == 40:  # Dask gives up a worker whose name the one that was killed still has
+                cluster.scale(0)
+                cluster.adapt(minimum=2, maximum=4)
+                missing = 0
             if step == 2:
                 await asyncio.to_thread(client.restart, wait_for_workers=False)
             if step == 4:

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
-from nbagent.core.base.file_parts import MAX_FILES, size_of_all
+from nbagent.core.base.file_parts import MAX_FILE_BYTES, size_of_all
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Model
@@ -297,7 +297,7 @@ class McpServer(Travels, ToolSource):
                 sent = self._connection().call(exchange, listed.name, arguments, responses, state)
                 answer = await exchange.wait(sent)
                 if isinstance(answer, types.CallToolResult):
-                    max_bytes = MAX_FILES - size_of_all(ctx.messages)
+                    max_bytes = MAX_FILE_BYTES - size_of_all(ctx.messages)
                     return await asyncio.to_thread(
                         result_value, answer, listed.output_schema, max_bytes
                     )

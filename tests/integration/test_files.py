@@ -279,8 +279,8 @@ async def test_a_picture_is_in_memory_once_however_often_it_is_sent():
 
 async def test_files_of_a_conversation_are_bounded_in_bytes(monkeypatch):
     """A prompt beyond is refused; a tool's result beyond fails alone, and the model is told."""
-    monkeypatch.setattr("nbagent.core.base.file_parts.MAX_FILES", 3 * len(SQUARE))
-    monkeypatch.setattr("nbagent.core.engine.driver.MAX_FILES", 3 * len(SQUARE))
+    monkeypatch.setattr("nbagent.core.base.file_parts.MAX_FILE_BYTES", 3 * len(SQUARE))
+    monkeypatch.setattr("nbagent.core.engine.driver.MAX_FILE_BYTES", 3 * len(SQUARE))
     call = nb.ScriptedModel.call("heat", day=1)
     model = nb.ScriptedModel([[call, call], call, "Done."])
     agent = nb.Agent(model, tools=[heat])

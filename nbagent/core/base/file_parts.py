@@ -22,7 +22,7 @@ Content: TypeAlias = str | tuple[Part, ...]
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Image types that models accept and pages display."""
-MAX_FILES = 50_000_000
+MAX_FILE_BYTES = 50_000_000
 """Maximum bytes of all files of one history: OpenAI's APIs accept this many in one request."""
 MAX_NAME = 100
 """Characters of a file's name."""
@@ -191,17 +191,17 @@ def check_room(messages: Iterable[Mapping[str, Any]], content: Content) -> None:
     """Raise if the files are too large for a history.
 
     Raises:
-        UsageError: all of them together are larger than ``MAX_FILES``.
+        UsageError: all of them together are larger than ``MAX_FILE_BYTES``.
     """
     new = _size_of_files(content)
     if not new:
         return
     known = size_of_all(messages)
-    if known + new > MAX_FILES:
+    if known + new > MAX_FILE_BYTES:
         before = f" plus the {in_bytes(known)} already in the conversation" if known else ""
         raise UsageError(
             f"The files of this prompt have {in_bytes(new)}{before}. The limit for one conversation is "
-            f"{in_bytes(MAX_FILES)}. Start another conversation, or continue from messages= without some of the files"
+            f"{in_bytes(MAX_FILE_BYTES)}. Start another conversation, or continue from messages= without some of the files"
         )
 
 

@@ -32,7 +32,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolStarted,
 )
-from nbagent.core.base.file_parts import MAX_FILES, size_of_all
+from nbagent.core.base.file_parts import MAX_FILE_BYTES, size_of_all
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
@@ -363,7 +363,7 @@ class Driver:
         """Bytes of files that may still be added to the run's history."""
         state = self.journal.state
         results = [call.result for call in state.calls.values() if call.result is not None]
-        return MAX_FILES - size_of_all([*state.messages, {"content": results}])
+        return MAX_FILE_BYTES - size_of_all([*state.messages, {"content": results}])
 
     @property
     def is_blocked(self) -> bool:

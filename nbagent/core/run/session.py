@@ -822,7 +822,7 @@ class Session:
             self.follow()
         return answer
 
-    def queue(self, prompt: Content, *, by: str = "code") -> bool:
+    def send(self, prompt: Content, *, by: str = "code") -> bool:
         """Send a message after the results of the open calls; returns False if the run has ended.
 
         Raises:

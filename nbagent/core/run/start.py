@@ -191,7 +191,7 @@ def _prepared(
     text = None if prompt is None and may_be_left_out else prompt_content(prompt)
     if after is not None and messages is not None:
         raise UsageError("Got both after= and messages=. Pass only one of them")
-    if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
+    if after is not None and text and options.pending == "queue" and session_of(after).send(text):
         return after, lambda: None
     dismisses = after is not None and options.pending == "reject"
 

@@ -134,6 +134,6 @@ def _finish(output: Json) -> Finish:
 
 
 def _can_go_on(call: CallState) -> bool:
-    """Whether a driver can do something for a call that is ready; not where all in it runs already."""
+    """Whether a driver can do something for a call that is ready; not if the run in it only waits."""
     child = call.child
     return child is None or child.of_body or not isinstance(next_step(child), Wait)

@@ -164,7 +164,7 @@ class Answered:
 def alike(one: Asked, others: Sequence[Asked]) -> dict[str, Any]:
     """The inputs that ``one`` shares with questions that are like it.
 
-    An input counts where its values come back: among the questions of its tool there are at least twice as many
+    An input counts if its values repeat: among the questions of its tool there are at least twice as many
     questions as different values of it. What differs from row to row, such as ids, amounts and free text, does not.
     """
     same = [each for each in others if each.interrupt.tool_name == one.interrupt.tool_name]
@@ -300,7 +300,7 @@ class Waiting:
         return Continuation("kept") if owner is None else Continuation("here", tools=owner.tools)
 
     def is_earlier(self, asked: Asked) -> bool:
-        """Whether its cell has started a later run, in another kernel, so that both may do the work twice."""
+        """Whether its cell has started a later run, in another kernel, so that both may do the work."""
         return self.catalog.started_since(asked.run)
 
     def tool_of(
@@ -354,7 +354,7 @@ class Waiting:
             into: the outcome to update.
 
         Raises:
-            InvalidAnswer: the answer fits none of them; nothing was changed.
+            InvalidAnswer: it was invalid, and none was answered.
             StoreError: an answer could not be stored; earlier ones are.
         """
         slots = asyncio.Semaphore(_AT_ONCE)

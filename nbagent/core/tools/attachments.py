@@ -26,6 +26,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.file_parts import (
     IMAGES,
+    MAX_FILE_BYTES,
     Content,
     Part,
     bracketed_label,
@@ -37,7 +38,6 @@ from nbagent.core.base.file_parts import (
     size_of,
     tokens_of,
 )
-from nbagent.core.base.file_parts import MAX_FILES as MAX_ALL
 from nbagent.core.base.keywords import calling_code
 
 from . import image_bytes, tables
@@ -271,7 +271,10 @@ NOTHING = Taken(None, [], [])
 
 
 def take_files(
-    value: Any, present: Any, more: Sequence[Any] = (), room: Callable[[], int] = lambda: MAX_ALL
+    value: Any,
+    present: Any,
+    more: Sequence[Any] = (),
+    room: Callable[[], int] = lambda: MAX_FILE_BYTES,
 ) -> Taken:
     """Take the files out of a tool's value: the value itself, or items of its list or dict; and ``more``.
 
@@ -308,7 +311,7 @@ def take_files(
 def _check_room(size: int, room: int) -> None:
     if size > room:
         raise UsageError(
-            f"The files of the result have {in_bytes(size)}. The limit for one conversation is {in_bytes(MAX_ALL)}, of "
+            f"The files of the result have {in_bytes(size)}. The limit for one conversation is {in_bytes(MAX_FILE_BYTES)}, of "
             f"which {in_bytes(max(0, room))} are left"
         )
 

@@ -161,7 +161,7 @@ def _decoded(kind: str, data: bytes) -> Any:
     if kind == "numpy.ndarray":
         return _array(data)
     if kind not in _TABLES:
-        raise ValueError("its type cannot be stored")
+        raise ValueError("its type is unknown")
     library = kind.partition(".")[0]
     if library == "polars":
         polars = importlib.import_module("polars")

@@ -212,7 +212,7 @@ class RunCard(AskingCard):
         return [*self._charts.rows, *super().rows]
 
     def give_charts(self) -> list[Bundle]:
-        """Remove and return its calls' charts that Jupyter draws by itself; later ones belong to the card again."""
+        """Remove and return its calls' charts, for Jupyter to draw; later ones belong to the card again."""
         given = self._charts.give()
         if given:
             self.rows_changed(self.rows)

@@ -175,7 +175,7 @@ class Batch:
         self._questions: tuple[Agent, Any] | None = None
         """The inbox of its questions, which remembers what you last saw of it, and the agent that it was made for."""
         self._follows = False
-        """Whether another process works on it, and its progress must still be read."""
+        """Whether its own run is watched, here or elsewhere, until it ends."""
         self._task: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
@@ -413,7 +413,7 @@ class Batch:
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
             f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need{'s' * (n == 1)} an answer, and nobody can answer "
-            f"({keys}). All other rows have ended. Pass `answers=`. Or answer with batch.questions, then await the "
+            f"({keys}). No other row can continue. Pass `answers=`. Or answer with batch.questions, then await the "
             f"batch again. The same call with the same id continues the batch.{message}",
             interrupts=getattr(first, "interrupts", ()),
             run_id=getattr(first, "run_id", ""),
@@ -614,7 +614,7 @@ class Batch:
         return self._run is not None and session_of(self._run).state.outcome is None
 
     async def _watch(self) -> None:
-        """Follow a batch that another process runs, until it ends."""
+        """Watch the batch until it ends; read its rows if another process runs it."""
         assert self._run is not None  # it has started
         work, stamp = self._work, None
         over = asyncio.wrap_future(session_of(self._run).when_over())
@@ -681,7 +681,7 @@ def _flow_of(batch: Batch) -> Any:
     async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - stored with the run
         if ctx.run_id != batch.id and not ctx.run_id.startswith(f"{batch.id}:@"):
             raise UsageError(
-                f"{ctx.run_id!r} is a batch. Open it with nb.open_batch({ctx.run_id!r})"
+                f"{ctx.run_id!r} is a batch. Open it with nb.open_batch({ctx.run_id.partition(':@')[0]!r})"
             )
         return await batch._drive()  # noqa: SLF001 - the body is the batch's
 

@@ -35,7 +35,7 @@ from .workers import Driver, Job, Kit, TaskResult, drivers, packed, probe, run_r
 MAX_TASK_ROWS = 32
 """The maximum number of rows in one task. If a worker ends, all rows of its task are checked."""
 MAX_LOSSES = 5
-"""The maximum number of times that a row may be lost with its worker. After that, the batch fails."""
+"""The maximum number of times that the task of a row may be lost. After that, the batch fails."""
 
 
 class SentWork(Work):
@@ -52,7 +52,7 @@ class SentWork(Work):
         self.executor = executor
         """The executor that receives the next rows."""
         self._jobs: list[Job] = []
-        """Rows not sent yet: they wait for a task or a share of a limit."""
+        """Rows not sent yet: they wait for shares of limits, or for the end of a pause."""
         self._kit = b""
         self._driver: Driver | None = None
         self._shares = Shares(())
@@ -124,7 +124,7 @@ class SentWork(Work):
         wrong = [f"{worker}: {reason}" for worker, reason in reports if reason]
         if wrong:
             more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            raise UsageError(f"A worker cannot start: {wrong[0]}{more}. No row was started")
+            raise UsageError(f"A worker cannot start: {wrong[0]}{more}. No row was sent to it")
 
     def _queue_rows(self) -> None:
         if any(row.status in ("running", "queued") for row in self.rows.values()):
@@ -161,7 +161,7 @@ class SentWork(Work):
         self._fill_timer = self._loop.call_later(seconds, self.wake) if seconds else None
 
     def _discard_jobs(self) -> None:
-        """Discard the rows that wait to be sent, because the batch ends."""
+        """Discard the rows that wait to be sent, because no more rows are sent."""
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             self.active.pop(job.key, None)
@@ -317,12 +317,12 @@ class SentWork(Work):
         is_lost: bool,
         worker_ended: bool,
     ) -> None:
-        """Send a row again if its task ended first, unless a process that may be alive runs the row."""
+        """Send a row again if its task ended before it, unless a process that may be alive runs the row."""
         self._losses[row.key] += is_lost
         if self._losses[row.key] > MAX_LOSSES:
             self.fail(
                 RunError(
-                    f"Row {row.key!r}: its worker ended {self._losses[row.key]} times. The same call with the same "
+                    f"Row {row.key!r}: its task was lost {self._losses[row.key]} times. The same call with the same "
                     "id continues the batch"
                 )
             )
@@ -370,7 +370,7 @@ class SentWork(Work):
         """Apply the result of a check of a row's journal and processes."""
         key, is_elsewhere = row.key, row.key in self._elsewhere or row.key in self.stuck
         is_settled = found is not None and _is_settled(found[0])
-        # its task may still run other rows, or was lost
+        # the row is done here, although its task may run on
         if found is not None and (is_elsewhere or is_settled):
             self._remove_running(key)
             self._update_row(row, None, found)

@@ -1,7 +1,7 @@
 """The work on a batch: it starts and continues rows, and records their results.
 
 It runs in the body of the batch's own run, a flow. The driver of that run is the process that does the work. Each
-row is a separate run, started like any other. A row that waits for an answer uses no resources here.
+row is a separate run, started like any other. A row that waits for a person uses no resources here.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Work:
         return None if total is None else max(0, total - len(self.rows))
 
     def is_waiting(self) -> bool:
-        """Whether no row can continue here until a person acts."""
+        """Whether all rows that are left here wait for an answer, or are stuck."""
         return (
             self.is_driving
             and not self.is_paused
@@ -388,7 +388,7 @@ class Work:
         )
 
     def _start_next(self) -> bool:
-        """Read the next row of the source, and start it if it has not started. Return False if there is none."""
+        """Read the next row of the source, and start it if it needs a new run. Return False if there is none."""
         if self._source_rows is None:
             return False
         given = next(self._source_rows, None)
@@ -475,7 +475,7 @@ class Work:
             self._follow(row, run)
             return
         self._change_row(row, partial(update_row, row, state))
-        if row.status == "failed" and row.retried < self.options.retry and self._may_retry(run):
+        if row.status == "failed" and row.retried < self.options.retry and self._retried(run):
             row.retried += 1
             self._change_row(row, partial(setattr, row, "status", "running"))
             self._follow(row, run)
@@ -489,10 +489,10 @@ class Work:
             self._row_ended(row, run)
         self.wake()
 
-    def _may_retry(self, run: Run) -> bool:
+    def _retried(self, run: Run) -> bool:
         try:
             run.retry()
-        except (UsageError, StoreError):  # a call may have taken effect: a person decides
+        except (UsageError, StoreError):  # a call may have taken effect, or the store still fails
             return False
         return True
 
@@ -563,7 +563,7 @@ class Work:
             self._due.append(row)
 
     def _resume(self, row: Row) -> None:
-        """Continue a row whose run is in the store."""
+        """Continue a stored row; a cancelled one gets a new run."""
         session = None if row.status == "cancelled" else find_session(row.run_id, self.store)
         is_answered = row.status == "interrupted" and self.options.can_answer
         if session is not None and (session.is_active or not is_answered):
@@ -599,7 +599,7 @@ class Work:
     def _continue_run(self, row: Row, run: Run) -> None:
         state = session_of(run).state
         if row.status == "failed" and state.status == "failed":
-            if not self._may_retry(run):
+            if not self._retried(run):
                 self.active.pop(row.key, None)
                 self.wake()
                 return
@@ -629,7 +629,7 @@ class Work:
             wait = max(POLL, POLL_FACTOR * (time.monotonic() - started))
 
     async def _check_other_processes(self) -> None:
-        """Check rows that run in other processes. Only ``SentWork`` has such rows."""
+        """Check rows that run in other processes. Only ``SentWork`` needs this."""
 
     def _stamp(self) -> object:
         return self.store.stamp() if isinstance(self.store, Archive) else None
@@ -804,6 +804,6 @@ def prompt_of(journal: Journal) -> str:
     content: Any = () if prompt is None else prompt["content"]
     if [part.get("type") for part in content] != ["text"]:
         raise UsageError(
-            f"{journal.run_id!r} had files in its prompt. Call nb.map with the rows to start it again"
+            f"{journal.run_id!r} has a prompt that is not a single text. Call nb.map with the rows to start it again"
         )
     return str(content[0]["text"])

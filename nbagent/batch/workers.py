@@ -1,4 +1,4 @@
-"""The code of a batch's workers. A worker receives rows as bytes, and runs each until it ends or waits for an answer.
+"""The code of a batch's workers. A worker receives a pickled kit and rows, and runs each until it ends or waits for an answer.
 
 Results are in the store. The result of a task only reports that its rows can be read there.
 """
@@ -42,7 +42,7 @@ CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """The objects that a worker needs to run rows of a batch. Each process unpickles them once."""
+    """The objects that a worker needs to run rows of a batch. A process keeps the last few that it unpickled."""
 
     agent: Agent
     store: Store
@@ -62,7 +62,7 @@ class Job(NamedTuple):
     retry: bool = False
     """Whether to retry its failed run."""
     take_over: bool = False
-    """Whether its run can be taken over from the process that ran it."""
+    """Whether to take its run over from the process that ran it."""
     length: int = 0
     """The number of events in its run when it was sent."""
 
@@ -169,7 +169,7 @@ def _version_difference(driver: Driver) -> str:
 
 
 def _version() -> str:
-    """Return the version of nbagent, from the loaded root package: an import would point up the layers."""
+    """Return the version of nbagent, from the loaded root package: importing it here would break the layers."""
     return str(sys.modules["nbagent"].__version__)
 
 
@@ -206,7 +206,7 @@ _lock = threading.Lock()
 
 
 def _unpacked_kit(kit: bytes) -> tuple[Kit, list[Any]]:
-    """Return the kit in these bytes and the models in it. A process unpickles a kit once."""
+    """Return the kit in these bytes and the models in it. The last few kits are unpickled only once."""
     name = hashlib.sha256(kit).hexdigest()
     with _lock:
         known = _kits.get(name)
@@ -261,7 +261,7 @@ async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
         run = await _run_until_settled(
             partial(launch_apart, spec, job.prompt, options, blocking=False)
         )
-    if run is None:  # it had started, here or in a worker that has ended
+    if run is None:  # it had started, here or in another process
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
@@ -269,7 +269,7 @@ async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
             partial(follow_stored, spec, journal, replace(options, is_new=False)), job
         )
     if run is None:
-        raise StoreError(f"Row {job.key!r}: its run {job.run_id!r} exists and cannot be read")
+        raise StoreError(f"Row {job.key!r}: another process has changed its run {job.run_id!r}")
     session = session_of(run)
     if _is_elsewhere(run):
         return job.key, "running"

@@ -27,7 +27,7 @@ BYTES = 4
 SPACING = 0.05
 """Average seconds between requests after a server rejected one."""
 LATE = 0.25
-"""The fraction of the spacing by which the first request is late, so that two processes differ."""
+"""The maximum fraction of the spacing by which the first request is late, so that two processes differ."""
 
 
 class Wait(NamedTuple):
@@ -45,7 +45,7 @@ class Ticket:
         self._line = line
         self.number = number
         self.tokens = 1
-        """Its estimated tokens, until the real number is known."""
+        """Its estimated tokens."""
         self.loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         self.stamp: _Stamp | None = None
@@ -218,7 +218,7 @@ class Line:
         return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
 
     def hold(self, ticket: Ticket, seconds: float, reason: str) -> None:
-        """Send no request for ``seconds``, and then one after the other."""
+        """Send no request for ``seconds``, and then with a short time between them."""
         with self._lock:
             self._give_back(ticket)
             until = time.monotonic() + seconds + SPACING * random.uniform(0, LATE)
@@ -257,7 +257,7 @@ class RateLimit(Travels):
     """Limits for all requests of one model, or of several, in all runs, threads and event loops of this process.
 
     Requests are sent in order of arrival. If a server reports too many requests, all wait until
-    the time in its answer, and are then sent one after the other.
+    the time in its answer, and are then sent with a short time between them.
 
     Args:
         concurrency: the maximum number of running requests.

@@ -55,7 +55,7 @@ UPGRADES = {1: ("alter table events add column seal text", TAKEN)}
 BEATS = "create table if not exists beats (process text primary key, count integer not null)"
 """A table that is created when a file is opened, also in older files."""
 BEATING = 100
-"""The number of processes with stored beats, latest first; a running process that was dropped starts again."""
+"""The maximum number of processes with stored beats; the oldest are dropped, and count from 1 at their next beat."""
 FORGET_BEATS = (
     "delete from beats where rowid not in (select rowid from beats order by rowid desc limit ?)"
 )
@@ -87,7 +87,7 @@ LOG = (
 Writers follow one another in SQLite, so the log's numbers are in the order of the commits. It is added to a file when
 a list of many runs is read again; a file whose runs nobody lists never has it."""
 LOGGED_FROM = 200
-"""Runs from which a file gets the log; fewer are read at once."""
+"""A file with more runs gets the log; fewer are read at once."""
 SEARCH = """
 select id from runs where exists (
   select 1 from events where key >= number << 32 and key < (number + 1) << 32 and instr(data, ?)
@@ -109,7 +109,7 @@ _REASONS = {
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened. SQLite also writes next to it to read it, so copy it to a folder where you can write",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
-"""The errors of sqlite3; the latter if its message contains the damaged bytes."""
+"""The errors of sqlite3; ``UnicodeDecodeError`` if a message contains damaged bytes."""
 _POSITIONS = 32
 """Bits of a key for the position in the run."""
 
@@ -128,14 +128,14 @@ class _Handle:
     logged: int
     """Bytes in the write-ahead log, approximately."""
     is_private: bool = False
-    """Whether other users have no rights on the file; nothing is written before."""
+    """Whether the rights of other users were removed; no run is written before."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class SQLiteStore(Travels):
     """Journals in the SQLite file at ``path``; the first run creates it, readable only by you.
 
-    An existing file is made private too. A link means its target. Reading creates no file:
+    The first write makes an existing file private too. A link means its target. Reading creates no file:
     if the file is missing or empty, there are no runs.
 
     Usable from any thread, from processes forked from this one, and by several processes at once.
@@ -321,7 +321,7 @@ class SQLiteStore(Travels):
 
         Raises:
             UsageError: there is no such run.
-            StoreError: the file cannot be read, or a row is not text.
+            StoreError: the file cannot be read.
         """
         _, rows = self._patiently(lambda: self._rows(run_id, 0))
         return [_row(version, data, seal) for _, data, version, seal in rows]
@@ -348,7 +348,7 @@ class SQLiteStore(Travels):
         self._carry_over(handle, sum(len(row.data) for row in rows))
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
-        """Delete journals, all or none; their place in the file is overwritten at once and reused.
+        """Delete journals, all or none; their place in the file is overwritten, at once if nobody reads, and reused.
 
         Raises:
             UsageError: one of them does not exist.
@@ -366,7 +366,7 @@ class SQLiteStore(Travels):
                 if number is None:
                     raise UsageError(f"{self!r} has no run {run_id!r}")
                 _delete_one(connection, number)
-        with suppress(StoreError):  # another connection reads: the next call empties the log
+        with suppress(StoreError):  # another connection reads: the next delete empties the log
             self._patiently(self._empty_log)
 
     def _empty_log(self) -> None:

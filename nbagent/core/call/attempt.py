@@ -1,7 +1,7 @@
 """One attempt at one tool call: through the middleware to the gate, the claim and the body, and back.
 
-An attempt ends in events: ``ToolFinished`` or ``Interrupted`` (one for each
-question that a body asks at once). ``next_step`` decides what the run does then. A body is run only
+An attempt ends in events: ``ToolFinished``, ``Interrupted`` (one for each
+question that a body asks at once), both, or none. ``next_step`` decides what the run does then. A body is run only
 here, behind the gate and the claim, so no middleware can make a refused call run.
 """
 
@@ -98,7 +98,7 @@ class Attempt:
         self._is_over = False
         """Whether the middleware has returned, so that ``next`` can no longer run the call."""
         self._claim_cancelled = False
-        """Whether the attempt was cancelled before its claim was written."""
+        """Whether the attempt was cancelled while its claim was being written."""
 
     @property
     def is_body_running(self) -> bool:
@@ -212,7 +212,7 @@ class Attempt:
                 if isinstance(tools, Toolbox):
                     await tools.ready()
             except NbagentError as error:
-                return f"{call.name} was approved but was not run: {error}"
+                return f"{call.name} was answered but was not run: {error}"
         if tool is not None:
             return tool
         known = ", ".join(sorted(tools)) or "none"
@@ -332,7 +332,7 @@ class Attempt:
 
     @property
     def _verdict(self) -> str | None:
-        """The rule that kept the body from being started."""
+        """The rule that decided last, if no body was started."""
         return None if self._has_claimed else self._gate.verdict
 
     # --- through the middleware
@@ -340,7 +340,7 @@ class Attempt:
     async def _through_middleware(self, tool: Tool[..., Any], typed: BaseModel) -> Any:
         as_json = to_json if tool.secrets is None else plain_json
         before = canonical(as_json(typed))
-        # a middleware may call ``next`` twice at once: the second call waits, and returns the same
+        # a middleware may call ``next`` twice at once: the second call waits, and returns the result of the first if it succeeded
         one_at_a_time = asyncio.Lock()
 
         async def innermost(call: ToolCall) -> Any:
@@ -372,7 +372,7 @@ class Attempt:
         return await chain(self._setup.spec.middleware, innermost)(view)
 
     def _may_repeat(self, tool: Tool[..., Any]) -> bool:
-        """Whether ``next`` may be called again: no body has started, or the tool is idempotent."""
+        """Whether ``next`` may run again: this attempt has started no body, or only idempotent ones."""
         current = self._journal.state.calls.get(self.call.id, self.call)
         if current.child is not None and not current.child.of_body:
             return _can_continue(current.child, tool.options.inner.tools)
@@ -491,7 +491,7 @@ class Attempt:
             self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
         except BaseException as error:
             pause = found_in(error)
-            if pause is not None:  # raised by the tool: one of ``ctx`` has stopped the call already
+            if pause is not None:  # the tool's own; a pause by ``ctx`` has stopped the call already
                 self._stop.because(Pause("tool", pause))
             raise
         return value

@@ -31,7 +31,7 @@ MAX_TEXT = 4_000
 LOOK = 0.02
 """Seconds between looks at whether a body that was given up has ended."""
 
-_ENGINE = str(Path(__file__).parents[1])
+_CORE = str(Path(__file__).parents[1])
 
 
 class Raised(NamedTuple):
@@ -43,7 +43,7 @@ class Raised(NamedTuple):
     def by(cls, error: BaseException) -> Raised:
         """From the exception, without the engine's own frames before the tool's."""
         first = error.__traceback__
-        while first is not None and first.tb_frame.f_code.co_filename.startswith(_ENGINE):
+        while first is not None and first.tb_frame.f_code.co_filename.startswith(_CORE):
             first = first.tb_next
         formatted = traceback.TracebackException(
             type(error), error, first or error.__traceback__, limit=-MAX_FRAMES
@@ -59,7 +59,7 @@ Place: TypeAlias = tuple[str, ...]
 """Run id, and the ids of the calls that lead to a call."""
 
 _threads: WeakValueDictionary[Place, Body] = WeakValueDictionary()
-"""The last body of each call that has a thread; those that run are all among them."""
+"""The last body in a thread of each call, as long as something references it, such as its thread."""
 
 
 async def wait_for_earlier_body(place: Place) -> None:
@@ -86,11 +86,11 @@ class Body:
         self._place = place
         self._on_main = on_main
         self._thread: asyncio.Future[Any] | None = None
-        """The future of its thread, until it is awaited."""
+        """The future of its thread, until its result is read."""
 
     @property
     def is_given_up(self) -> bool:
-        """Whether its thread was abandoned."""
+        """Whether its thread has a result that nobody has read."""
         return self._thread is not None
 
     async def wait_for_abandoned(self) -> Any:
@@ -103,7 +103,7 @@ class Body:
             return await _awaited(thread.result())
         except CallTakenOver as error:
             raise RuntimeError(
-                f"{self._tool.name!r} was still running when its call ended"
+                f"{self._tool.name!r} used ctx after its first try was cancelled"
             ) from error
 
     async def run(self, arguments: dict[str, Any]) -> Any:
@@ -188,8 +188,8 @@ class _Pieces:
 
 
 def log_late(tool_name: str) -> None:
-    """Log the end of an abandoned body."""
-    logger.warning("%r finished after the run was stopped; its result was ignored", tool_name)
+    """Log that the result of a call came too late."""
+    logger.warning("%r finished after its call had ended; its result was ignored", tool_name)
 
 
 def log_failed(tool_name: str, traceback: str) -> None:

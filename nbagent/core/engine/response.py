@@ -47,7 +47,7 @@ from nbagent.core.tools.tool import Tool
 KEPT_EVERY = 2.0
 """Seconds after which what a model streams is kept, in case the process ends."""
 Keep: TypeAlias = Callable[[ModelPartial], Awaitable[bool]]
-"""Stores it; False where the store takes nothing now, and it comes with the next one."""
+"""Stores it; if it returns False, the next one contains this text too."""
 
 
 async def respond(
@@ -85,7 +85,7 @@ async def respond(
                 if keep is not None and monotonic() >= due:
                     partial = collected.partial(spec.clock())
                     if partial is not None and await keep(partial):
-                        collected.has_kept()
+                        collected.mark_kept()
                     due = monotonic() + KEPT_EVERY
     except NbagentError:
         raise
@@ -130,7 +130,7 @@ class Collected:
         """Take one more delta.
 
         Raises:
-            ModelError: the response is longer than ``MAX_RESPONSE``, or tells what is of another type.
+            ModelError: the response is longer than ``MAX_RESPONSE``, or a delta is invalid.
         """
         _check_texts(delta)
         match delta:
@@ -181,10 +181,10 @@ class Collected:
             self._notes[f"Only the first {MAX_CITATIONS} sources of this answer are stored."] = None
 
     def _ran(self, delta: HostedCall) -> HostedRan:
-        """A hosted call as it is stored; a call that reports progress counts each time.
+        """A hosted call as it is stored; each report of progress adds to the size.
 
         Raises:
-            ModelError: it holds what is no JSON, or of another type.
+            ModelError: it is not JSON, or has a wrong type.
         """
         values = {one.name: getattr(delta, one.name) for one in fields(HostedRan)}
         try:
@@ -259,7 +259,7 @@ class Collected:
         )
 
     def partial(self, at: float) -> ModelPartial | None:
-        """The response since ``has_kept``; None if there is nothing new."""
+        """The response since ``mark_kept``; None if there is nothing new."""
         texts, reasonings = self._kept_so_far
         text, reasoning = "".join(self._text[texts:]), "".join(self._reasoning[reasonings:])
         if not text and not reasoning:
@@ -268,7 +268,7 @@ class Collected:
             at=at, text=text, reasoning=reasoning, anew=(texts, reasonings) == (0, 0)
         )
 
-    def has_kept(self) -> None:
+    def mark_kept(self) -> None:
         """Mark the response so far as stored."""
         self._kept_so_far = (len(self._text), len(self._reasoning))
 
@@ -297,7 +297,7 @@ class Collected:
         return tuple({"title": one.title, "url": one.url} for one in self._citations)
 
     def _public(self, provider: Any, calls: Collection[CallRequested]) -> Any:
-        """A provider's data of the whole response, which may have its calls again, without their secrets."""
+        """A provider's data of the whole response, without the secrets of calls that are repeated in it."""
         if provider is None or "data" not in provider:
             return provider
         data = provider["data"]
@@ -349,12 +349,12 @@ _TEXTS: dict[type, tuple[str, ...]] = {
     HostedCall: ("id",),
     Finished: ("reason",),
 }
-"""Check that the text fields of a delta are strings, because events are not validated when they are made."""
+"""The fields of each delta that must be strings; deltas are not validated when they are made."""
 _MAY_MISS = ("id", "name")
 
 
 def _check_texts(delta: ModelDelta) -> None:
-    """Refuse what a journal could not be read with.
+    """Refuse values that would make the journal unreadable.
 
     Raises:
         ModelError: something that is a text is another value.

@@ -27,7 +27,7 @@ class MemoryStore(Travels):
         self._lock = threading.Lock()
         self._changes = 0
         self._written: dict[str, int] | None = None
-        """Runs by the number of their last change, latest last; None until somebody asks for changes."""
+        """The number of each run's last change, latest last; None until changes are asked for, also after a deletion."""
         self._whole = 0
         """The number of the last deletion."""
 

@@ -116,7 +116,7 @@ class FollowedRun(Protocol):
         """Abandon bodies that wait for answers, because the run has ended."""
 
     def stop_driving(self) -> None:
-        """Run nothing more of a run that another process has taken over."""
+        """Stop driving: the run was taken over, or released."""
 
 
 class Follower:
@@ -164,7 +164,7 @@ class Follower:
         if run.journal.state.outcome is not None and not run.journal.has_unstored_end:
             if (
                 self._seen != run.journal.state.position
-            ):  # found by who was refused: not all know it yet
+            ):  # a refused write has read this: tell the others
                 run.call_soon(partial(self._looked, self.news))
             return
         if not self._follows:
@@ -203,13 +203,13 @@ class Follower:
     def look(self) -> None:
         """Read what others wrote and react to it; called only on the run's loop."""
         run = self._run
-        if running_loop() is not run.home():  # it has left that one
+        if running_loop() is not run.home():  # the run has changed its loop
             self.follow()
             return
         self.cancel_look()
         news = self.news
         run.submit_own(
-            run.journal.look, lambda _: self._has_looked(news), partial(self._unread, news)
+            run.journal.look, lambda _: self._report_look(news), partial(self._unread, news)
         )
 
     def look_later(self) -> None:
@@ -218,7 +218,7 @@ class Follower:
         self.cancel_look()
         loop, wait = run.home(), self._wait
         self._wait = min(2 * wait, LONGEST)
-        # a run that waits for an answer alone is looked at for those who have it
+        # a run that only waits for an answer is looked at only while its handle is in use
         waits = run.journal.state.status == "interrupted" or is_closed(run.journal.store)
         look = partial(_look, weakref.ref(self)) if waits else self.look
         self._timer = loop.call_later(wait, look)
@@ -329,7 +329,7 @@ class Follower:
         elif isinstance(error, StoreError):
             self._run.set_error(error)
 
-    def _has_looked(self, news: int) -> None:
+    def _report_look(self, news: int) -> None:
         """Pass the result of a look on to the run's loop; called on the thread that looked."""
         if running_loop() is self._run.home():
             self._looked(news)
@@ -383,11 +383,11 @@ class Follower:
             run.drive()
         if self.was_taken:
             run.stop_driving()
-        is_theirs = not run.journal.is_driven_here
+        not_here = not run.journal.is_driven_here
         can_be_taken = run.is_stored and not self._is_notified
-        is_timed = runs_elsewhere(state) or is_theirs
+        is_timed = runs_elsewhere(state) or not_here
         again = can_be_taken or is_timed
-        if again and self._whose_turn(state) == "ours" and is_theirs:
+        if again and self._whose_turn(state) == "ours" and not_here:
             self._take()
         return is_timed, again
 
@@ -456,7 +456,7 @@ class Follower:
 
 
 def _is_why(error: BaseException | None, state: RunState) -> bool:
-    """Whether the run has failed with this error."""
+    """Whether the run has failed with this type of error."""
     end = state.outcome
     return isinstance(end, RunFailed) and end.error == type(error).__name__
 

@@ -52,14 +52,14 @@ class Others:
         run_id: the run, for a message to people that it waits.
     """
 
-    __slots__ = ("_moved_at", "_run_id", "_silent", "_store", "_watched")
+    __slots__ = ("_moved_at", "_run_id", "_store", "_warned", "_watched")
 
     def __init__(self, store: object, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
         self._moved_at = time.monotonic()
         self._watched: Mapping[str, _Watched] = _NOTHING
-        self._silent: tuple[str, ...] = ()
+        self._warned: tuple[str, ...] = ()
 
     def moved(self) -> None:
         """The journal has grown."""
@@ -91,23 +91,23 @@ class Others:
     def _is_silent(self, process: str, known: str) -> bool:
         """Whether it was silent for too long; a person is informed first."""
         silent = self._unheard(process)
-        if silent >= 2 * BEAT and process not in self._silent:
-            self._silent += (process,)
+        if silent >= 2 * BEAT and process not in self._warned:
+            self._warned += (process,)
             logger.warning(
-                "run %s is waiting for %s, %s has been silent for %.0f s; other processes can continue the run after %.0f "
-                "s",
+                "run %s is waiting for %s, %s has been silent for %.0f s; after %.0f s of silence, other "
+                "processes can continue the run",
                 *(self._run_id, describe_process(process), known, silent, self._limit),
             )
         return silent >= self._limit
 
     @property
     def awaited(self) -> str:
-        """The processes that are waited for and are invisible or silent, in words; empty if there are none."""
+        """The processes waited for that cannot be checked from here, or were silent once, in words; or empty."""
         now = time.monotonic()
         descriptions = [
             f"{describe_process(p)}, silent for {now - h.at:.0f} s"
             for p, h in self._watched.items()
-            if has_ended(p) is None or p in self._silent
+            if has_ended(p) is None or p in self._warned
         ]
         return "; ".join(descriptions)
 
@@ -136,7 +136,7 @@ class Others:
 
 
 def still_beats(store: object, process: str) -> bool | None:
-    """Whether a process sends heartbeats, after waiting for the longest pause; None without heartbeats.
+    """Whether a process sends heartbeats, within the longest pause; None if the store has no heartbeats.
 
     Not for an event loop: it takes up to ``BEAT * MISSED`` seconds.
 

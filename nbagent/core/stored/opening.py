@@ -71,7 +71,7 @@ def answer_external(
     """
     given: object = token
     if not isinstance(given, str) or not token:
-        raise InvalidAnswer(f"A token must be a string, got {type(given).__name__}")
+        raise InvalidAnswer(f"A token must be a non-empty string, got {type(given).__name__}")
     answer = _answer(value, error)
     digest = token_digest(token)
     sessions = open_sessions()
@@ -130,7 +130,7 @@ def _refusal(
     for session in sessions:
         used = _waiting(_asked(session.journal), digest)
         if used is not None and any(used.id == each.id for each in session.state.open):
-            return _of_elsewhere(session.run_id, used)
+            return _from_before_import(session.run_id, used)
         if used is not None:
             return Conflict(
                 f"This token was already used, or its question was closed: {session.why_not_pending(used.id)}"
@@ -138,9 +138,9 @@ def _refusal(
     for journal in stored:
         used = _waiting(_interrupts(journal.read()), digest)
         if used is not None and any(used.id == each.id for each in journal.state.open):
-            return _of_elsewhere(journal.run_id, used)
+            return _from_before_import(journal.run_id, used)
         if used is not None:
-            return Conflict("This token was already used, or its question was already answered")
+            return Conflict("This token was already used, or its question is closed")
     if place is not None:
         return NotPending(
             f"No interrupt in {place!r} is waiting for this token. Is the token complete, and from this store?"
@@ -151,7 +151,7 @@ def _refusal(
     )
 
 
-def _of_elsewhere(run_id: str, event: Interrupted) -> Conflict:
+def _from_before_import(run_id: str, event: Interrupted) -> Conflict:
     """The error for a token whose open question it cannot answer."""
     return Conflict(
         f"This token is from before run {run_id!r} was imported from its document, so it cannot be used here. "
@@ -184,7 +184,7 @@ async def answer_stored(
     """Answer a question of a stored run, and continue it if possible.
 
     A run of this process takes the answer itself. Otherwise the run continues here with ``agent``, unless
-    another process is running it and continues. Without ``agent`` the answer is checked with the journal and
+    another process is running it. Without ``agent`` the answer is checked with the journal and
     stored, for the process that is running the run or opens it next.
 
     Args:
@@ -193,7 +193,7 @@ async def answer_stored(
         resolution: the answer.
         by: the name of the caller.
         agent: the agent, whose tools and model continue the run.
-        by_record: True if another process continues the run, and this one only follows.
+        by_record: True to ignore this process's handle of the run; not with ``agent``.
 
     Returns:
         The event, once it is stored.

@@ -1,6 +1,6 @@
 """One request until its answer: its place in the line, its waits and retries, its notes and its price.
 
-The fast way passes a finished body to the client and reads raw bytes. Clients that read the body
+The fast way passes a finished body to the client and reads raw bytes. Clients that need the request's fields
 (Azure puts the model into the URL) and test doubles without ``post`` get the typed call.
 """
 
@@ -54,7 +54,7 @@ DEFAULT_RETRIES = 2
 """The number of retries of a request or a broken stream if the client has no setting."""
 MIN_SHOWN_WAIT = 0.5
 """The minimum seconds of waiting that a person sees."""
-NOTHING_SENT = "the server sent no part of its answer for {seconds:g} s, only keep-alive signals"
+NOTHING_SENT = "the server sent no part of its answer for {seconds:g} s, at most keep-alive signals"
 NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000
 """Bytes per second on the slowest connection to a server."""
@@ -285,7 +285,7 @@ class Exchange:
     def _end(self, parser: Parser, ticket: Ticket) -> Finished:
         """The end of the answer, with its owner and cost.
 
-        If another provider answered last, it names the owner, so that the note on that appears once. If
+        If another provider answered last, the end names this owner, so that the note appears once. If
         the server reported no cost, it is computed from prices; prices do not include hosted tools.
 
         Raises:
@@ -408,7 +408,7 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
 
 
 def _longest(client: Any, size: int) -> float | None:
-    """The maximum seconds until an answer starts, or an error is read: the sum of the client's timeouts.
+    """The maximum seconds until an answer starts, or an error is read: the client's timeouts, and time for the body.
 
     A server that sends single bytes would otherwise never reach a timeout.
     """

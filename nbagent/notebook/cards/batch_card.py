@@ -31,7 +31,7 @@ from nbagent.notebook.view.batch import (
     BatchView,
     Rule,
     choices_of,
-    is_written,
+    takes_text,
 )
 from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, View
 
@@ -270,7 +270,7 @@ def _meaning(
     choices = choices_of(shown)
     if action == "answer" and text.isdecimal() and int(text) < len(choices):
         return partial(as_resolution, choices[int(text)][0])
-    if action == "answer" and text and is_written(shown):
+    if action == "answer" and text and takes_text(shown):
         return partial(as_resolution, text)
     return None
 

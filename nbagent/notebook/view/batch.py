@@ -300,7 +300,7 @@ class BatchView:
             "choices": [
                 [str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(matching))
             ],
-            "writable": is_written(matching),
+            "writable": takes_text(matching),
             "told": self.outcome_text,
             "waits": BATCH_TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
                 n=f"{len(waiting):,}"
@@ -363,7 +363,7 @@ class BatchView:
 
 
 def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
-    """The values, and their labels, that are valid answers to each of these questions; empty if they differ."""
+    """The values, and their labels, that are valid answers to each of these questions; empty if they have none in common."""
     if not questions:
         return []
     first, *others = (
@@ -391,7 +391,7 @@ def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
     return found
 
 
-def is_written(questions: Sequence[Asked]) -> bool:
+def takes_text(questions: Sequence[Asked]) -> bool:
     """Whether the answer to each of these questions is a text."""
     schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
     texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]

@@ -142,7 +142,7 @@ def answer(options: argparse.Namespace) -> int:
         return _answer_outside(options)
     if options.run_id is None:
         raise CommandError(
-            "The run is missing. Use its id, or --token-file. To list the runs: `nbagent runs`",
+            "The run's id is missing. Pass it, or --token-file. To list the runs: `nbagent runs`",
             USAGE,
         )
     agent = None if options.agent is None else driving.load_agent(options.agent)

@@ -141,6 +141,6 @@ class Gate:
 
 
 def _mistaken(judgement: Judgement) -> str | None:
-    if judgement.misses:
+    if judgement.is_broken:
         return f"This call needs approval because a condition failed: {judgement.rule}."
     return None

@@ -1,7 +1,7 @@
 """From an answer to the ``Resolved`` event that settles an interrupt: the one door for all answers.
 
-Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``, and only
-this module makes the event. It decides from the state alone and raises before anything is stored.
+Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``, and a
+run's event is made only here. This module reads no store, and raises before anything is stored.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def refusal_of(
     tools: Mapping[str, Tool[..., Any]],
     stamp: tuple[str, float],
 ) -> Resolved:
-    """The event that refuses an open interrupt because the person does something else; also past its time.
+    """The event that refuses an open interrupt, even an expired one: the person does something else.
 
     Raises:
         ToolError: the tool is not registered.
@@ -622,7 +622,7 @@ def _at(error: Mapping[str, Any]) -> str:
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:
-    """The effect of expiry on an interrupt that does not fail the run."""
+    """The effect of an expiry that does not fail the run."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")

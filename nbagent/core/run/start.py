@@ -373,7 +373,7 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
         known = call.name in spec.tools or not is_complete(spec.tools)
         if call.status == "ready" and call.resumed is not None and not known:
             raise ToolError(
-                f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts. Add it to the agent and "
+                f"{spec.agent!r} has no tool {call.name!r}, which must run after an answer. Add it to the agent and "
                 "open the run again"
             )
 

@@ -195,7 +195,7 @@ class Catalog:
             if isinstance(prefetched, StoreError):
                 raise prefetched
             journal.catch_up(prefetched)
-            if known is None and not events:  # it had been read when that failed
+            if known is None and not events:  # a failed read removed its entry
                 events += journal.read()[:1]
         except (StoreError, UsageError) as error:  # a deleted run, or a damaged one
             self.unreadable[run_id] = str(error)

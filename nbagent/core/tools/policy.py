@@ -60,8 +60,8 @@ class Judgement(NamedTuple):
     rule: str
     editable: bool | tuple[str, ...] = False
     text: str | None = None
-    misses: bool = False
-    """True if the condition failed; the verdict is then to ask or to deny."""
+    is_broken: bool = False
+    """True if the condition raised or returned no bool; the verdict is then to ask or to deny."""
 
 
 @checks_keywords("nb.allow")
@@ -191,8 +191,8 @@ async def denial(
         names: the tool's names.
         typed: its input.
         call: the call, for conditions.
-        reviewed: True if a person has approved. A review rule then lets the tool pass, before one that
-            denies.
+        reviewed: True if a person has approved. A review rule before the denying one then lets the
+            tool pass.
     """
     denial_numbers = [
         n for n, r in enumerate(rules, 1) if r.verdict == "deny" and matches(r, names)
@@ -261,7 +261,7 @@ async def _verdict(
     rule: Rule, typed: Any, call: CallView, named: str | None = None
 ) -> Judgement | None:
     """The rule's verdict if its condition holds. A condition that raises never allows a call."""
-    rule_name, verdict, misses = named or str(rule), rule.verdict, False
+    rule_name, verdict, is_broken = named or str(rule), rule.verdict, False
     if rule.when is not None:
         try:
             if not await _holds(rule.when, typed, call):
@@ -272,5 +272,5 @@ async def _verdict(
             failure = f"raised {type(error).__name__}"
             if isinstance(error, _NeitherYesNorNo):
                 failure = f"returned a {error} instead of True or False"
-            rule_name, misses = f"{rule_name} (its condition {failure})", True
-    return Judgement(verdict, rule_name, rule.editable, rule.text, misses)
+            rule_name, is_broken = f"{rule_name} (its condition {failure})", True
+    return Judgement(verdict, rule_name, rule.editable, rule.text, is_broken)

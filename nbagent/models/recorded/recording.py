@@ -288,7 +288,7 @@ def load(path: Path) -> list[dict[str, Any]]:
                 )
     except (KeyError, TypeError, AttributeError, InvalidAnswer) as error:
         raise ModelConfigError(
-            f"{str(path)!r} is damaged: an entry of its session has no {error}"
+            f"{str(path)!r} is damaged: an entry of its session cannot be read ({type(error).__name__}: {error})"
         ) from error
     return entries
 

@@ -60,7 +60,7 @@ class RunView:
                 self._deltas[type(event)](event)
 
     def flush(self, now: float) -> list[Op] | None:
-        """The operations since the last flush, in order, or None where nothing changed.
+        """The next operations, in order, or None if none are due; see ``dirty``.
 
         ``now`` is any clock in seconds that only goes forward; it paces redrawing.
         """
@@ -77,7 +77,7 @@ class RunView:
         return self._board.changed
 
     def snapshot(self) -> View:
-        """The whole view. Right after ``flush`` it equals the view of a page that got all patches."""
+        """The whole view. Once nothing is ``dirty``, it equals the view of a page that got all patches."""
         with self._lock:
             items = [node.wire() for node in self._board.root.walk()]
             return View(head=self._fold.head(), items=items)
@@ -100,7 +100,7 @@ class RunView:
             return None if drawn is None or drawn.record is not None else drawn.question
 
     def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool = False) -> None:
-        """Store unsent input for pages that are drawn later; open ones know it."""
+        """Store unsent input of a form, or of its ``instead``, for pages that are drawn later."""
         with self._lock:
             update: dict[str, Any] = {"drafts": drafts}
             if instead:
@@ -118,7 +118,7 @@ class RunView:
             self._update_form(interrupt, update, send=True)
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a value outside the page's own fields differs from the proposed one."""
+        """Show whether a widget in the form has another value than the proposed one."""
         with self._lock:
             question = self.question(interrupt)
             if question is not None:

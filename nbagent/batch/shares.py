@@ -80,7 +80,7 @@ class _LimitShares:
             return 0.0
         requests = _part(rpm, task_count, sum(share.rpm or 0 for share in leased) + self._sum(1))
         tokens = _part(tpm, task_count, sum(share.tpm or 0 for share in leased) + self._sum(2))
-        # a request larger than its share is sent alone, so no small rest of the tokens is leased
+        # even a request larger than its share is sent, so a small remainder is not leased
         is_small = tokens is not None and tpm is not None and tokens * 2 < max(1, tpm // task_count)
         if requests == 0 or is_small:
             return max(0.0, min((each[0] for each in self._sent), default=now) - now)
@@ -172,12 +172,12 @@ class Lease:
             each.lease(self._task, share)
 
     def record_used(self, used: Used) -> None:
-        """Return the shares of a task that ended and reported its requests."""
+        """Free the shares of a task that ended and reported its requests."""
         for each, requests in zip(self._limit_shares, used, strict=True):
             each.record_used(self._task, requests, time.monotonic())
 
     def record_lost(self) -> None:
-        """Return the shares of a task that ended without a report."""
+        """Count all shares of a task that ended without a report as used."""
         for each in self._limit_shares:
             each.record_lost(self._task, time.monotonic())
 

@@ -317,7 +317,7 @@ class McpServer(Travels, ToolSource):
                 )
             answer = await exchange.answer(request.params)
             if isinstance(answer, types.ErrorData):
-                raise McpError(f"{self.name} asks to use a model: {answer.message}")
+                raise McpError(f"{self.name} cannot use a model: {answer.message}")
             answers[key] = answer
         return answers
 

@@ -728,7 +728,7 @@ def _check_file(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(status.st_mode):
-        raise StoreError(f"The store at {str(path)!r} is not a file. Pass a path of its own")
+        raise StoreError(f"The store at {str(path)!r} is not a file. Pass the path of a file")
     if _is_open_to_others(status) and os.geteuid() not in (0, status.st_uid):
         raise StoreError(
             f"The store at {str(path)!r} may be readable by others and belongs to another user. Use a file of your own"

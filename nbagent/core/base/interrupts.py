@@ -35,6 +35,8 @@ from .keywords import checks_keywords, spell_out
 from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
 
+EXPIRY = "expiry"
+"""The source of an answer by expiry."""
 MAX_EXPIRY = 100 * 365.25 * 86400
 """Maximum seconds that a question may wait, so that its deadline is a valid time."""
 

@@ -86,7 +86,7 @@ class Attempt:
         self._events = CallEvents(call, setup, self._output)
         self._gate = Gate(call, self._journal, setup.spec)
         self._started_bodies = call.attempt
-        """The number of started bodies."""
+        """The number of bodies that the call has started so far."""
         self._body: Body | None = None
         self._questions: Questions | None = None
         self._input = call.input

@@ -79,7 +79,7 @@ class Store(Protocol):
 
         Raises:
             Conflict: the journal has moved on; nothing was added.
-            LostReference: of a store that deletes: a run that they refer to (``referred_by``) is not there.
+            LostReference: a run that they refer to (``referred_by``) was deleted.
             StoreError: they could not be written; nothing was added.
         """
 
@@ -125,7 +125,7 @@ class Telling(Protocol):
 
 
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
-    """The ``Conflict`` of an append to a journal of ``length`` events; ``winner`` has its place."""
+    """The ``Conflict`` of an append to a journal of ``length`` events; ``winner`` is event ``expected``."""
     text = (
         f"Run {run_id!r} was changed in the meantime: it has {length} events, expected {expected}"
     )

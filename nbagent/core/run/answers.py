@@ -1,7 +1,7 @@
 """From an answer to the ``Resolved`` event that settles an interrupt: the one door for all answers.
 
 Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``, and a
-run's event is made only here. This module reads no store, and raises before anything is stored.
+run's ``Resolved`` is made only here. This module reads no store, and raises before anything is stored.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from nbagent.core.base.errors import (
 )
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
+    EXPIRY,
     PendingInterrupt,
     Reject,
     Respond,
@@ -97,7 +98,7 @@ def tools_of(tool: Tool[..., Any] | None) -> Mapping[str, Tool[..., Any]]:
 
 
 def tool_of(call: CallState, tools: Mapping[str, Tool[..., Any]]) -> Tool[..., Any] | None:
-    """The tool of a call; None if it is not registered, or a body here has not started the call yet."""
+    """The tool of a call; None if it is neither registered nor started by a body here."""
     return started_by_bodies.get(call.id) or tools.get(call.name)
 
 
@@ -163,8 +164,6 @@ class TimeIsOver:
 
 
 TIME_IS_OVER: Final = TimeIsOver()
-EXPIRY = "expiry"
-"""The source of an answer by expiry."""
 IDEMPOTENT = "idempotent=True"
 """The source of an answer that runs a lost call again, because its tool is declared idempotent."""
 

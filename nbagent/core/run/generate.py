@@ -25,7 +25,14 @@ from nbagent.core.base.events import (
     ToolFinished,
 )
 from nbagent.core.base.file_parts import Content, check_room, in_words
-from nbagent.core.base.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
+from nbagent.core.base.interrupts import (
+    EXPIRY,
+    PendingInterrupt,
+    Reject,
+    Remember,
+    Respond,
+    Restart,
+)
 from nbagent.core.base.messages import Message, Part, calls_of, freeze, load, text_of, user
 from nbagent.core.base.model import Usage
 from nbagent.core.base.user import user_behind
@@ -36,7 +43,6 @@ from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec, new_id
 
 from .answers import (
-    EXPIRY,
     TIME_IS_OVER,
     AnyResolution,
     answer,

@@ -40,7 +40,7 @@ from nbagent.core.base.events import (
     StoredEvent,
 )
 from nbagent.core.base.file_parts import Content, check_room, in_words
-from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.interrupts import EXPIRY, PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
 from nbagent.core.base.user import this_user, user_behind
@@ -63,7 +63,6 @@ from nbagent.core.tools.tool import Tool
 from . import heartbeat
 from .answerer import Answerer, AnswerKeeper
 from .answers import (
-    EXPIRY,
     TIME_IS_OVER,
     AnyResolution,
     TimeIsOver,

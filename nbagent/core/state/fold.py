@@ -29,6 +29,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import (
+    EXPIRY,
     SCHEMA_CHANGED,
     TOOL_CHANGED,
     Asker,
@@ -130,8 +131,12 @@ def resolved(call: CallState, event: Resolved) -> CallState:
         case Respond(output=output):
             return finished_call(call, output)
         case Reject(reason=reason):
-            text_of = loss_text if lost else rejection_text
-            return finished_call(call, text_of(call.name, reason), error=True)
+            text = (
+                loss_text(call.name, reason)
+                if lost
+                else rejection_text(call.name, reason, event.by)
+            )
+            return finished_call(call, text, error=True)
         case Restart() if lost:  # as it was: with what was approved and answered before
             shown = _shared_input(call, lost.input) if is_answered_by_one(event.by) else call.shown
             return waiting_or(evolve(call, lost=None, shown=shown), event.at)
@@ -212,8 +217,10 @@ def finished_call(
     )
 
 
-def rejection_text(tool_name: str, reason: str | None) -> str:
-    """The text for the model about a rejected call."""
+def rejection_text(tool_name: str, reason: str | None, by: str = "") -> str:
+    """The text for the model about a rejected call; ``by`` is the source of the answer."""
+    if by == EXPIRY:
+        return f"Nobody answered in time, so this call of {tool_name} was rejected. It was not run."
     why = f" Reason: {reason}" if reason else ""
     return f"A person rejected this call of {tool_name}. It was not run.{why}"
 

@@ -275,7 +275,7 @@ def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) 
     for run in reversed(given.runs):
         if run.id not in needed:
             raise UsageError(
-                f"Run {given.id!r} does not continue {run.id!r}, which the document also has"
+                f"The document has run {run.id!r}, which run {given.id!r} does not need"
             )
         before = _before(run.id, events[run.id], set(events))
         needed |= set() if before is None else {before}

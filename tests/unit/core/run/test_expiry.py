@@ -50,7 +50,7 @@ def first_question_id(run: nb.Run) -> str:
 
 
 EXPIRED = [
-    ("reject", "Nobody answered in time"),
+    ("reject", "Nobody answered in time, so this call of gate was rejected. It was not run."),
     (nb.Respond(output="the default"), "the default"),
 ]
 

@@ -268,7 +268,7 @@ async def test_c261_a_changed_document_is_refused_and_overwrites_nothing():
     stranger = nb.Agent(nb.ScriptedModel(["x"]), store=here).run("other")
     await stranger
     extra = nb.export_run(stranger.id, store=here)["runs"]
-    with pytest.raises(nb.errors.UsageError, match="does not continue"):
+    with pytest.raises(nb.errors.UsageError, match="does not need"):
         nb.import_run(changed(lambda made: made["runs"].insert(0, extra[0])), store=there)
     assert there.run_ids() == []
     nb.import_run(changed(text), store=there, unverified=True)

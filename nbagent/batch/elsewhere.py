@@ -124,7 +124,7 @@ class SentWork(Work):
         wrong = [f"{worker}: {reason}" for worker, reason in reports if reason]
         if wrong:
             more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            raise UsageError(f"A worker cannot start: {wrong[0]}{more}. No row was sent to it")
+            raise UsageError(f"A worker cannot start: {wrong[0]}{more}. No row was started")
 
     def _queue_rows(self) -> None:
         if any(row.status in ("running", "queued") for row in self.rows.values()):

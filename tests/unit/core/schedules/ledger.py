@@ -115,7 +115,7 @@ class Ledger:
             case nb.Respond(output=output):
                 return told.endswith(output)
             case nb.Reject():
-                return "rejected this call" in told
+                return "rejected this call" in told or "Nobody answered in time, so this" in told
             case _:
                 return told.endswith(f"did {self.approved(n)[-1]}")
 

@@ -128,9 +128,10 @@ class Inbox:
 
     @awaited("inbox.approve")
     async def approve(self, *, standing: bool = False) -> Answered:
-        """Approve each question that the inbox had when you last showed, counted or listed it, or the inbox it is part of.
+        """Approve each question that the inbox had when you last showed, counted or listed it.
 
-        Without such a look, all open questions are approved. Each gets its own answer, as in a form; ``nb.decisions()`` has the rule that chose it. Newer questions are not
+        A look at the inbox that this one is a part of counts too; without any look, all open questions are approved.
+        Each gets its own answer, as in a form; ``nb.decisions()`` has the rule that chose it. Newer questions are not
         answered, and are reported.
 
         Args:

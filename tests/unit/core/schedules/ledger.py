@@ -114,8 +114,10 @@ class Ledger:
                 return error in told
             case nb.Respond(output=output):
                 return told.endswith(output)
+            case nb.Reject(reason="Nobody answered in time."):  # an expiry
+                return "Nobody answered in time, so this call" in told
             case nb.Reject():
-                return "rejected this call" in told or "Nobody answered in time, so this" in told
+                return "rejected this call" in told
             case _:
                 return told.endswith(f"did {self.approved(n)[-1]}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -99,6 +101,8 @@ class NotebookPage:
         """JupyterLab runs in the tab with nothing open, as it began."""
         self._server = server
         self._plain = True
+        self._path = Path()
+        """The open notebook on disk."""
         self.page: Page = context.new_page()
         self.page.set_default_timeout(WAIT_MS)
         self._sockets: list[WebSocket] = []
@@ -112,6 +116,7 @@ class NotebookPage:
         Loads the front end, but where JupyterLab waits in the tab: starting it is what takes longest.
         """
         self.app, self.received, self._plain = app, 0, kernel
+        self._path = self._server.root / name
         self.errors = []
         self.page.bring_to_front()  # a tab that is behind another draws one frame a second
         self.page.set_viewport_size(VIEWPORT)
@@ -180,9 +185,19 @@ class NotebookPage:
         """Have Jupyter carry out one of its commands, and wait until it has."""
         self.page.evaluate(COMMAND, [name, args])
 
-    def save(self) -> None:
-        """Save the notebook and wait until it is on disk."""
-        self.command("docmanager:save")
+    def save(self, *texts: str) -> None:
+        """Save the notebook until what is on disk has these texts in its outputs.
+
+        The kernel sends the form that is saved a moment after the page shows what is new.
+        """
+        end = time.monotonic() + WAIT_MS / 1000
+        while True:
+            self.command("docmanager:save")
+            saved = self._saved_outputs() if texts else ""
+            missing = [text for text in texts if text not in saved]
+            if not missing:
+                return
+            assert time.monotonic() < end, f"{missing} is not in what was saved: {saved}"
 
     def restart_kernel(self) -> None:
         """Restart the kernel without asking, and wait until it is back."""
@@ -257,6 +272,10 @@ class NotebookPage:
         said = text.encode()
         with self._sockets[-1].expect_event(event, lambda frame: said in as_bytes(frame)):
             yield
+
+    def _saved_outputs(self) -> str:
+        cells = json.loads(self._path.read_text())["cells"]
+        return json.dumps([cell.get("outputs") for cell in cells], ensure_ascii=False)
 
     def _theme(self, theme: str) -> None:
         self.command("apputils:change-theme", theme=theme)

@@ -70,7 +70,7 @@ def test_a_finished_run_is_followed_up_in_its_own_card(server, open_lab):
     expect(box).to_be_focused()
     expect(card.root.locator(".nba-message")).to_have_text(["Which region lost money?✎", "How?✎"])
     notebook.shot("ask-on-thread", card.root)
-    notebook.save()
+    notebook.save("By discounts, mostly.")
     (output,) = json.loads((server.root / "ask-on.ipynb").read_text())["cells"][1]["outputs"]
     assert "By discounts, mostly." in "".join(output["data"]["text/html"])
     box.fill("half a")

@@ -69,7 +69,7 @@ def test_c407_output_of_a_stopped_tool_stays_in_its_row(server, open_lab):
     expect(rows.nth(1)).to_contain_text("task 2")
     expect(notebook.cell(1).locator(".jp-OutputArea-child")).to_have_count(1)
     notebook.shot("stopped-prints", card.root)
-    notebook.save()
+    notebook.save("thread 2", "task 2")
     cell = json.loads((server.root / "stopped.ipynb").read_text())["cells"][1]
     (output,) = cell["outputs"]
     saved = "".join(output["data"]["text/html"])

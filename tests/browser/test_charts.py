@@ -79,7 +79,7 @@ def test_c236_a_chart_is_below_the_live_card_and_stays_in_the_cell(server, open_
     notebook.run_cell(3)
     expect(notebook.output(3)).to_contain_text("moved to 4")
     notebook.shot("charts-static", output)
-    notebook.save()
+    notebook.save("application/vnd.vegalite.v5+json")
     saved = json.loads((server.root / name).read_text())
     mimes = [sorted(each["data"]) for each in saved["cells"][1]["outputs"]]
     assert mimes[0] == ["text/html", "text/plain"]

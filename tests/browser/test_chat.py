@@ -98,7 +98,7 @@ def test_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, serv
 
 def check_saved(notebook, server):
     """The notebook keeps the whole thread as it stands, and the card lives on."""
-    notebook.save()
+    notebook.save("Another answer.")
     path = server.root / "chat.ipynb"
     (output,) = json.loads(path.read_text())["cells"][1]["outputs"]
     assert set(output["data"]) == {"text/html", "text/plain"}

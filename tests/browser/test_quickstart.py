@@ -44,7 +44,7 @@ def test_the_quickstart_asks_and_each_answer_continues_its_run(app, server, open
         expect(notebook.output(index)).to_contain_text(text)
     assert notebook.errors == [], "\n".join(notebook.errors)
 
-    notebook.save()
+    notebook.save(*AFTERWARDS.values())
     notebook.close()
     server.end_kernels()
     expect_saved_record(open_page(name, app=app, kernel=False), app)

@@ -139,7 +139,7 @@ def test_c405_the_browser_notifies_of_a_question_once_notifications_are_on(serve
     card.press("Approve")
     card.wait_until("completed")
     assert page.evaluate("shown") == ["clerk asks: Run pay?", "closed"]
-    notebook.save()
+    notebook.save("The browser notifies you about new questions")
     saved = (server.root / "notify.ipynb").read_text()
     assert "The browser notifies you about new questions" in saved
     assert "Turn off" not in saved

@@ -319,9 +319,9 @@ def _kept_answers(model: _Any) -> _Any:
     return _import_module("nbagent.models.recorded.model").kept_answers(model)
 
 
-def _inbox_of(waiting: _Any, of: str, answered: _Any) -> _Any:
+def _inbox_of(waiting: _Any, of: str) -> _Any:
     """The questions of a batch as an inbox."""
-    return _import_module("nbagent.notebook.inbox_list").Inbox(waiting, of, answered)
+    return _import_module("nbagent.notebook.inbox_list").Inbox(waiting, of)
 
 
 def _store_at(place: str) -> _Any:

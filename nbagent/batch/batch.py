@@ -290,8 +290,9 @@ class Batch:
         """The open questions of its rows, as in ``nb.inbox``: look at them, filter them, answer them."""
         agent = self._work.agent
         if self._questions is None or self._questions[0] is not agent:
-            waiting = Waiting(self.store, agents=[agent], runs=f"{self.id}:", by_record=True)
-            inbox = hooks.inbox_of(waiting, self.id, self.continue_answered)
+            resume = self.continue_answered
+            waiting = Waiting(self.store, agents=[agent], runs=f"{self.id}:", on_answered=resume)
+            inbox = hooks.inbox_of(waiting, self.id)
             self._questions = agent, inbox
         return self._questions[1]
 

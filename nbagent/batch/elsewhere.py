@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.agent import Agent
-from nbagent.core.base.errors import RunError, StoreError, UsageError
+from nbagent.core.base.errors import RunError, UsageError
 from nbagent.core.base.events import RowOf, RunCancelled, RunRetried, StoredEvent
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.base.user import user_behind
@@ -230,7 +230,7 @@ class SentWork(Work):
             elif error is not None:
                 self.fail(_worker_failure(error, chunk))
             found = await run_in_thread(partial(self._read_journals, [job.run_id for job in chunk]))
-        except (UsageError, RunError, StoreError) as trouble:
+        except Exception as trouble:
             for job in chunk:
                 self._remove_running(job.key)
             self.fail(trouble)

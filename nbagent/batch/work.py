@@ -38,7 +38,9 @@ from .rows import InputRow, Source, run_id_of
 POLL = 0.5
 """Seconds between checks for answered rows; more if a check takes long."""
 POLL_FACTOR = 20
-"""The minimum wait between checks, as a multiple of the duration of the last one."""
+"""The wait between checks, as a multiple of the duration of the last one."""
+LONGEST_POLL = 5.0
+"""The maximum seconds between checks, if a check takes less."""
 MAX_STEP_ROWS = 200
 """The number of rows that are handled before other tasks run on the event loop."""
 MAX_NAMED = 5
@@ -115,6 +117,8 @@ class Work:
         """Keys of failed and stopped rows that a person retries."""
         self._last_check: tuple[object, dict[str, int]] = (None, {})
         """The store's token of the last check, and the lengths of all runs then."""
+        self._stamp_seen: object = None
+        """The store's stamp when waiting rows were last checked; None if they must be checked."""
         self._open_tasks: set[asyncio.Task[None]] = set()
         self._outside: dict[str, Run] = {}
         """Runs with questions to external systems, by key. They stay open, so that the answer finds them here."""
@@ -609,24 +613,23 @@ class Work:
 
     async def _poll(self) -> None:
         """Check repeatedly whether waiting rows were answered, in any process."""
-        wait, stamp = POLL, object()
-        while True:
-            await asyncio.sleep(wait)
-            started = time.monotonic()
-            try:
+        wait = POLL
+        try:
+            while True:
+                await asyncio.sleep(wait)
+                started = time.monotonic()
                 await self._check_other_processes()
-                if not self.counts["interrupted"]:
-                    continue
-                now = await run_in_thread(self._stamp)
-                if now is None or now != stamp:
-                    stamp = now
-                    await self.continue_answered()
-                self._continue_expired()
-            except StoreError as error:
-                self.fail(error)
-                self.wake()
-                return
-            wait = max(POLL, POLL_FACTOR * (time.monotonic() - started))
+                if self.counts["interrupted"]:
+                    now = await run_in_thread(self._stamp)
+                    if now is None or now != self._stamp_seen:
+                        self._stamp_seen = now
+                        await self.continue_answered()
+                    self._continue_expired()
+                took = time.monotonic() - started
+                wait = max(POLL, min(POLL_FACTOR * took, max(took, LONGEST_POLL)))
+        except Exception as error:
+            self.fail(error)
+            self.wake()
 
     async def _check_other_processes(self) -> None:
         """Check rows that run in other processes. Only ``SentWork`` needs this."""
@@ -690,6 +693,8 @@ class Work:
         self.counts[row.status] -= 1
         self._count_usage(row.usage, -1)
         change()
+        if row.status == "interrupted":  # its answer may be in the store already
+            self._stamp_seen = None
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)
 

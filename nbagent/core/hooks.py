@@ -62,7 +62,7 @@ def _call_ended(_output: Any) -> None:
     return None
 
 
-def _no_inbox(_waiting: Any, _of: str, _answered: Any) -> Any:
+def _no_inbox(_waiting: Any, _of: str) -> Any:
     raise LookupError(
         "batch.questions needs nbagent's notebook package. Run `import nbagent` first"
     )
@@ -92,9 +92,8 @@ class Hooks:
     def __init__(self) -> None:
         self.find_host: Callable[[], Any] = _no_host
         """The ``Host`` of the current code; None in a plain script."""
-        self.inbox_of: Callable[[Any, str, Any], Any] = _no_inbox
-        """The open questions as a public object; its second argument names their owner, the third is called
-        with answers."""
+        self.inbox_of: Callable[[Any, str], Any] = _no_inbox
+        """The open questions as a public object; its second argument names their owner."""
         self.model_named: Callable[[str], Any] = _no_model
         """The model for a name such as ``"gpt-5"``."""
         self.price_list: Callable[[], str] = _no_prices
@@ -102,7 +101,7 @@ class Hooks:
         self.in_place_of: Callable[[Any], Any] = _as_it_is
         """The model to use instead of the given model or name."""
         self.kept_answers: Callable[[Any], Any] = _kept_nowhere
-        """The ``KeptAnswers`` of runs with this model (None for a flow's); None if there are none."""
+        """The ``KeptAnswers`` of runs with this model (pass None for a flow), or None."""
         self.schema_errors: Callable[..., list[dict[str, Any]]] = _no_errors
         """Errors of an answer against a JSON Schema, as in ``InvalidAnswer.errors``; ``formats=True`` if the
         schema was made from a type, so that a date must be valid."""

@@ -141,11 +141,11 @@ class NotebookHost:
         if not kernel.attended():
             return False
         from .cards.display import ShownRuns  # noqa: PLC0415 - as above
-        from .inbox_list import near  # noqa: PLC0415 - as above
+        from .inbox_list import relative_place  # noqa: PLC0415 - as above
 
         listing = listed.listing
         chosen = [listing.agent or "", *(TEXTS[f"run_{one}"] for one in listing.statuses or ())]
-        scope_text = " · ".join(filter(None, (near(listing.catalog.store), *chosen)))
+        scope_text = " · ".join(filter(None, (relative_place(listing.catalog.store), *chosen)))
         ShownRuns(listed, reveal(scope_text)).show()
         return True
 

@@ -34,10 +34,10 @@ from .texts import TEXTS
 
 EVERY = 1.0
 """Seconds between reads while waiting for a change."""
-_LONGEST = 500
-"""Characters of a rule, as an answer's record has it."""
-_WORDED = 80
-"""Characters of one value in it."""
+_MAX_RULE = 500
+"""The maximum characters of a rule in an answer's record."""
+_MAX_VALUE = 80
+"""The maximum characters of one value in a rule."""
 MAX_LINES = 30
 """Questions that are printed."""
 
@@ -49,13 +49,11 @@ class Inbox:
         self,
         waiting: Waiting,
         scope_text: str,
-        answered: Callable[[], Awaitable[None]] | None = None,
         rule: tuple[str, ...] = (),
         outer: Inbox | None = None,
     ) -> None:
         self._waiting = waiting
         self._scope_text = scope_text
-        self._report = answered
         self._rule = rule
         """The rule that chose its questions, in words."""
         self._shown: Any = None
@@ -67,7 +65,7 @@ class Inbox:
 
     @property
     def count(self) -> int:
-        """The number of open questions; the store is read only if somebody has written since."""
+        """The number of open questions; the store is read again only after a write."""
         return len(self._looked())
 
     def __len__(self) -> int:
@@ -94,7 +92,7 @@ class Inbox:
             agent: as in ``nb.inbox``.
             tool: as in ``nb.inbox``.
             older_than: as in ``nb.inbox``.
-            inputs: by the name of an input of the call: the value that it has, or a function of that value.
+            inputs: for an input of the call, its value or a function of its value.
                 A question without that input does not fit.
         """
         seconds = _seconds(older_than)
@@ -109,7 +107,7 @@ class Inbox:
         scope_text = (
             reveal(named + filter_note) if not self._waiting.catalog.prefix else self._scope_text
         )
-        return Inbox(waiting, scope_text, self._report, (*self._rule, *conditions), self)
+        return Inbox(waiting, scope_text, (*self._rule, *conditions), self)
 
     def like(self, one: Asked) -> Inbox:
         """An inbox with only the questions that are like this one.
@@ -163,19 +161,12 @@ class Inbox:
         chosen = [one for one in now if standing or shown is None or one.key in shown]
         if not standing:
             answered.later = len(now) - len(chosen)
-        by = f"rule: {', '.join(self._rule)}"[:_LONGEST] if self._rule else "code"
+        by = f"rule: {', '.join(self._rule)}"[:_MAX_RULE] if self._rule else "code"
         answer_each = partial(self._waiting.answer_each, means=means, by=by, into=answered)
-        await self._answer_and_report(answer_each, chosen)
+        await answer_each(chosen)
         if standing:
             answered.standing = asyncio.create_task(self._keep_answering(answer_each))
         return answered
-
-    async def _answer_and_report(
-        self, answer_each: Callable[..., Awaitable[None]], chosen: list[Asked]
-    ) -> None:
-        await answer_each(chosen)
-        if chosen and self._report is not None:
-            await self._report()
 
     async def _keep_answering(self, answer_each: Callable[..., Awaitable[None]]) -> None:
         """Answer new questions, each once; after a slow read the next one waits longer."""
@@ -185,7 +176,7 @@ class Inbox:
             found = [one for one in await run_in_thread(self._now) if one.key not in tried]
             tried.update(one.key for one in found)
             with suppress(InvalidAnswer):
-                await self._answer_and_report(answer_each, found)
+                await answer_each(found)
             await asyncio.sleep(max(EVERY, 20 * (time.monotonic() - started_at)))
 
     @awaited("inbox.changed")
@@ -219,13 +210,13 @@ class Inbox:
         )
 
     def _looked(self) -> list[Asked]:
-        """The open questions, which somebody looks at now."""
+        """The open questions; records that they were seen."""
         found = self._now()
         self._last_look = frozenset(one.key for one in found)
         return found
 
     def _shown_keys(self) -> frozenset[tuple[str, str]] | None:
-        """The questions of the last looks at it and at what it is a part of; None if nobody has looked."""
+        """The keys last seen in this inbox and its outer ones; None if nobody has looked."""
         outer = None if self._outer is None else self._outer._shown_keys()  # noqa: SLF001 - its own
         looks = [look for look in (self._last_look, outer) if look is not None]
         return frozenset().union(*looks) if looks else None
@@ -282,7 +273,7 @@ def inbox(
 
     As a cell's last line it shows each question with its form, and new ones as they come. After an answer, the run
     continues in its own process. If that process has ended, it continues here if this process has the agent, otherwise
-    when someone opens it. Each question says which. An inbox is also a list, with ``count`` and ``to_frame()``.
+    when someone opens it. Each question says which. You can iterate over an inbox; it also has ``count`` and ``to_frame()``.
 
     Args:
         store: the store of the runs; the default store by default.
@@ -320,24 +311,24 @@ def _has_input(name: str, wanted: Any, one: Asked) -> bool:
 
 def _worded(wanted: Any) -> str:
     """A test in words: a function by its name."""
-    return str(getattr(wanted, "__name__", None) or repr(wanted)[:_WORDED])
+    return str(getattr(wanted, "__name__", None) or repr(wanted)[:_MAX_VALUE])
 
 
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
     """A description of the inbox's store and filters."""
-    parts = [near(store)]
+    parts = [relative_place(store)]
     parts += [f"{name} {value}" for name, value in (("agent", agent), ("tool", tool)) if value]
     parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
     return " · ".join(parts)
 
 
-def near(store: Any) -> str:
+def relative_place(store: Any) -> str:
     """The place of a store, relative to this folder."""
     if isinstance(store, MemoryStore):
         return TEXTS["in_memory"]
     place = place_of(store)
-    near = os.path.relpath(place) if os.path.isabs(place) else place
-    return place if near.startswith("..") else near
+    relative = os.path.relpath(place) if os.path.isabs(place) else place
+    return place if relative.startswith("..") else relative
 
 
 def _row(one: Asked) -> tuple[Any, ...]:

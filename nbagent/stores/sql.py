@@ -62,6 +62,8 @@ STATEMENT_LIMIT = 60
 """The time limit of one statement, in seconds."""
 EXIT_WAIT = 5.0
 """Seconds that the end of the process waits for open transactions."""
+ENDS = 1000
+"""Runs whose ends a process remembers, those that it wrote to last: an append to them reads nothing."""
 BEATS_DELETED_AFTER = 7 * 86400.0
 """Seconds after which the beats of a silent process are deleted; if it still runs, it counts from 1 again."""
 
@@ -130,33 +132,44 @@ _SET_LENGTH = (
     .values(length=sa.bindparam("after"), seal=sa.bindparam("last"))
 )
 _NOTIFY = sa.text("select pg_notify(:channel, :notice)")
-_LOCK_EACH = sa.text(
-    "select id, number, length, seal from nbagent_runs where id = any(cast(:ids as text[])) for update skip locked"
-)
-_ADD_RUNS = sa.text(
-    """
-    insert into nbagent_runs (id, length, seal) select id, 0, '' from unnest(cast(:ids as text[])) as id
-    on conflict (id) do nothing returning id, number
-    """
-)
-_ADD_EVENTS = sa.text(
-    """
-    with moved as (
-      update nbagent_runs set length = new.length, seal = new.seal
-      from unnest(cast(:runs as bigint[]), cast(:lengths as integer[]), cast(:last as text[])) as new (number, length, seal)
-      where nbagent_runs.number = new.number
-    ), added as (
-      insert into nbagent_events (run, position, version, data, seal)
+_ADD_EACH = """
+    with given as (
       select * from unnest(
-        cast(:run as bigint[]), cast(:position as integer[]), cast(:version as integer[]), cast(:data as bytea[]),
-        cast(:seal as text[]))
+        %(ids)s::text[], %(numbers)s::bigint[], %(lengths)s::integer[], %(before)s::text[], %(after)s::integer[],
+        %(last)s::text[], %(notices)s::text[]) as given (id, number, length, before, after, last, notice)
+    ), locked as (
+      select runs.number, given.after, given.last from nbagent_runs as runs join given
+      on runs.number = given.number and runs.length = given.length and runs.seal = given.before
+      for update of runs skip locked
+    ), moved as (
+      update nbagent_runs as runs set length = locked.after, seal = locked.last from locked
+      where runs.number = locked.number returning runs.id, runs.number
+    ), added as (
+      insert into nbagent_runs (id, length, seal) select id, after, last from given where number is null
+      on conflict (id) do nothing returning id, number
+    ), stored as (
+      select id, number from moved union all select id, number from added
+    ), events as (
+      insert into nbagent_events (run, position, version, data, seal)
+      select stored.number, event.position, event.version, event.data, event.seal from stored join unnest(
+        %(run)s::text[], %(position)s::integer[], %(version)s::integer[], %(data)s::bytea[], %(seal)s::text[])
+        as event (run, position, version, data, seal) on event.run = stored.id
     )
-    select pg_notify(:channel, notice) from unnest(cast(:notices as text[])) as notice
+    select stored.id, stored.number, pg_notify(%(channel)s, given.notice) from stored join given on given.id = stored.id
+"""
+"""Append to each given run that still ends as it is known here, and is not locked; return the others' absence.
+
+One statement, so that a group costs one round trip. Nobody waits for a locked run, and a run that has moved on has
+another length; the seals of the new events follow from the last one, which is compared for that reason."""
+_FIND_EACH = sa.text(
+    """
+    select id, number from nbagent_runs join nbagent_events on run = number
+    join unnest(cast(:ids as text[]), cast(:places as integer[]), cast(:seals as text[])) as given (of_run, place, last)
+    on id = of_run and position = place and nbagent_events.seal = last
     """
 )
-_SET_TIME_LIMITS = sa.text(
-    "select set_config('lock_timeout', :wait, true), set_config('statement_timeout', :most, true)"
-)
+_LIMITS = "select set_config('lock_timeout', %(wait)s, true), set_config('statement_timeout', %(most)s, true)"
+_SET_TIME_LIMITS = sa.text(re.sub(r"%\((\w+)\)s", r":\1", _LIMITS))
 _READ_ONE = sa.select(_events.c.version, _events.c.data).where(
     (_events.c.run == sa.bindparam("number")) & (_events.c.position == sa.bindparam("place"))
 )
@@ -193,11 +206,23 @@ _BUSY = ("55P03", "57014", "40001", "40P01", "53300", 1205, 1213)
 
 
 class _Append(NamedTuple):
-    """The encoded arguments of ``append``."""
+    """An append to a run whose end is known here."""
 
     run_id: str
-    texts: list[str]
+    number: int | None
+    """The run's; None if this begins it."""
     expected: int
+    before: str
+    """The seal of its last event."""
+    rows: Sequence[Row]
+
+
+class _Known(NamedTuple):
+    """The end of a run, as this process wrote it last."""
+
+    number: int
+    length: int
+    seal: str
 
 
 class _Since(NamedTuple):
@@ -240,6 +265,8 @@ class SQLStore(Travels):
         """Identifies the notices that this store sends."""
         self._numbers: dict[str, int] = {}
         """The number of a run by its id, from when it was read or started here."""
+        self._ends: dict[str, _Known] = {}
+        """The ends of the runs that were written to here last, by their ids."""
         self._is_ready = False
         self._closed = False
         self._stamp_was_read = False
@@ -271,12 +298,29 @@ class SQLStore(Travels):
         texts, before = [dump(event) for event in events], referred_by(run_id, events)
         self._check_process()
         is_plain = texts and not before and self._is_ready and _is_storable(run_id)
-        if not (
-            is_plain and self._has_notices and self._groups.write(_Append(run_id, texts, expected))
-        ):
+        joins = self._joining(run_id, texts, expected) if is_plain and self._has_notices else None
+        if joins is None or not self._groups.write(joins):
             self._patiently(lambda: self._append(run_id, texts, expected, before))
         if texts:
             self._notify_here(run_id)
+
+    def _joining(self, run_id: str, texts: list[str], expected: int) -> _Append | None:
+        """The append as one of a group; None if the run's end must be read first."""
+        if not expected:
+            return _Append(run_id, None, 0, "", sealed(run_id, texts))
+        end = self._ends.get(run_id)
+        if end is None or end.length != expected or self._numbers.get(run_id) != end.number:
+            return None
+        return _Append(run_id, end.number, expected, end.seal, sealed(end.seal, texts))
+
+    def _written(self, run_id: str, number: int, length: int, seal: str) -> None:
+        """Note the end of a run that was just written."""
+        self._numbers[run_id] = number
+        with self._lock:
+            self._ends.pop(run_id, None)
+            self._ends[run_id] = _Known(number, length, seal)
+            if len(self._ends) > ENDS:
+                del self._ends[next(iter(self._ends))]
 
     def _new_groups(self) -> Groups[_Append]:
         store_ref = weakref.ref(self)
@@ -289,71 +333,65 @@ class SQLStore(Travels):
         return Groups(append_each, _is_of_another_run)
 
     def _append_each(self, group: Sequence[Waiting[_Append]]) -> None:
-        """Append each write that has no conflict, in one transaction; each of the others gets its own error.
+        """Append each write whose run ends as expected, in one transaction; the others are left to be tried alone.
 
         A run that another process has locked or changed does not block the others.
         """
-        stored: list[tuple[Waiting[_Append], int]] = []
-        is_complete = False
+        writes = {one.write.run_id: one.write for one in group}
         try:
-            with self._writing() as connection:
-                stored = self._append_in(connection, group)
-                is_complete = True
-        except (_OtherWasFaster, Busy):  # rolled back
-            return
+            try:
+                stored = self._append_in_one(list(writes.values()))
+            except Exception:  # it may have broken after the commit
+                stored = self._found_stored(list(writes.values()))
         except BaseException as error:
-            if is_complete:  # the connection may have broken after the commit
-                for one, _ in stored:
-                    one.error = error
+            is_ctrl_c = not isinstance(error, Exception)
+            for one in group:
+                one.error = StoreError("The write was interrupted") if is_ctrl_c else error
+            if is_ctrl_c:
+                raise
             return
-        for one, number in stored:
-            self._numbers[one.write.run_id] = number
-            one.is_done = True
-
-    def _append_in(
-        self, connection: sa.Connection, group: Sequence[Waiting[_Append]]
-    ) -> list[tuple[Waiting[_Append], int]]:
-        """Append in this transaction; return the appended writes with the numbers of their runs."""
-        ids = sorted(one.write.run_id for one in group if one.write.expected)
-        new_ids = sorted(one.write.run_id for one in group if not one.write.expected)
-        runs_found = {
-            run_id: (number, length, seal)
-            for run_id, number, length, seal in (
-                connection.execute(_LOCK_EACH, {"ids": ids}) if ids else ()
-            )
-        }
-        for run_id, number in connection.execute(_ADD_RUNS, {"ids": new_ids}) if new_ids else ():
-            runs_found[run_id] = (number, 0, run_id)
-        stored, runs, events = [], [], []
         for one in group:
-            run_id, texts, expected = one.write
-            number, length, seal = runs_found.get(run_id, (None, -1, ""))
-            known = self._numbers.get(run_id, number) if expected else number
-            if number is None or length != expected or known != number:
-                continue
-            rows = sealed(seal, texts)
-            stored.append((one, number))
-            runs.append((number, expected + len(rows), rows[-1].seal))
-            events += [
-                (number, at, row.version, row.data.encode(errors="surrogatepass"), row.seal)
-                for at, row in enumerate(rows, expected)
-            ]
-        if stored:
-            values = zip(
-                ("runs", "lengths", "last"), map(list, zip(*runs, strict=True)), strict=True
-            )
-            columns = ("run", "position", "version", "data", "seal")
-            notices = [f"{self._token}:{_key(one.write.run_id)}" for one, _ in stored]
-            connection.execute(
-                _ADD_EVENTS,
-                {
-                    **dict(values),
-                    **dict(zip(columns, map(list, zip(*events, strict=True)), strict=True)),
-                    "channel": CHANNEL,
-                    "notices": notices,
-                },
-            )
-        return stored
+            number = stored.get(one.write.run_id)
+            if number is not None:
+                end = one.write.expected + len(one.write.rows)
+                self._written(one.write.run_id, number, end, last_seal("", one.write.rows))
+                one.is_done = True
+
+    def _append_in_one(self, writes: Sequence[_Append]) -> dict[str, int]:
+        """Append in one round trip; return the runs that were appended to, with their numbers."""
+        ends = [(one.expected + len(one.rows), one.rows[-1].seal) for one in writes]
+        events = [
+            (one.run_id, at, row.version, row.data.encode(errors="surrogatepass"), row.seal)
+            for one in writes
+            for at, row in enumerate(one.rows, one.expected)
+        ]
+        columns = ("run", "position", "version", "data", "seal")
+        values = dict(zip(columns, map(list, zip(*events, strict=True)), strict=True)) | {
+            "ids": [one.run_id for one in writes],
+            "numbers": [one.number for one in writes],
+            "lengths": [one.expected for one in writes],
+            "before": [one.before for one in writes],
+            "after": [length for length, _ in ends],
+            "last": [seal for _, seal in ends],
+            "notices": [f"{self._token}:{_key(one.run_id)}" for one in writes],
+            "channel": CHANNEL,
+        }
+        with self._connected(is_limited=False) as connection:
+            raw: Any = connection.connection.driver_connection
+            with raw.pipeline():
+                raw.execute(_LIMITS, self._limits)
+                added = raw.execute(_ADD_EACH, values)
+                raw.commit()
+            return {run_id: number for run_id, number, _ in added}
+
+    def _found_stored(self, writes: Sequence[_Append]) -> dict[str, int]:
+        """The runs that have these writes, with their numbers."""
+        values = {
+            "ids": [one.run_id for one in writes],
+            "places": [one.expected + len(one.rows) - 1 for one in writes],
+            "seals": [one.rows[-1].seal for one in writes],
+        }
+        return dict(map(tuple, self._all(_FIND_EACH, values)))
 
     def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
         with self._writing() as connection:
@@ -379,7 +417,7 @@ class SQLStore(Travels):
             self._lock_references(connection, run_id, before)
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id)
-        self._numbers[run_id] = number
+        self._written(run_id, number, expected + len(rows), last_seal(seal, rows))
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
         """The events, starting at number ``start``.
@@ -745,7 +783,7 @@ class SQLStore(Travels):
         self._is_ready = True
 
     @contextmanager
-    def _connected(self) -> Iterator[sa.Connection]:
+    def _connected(self, *, is_limited: bool = True) -> Iterator[sa.Connection]:
         """A transaction: committed at the end of the block, rolled back if it raises."""
         if self._closed:
             raise StoreError(f"{self!r} is closed")
@@ -753,7 +791,8 @@ class SQLStore(Travels):
         pool = self._engine.pool
         try:
             with _counted_transaction(), self._engine.begin() as connection:
-                self._limit(connection)
+                if is_limited and connection.dialect.name == "postgresql":
+                    connection.execute(_SET_TIME_LIMITS, self._limits)
                 yield connection
         except sa.exc.IntegrityError as error:  # another process has inserted the same rows
             raise _OtherWasFaster from error
@@ -768,11 +807,11 @@ class SQLStore(Travels):
         """Whether the store was closed meanwhile."""
         return self._closed
 
-    def _limit(self, connection: sa.Connection) -> None:
-        """Limit the wait for a lock and the time of a statement, for this transaction only."""
-        if connection.dialect.name == "postgresql":
-            wait = f"{max(1, int(self._timeout * 1000))}ms"
-            connection.execute(_SET_TIME_LIMITS, {"wait": wait, "most": f"{STATEMENT_LIMIT}s"})
+    @property
+    def _limits(self) -> dict[str, str]:
+        """How long one transaction waits for a lock, and how long one statement of it may take."""
+        wait = f"{max(1, int(self._timeout * 1000))}ms"
+        return {"wait": wait, "most": f"{STATEMENT_LIMIT}s"}
 
     def _check_process(self) -> None:
         """Use new connections in a forked process; the parent's are not touched."""

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -183,6 +184,8 @@ def test_c446_appends_at_once_share_one_transaction_and_each_gets_its_own_outcom
     """A run that has moved on, one that another process holds and one that is not there hold up no neighbour."""
     for run_id in ("moved", "held", *map(str, range(20))):
         store.append(run_id, [completed("a")], 0)
+    store._ends["gone"] = store._ends["held"]._replace(length=3)
+    store._numbers["gone"] = store._numbers["held"]
     expected = {"moved": 0, "held": 1, "gone": 3, "new": 0, **dict.fromkeys(map(str, range(20)), 1)}
 
     with (
@@ -197,30 +200,31 @@ def test_c446_appends_at_once_share_one_transaction_and_each_gets_its_own_outcom
             run_id: pool.submit(store.append, run_id, [completed("b")], at)
             for run_id, at in expected.items()
         }
-        twice = pool.submit(store.append, "3", [completed("c")], 2)
+        twice = pool.submit(store.append, "new", [completed("c")], 0)
         until(lambda: len(store._groups._waiting) == len(expected) + 1)
     assert first.exception() is None
+    of_new = {type(appends.pop("new").exception()), type(twice.exception())}
+    assert of_new == {type(None), Conflict}
     errors = {run_id: type(one.exception()) for run_id, one in appends.items() if one.exception()}
     assert errors == {"moved": Conflict, "held": Busy, "gone": Conflict}
     assert groups[0] == ["first"]
-    assert [len(store.read(str(number))) for number in range(20) if number != 3] == [2] * 19
-    assert [event.text for event in store.read("3")] == (
-        ["a", "b", "c"] if twice.exception() is None else ["a", "b"]
-    )
+    assert [len(store.read(str(number))) for number in range(20)] == [2] * 20
     assert len(store.read("new")) == 1
     assert len(store.read("held")) == 1
     assert len(groups[1]) >= 23
     assert nb.verify_run("3", store=store)
 
 
-def test_c446_a_connection_that_breaks_at_the_commit_of_a_group_fails_each_append_and_writes_none_twice(
-    store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("breaks", ["before the commit", "after it"])
+def test_c446_a_connection_that_breaks_in_a_group_loses_no_append_and_writes_none_twice(
+    breaks: str, store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append("ready", [completed("a")], 0)
-    commit = store._engine.dialect.do_commit
+    append_in_one = store._append_in_one
 
-    def broken(connection: Any) -> None:
-        commit(connection)
+    def broken(writes: Any) -> None:
+        if breaks == "after it":
+            append_in_one(writes)
         raise psycopg.OperationalError("the connection is gone")
 
     with ThreadPoolExecutor(30) as pool, gathered(store, monkeypatch) as groups:
@@ -228,12 +232,25 @@ def test_c446_a_connection_that_breaks_at_the_commit_of_a_group_fails_each_appen
         until(lambda: bool(groups))
         appends = [pool.submit(store.append, str(n), [completed("a")], 0) for n in range(12)]
         until(lambda: len(store._groups._waiting) == 12)
-        monkeypatch.setattr(store._engine.dialect, "do_commit", broken)
-    errors = [type(one.exception()) for one in (first, *appends)]
+        monkeypatch.setattr(store, "_append_in_one", broken)
+    assert [one.exception() for one in (first, *appends)] == [None] * 13
     monkeypatch.undo()
-    assert set(errors) == {StoreError}
-    assert [len(store.read(str(n))) for n in range(12)] == [1] * 12
     assert [len(group) for group in groups] == [1, 12]
+    for n in range(12):
+        store.append(str(n), [completed("b")], 1)
+        assert [event.text for event in store.read(str(n))] == ["a", "b"]
+
+
+def test_c446_a_group_whose_outcome_cannot_be_read_fails_each_append(
+    store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append("ready", [completed("a")], 0)
+    with monkeypatch.context() as patched:
+        for name in ("_append_in_one", "_found_stored"):
+            patched.setattr(store, name, Mock(side_effect=StoreError("the server is gone")))
+        with pytest.raises(StoreError, match="the server is gone"):
+            store.append("ready", [completed("b")], 1)
+    store.append("ready", [completed("b")], 1)
 
 
 def test_c446_ctrl_c_in_a_thread_that_waits_for_its_group_leaves_nobody_waiting(

@@ -131,7 +131,9 @@ ASKED_AGAIN = (
 )
 """The note of an interrupt that its tool raised again, with the same text, after a restart."""
 
-SCHEMA_CHANGED = "The tool's parameters changed since you approved this call, so it is asked again."
+SCHEMA_CHANGED = (
+    "The tool's parameters changed since you approved this call, so you are asked again."
+)
 """The note of an interrupt that was approved for an earlier definition of the tool."""
 
 INPUT_CHANGED = (
@@ -140,8 +142,8 @@ INPUT_CHANGED = (
 """The note of an interrupt whose tool would receive another input than the approved one."""
 
 TOOL_CHANGED = (
-    "The server changed this tool since it was shown (its description, hints or parameters), so it is asked "
-    "again."
+    "The server changed this tool since it was shown (its description, hints or parameters), so you are "
+    "asked again."
 )
 """The start of the note of an interrupt that was approved for an earlier version of a server's tool."""
 

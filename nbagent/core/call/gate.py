@@ -1,7 +1,7 @@
 """The gate: judges the input that reaches a tool, right before it would run.
 
-What a person let run is compared here, and nowhere else, to what would run: the tool's name, its schema and the
-input, whoever approved, and wherever the question came from.
+Only here, what was approved is compared to what would run: the tool's name, its schema and the input.
+It does not matter who approved, or where the question came from.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .setup import CallDenied, CallJournal
 
 
 class Gate:
-    """The gate of one attempt; it judges an input once, however often that comes."""
+    """The gate of one attempt; it judges each input once, even if it comes again."""
 
     def __init__(self, call: CallState, journal: CallJournal, spec: RunSpec) -> None:
         self.verdict: str | None = None
-        """The rule that spoke last."""
+        """The rule that decided last, as text."""
         self.note: str | None = None
         self._why: str | None = None
         """A note for the person about the question."""
@@ -40,7 +40,7 @@ class Gate:
         self._judged: dict[str, Judgement | None] = {}
 
     def outdated(self, tool: Tool[..., Any]) -> Interrupted | None:
-        """The pause that was approved, if it was of another input, or the tool's schema is another by now."""
+        """The approved pause, if its input or the tool's schema has changed since then."""
         pause = self._call.pause
         if pause is None or self._call.resumed is None:
             return None
@@ -53,7 +53,7 @@ class Gate:
 
         Args:
             tool: that is called.
-            typed: makes the input, typed, for conditions: what they do to theirs reaches no body.
+            typed: makes a typed copy of the input for conditions; no body gets their changes.
             input_: as JSON.
 
         Raises:
@@ -66,7 +66,7 @@ class Gate:
         self.note = " ".join(filter(None, (self.note, INPUT_CHANGED)))
         if stop is not None:
             return stop
-        self.verdict = None  # whatever rule let it pass, none asks
+        self.verdict = None  # no rule asks this question
         return Interrupt(editable=tool.options.editable)
 
     async def _judged_stop(
@@ -109,7 +109,7 @@ class Gate:
             refused = await denial(rules, names, typed, call, reviewed=False)
             if refused is not None:
                 return refused
-        if cleared:  # by a person, or elsewhere: that stands for a review, never for what is denied
+        if cleared:  # by a person, or elsewhere: this replaces a review, but a denial still counts
             return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
         judgement = await judge(self._spec.policy, (tool.name,), typed, call)
         if tool.options.always_asked and judgement is not None and judgement.verdict == "allow":

@@ -72,7 +72,7 @@ logger = logging.getLogger("nbagent")
 
 
 class Store(Protocol):
-    """Stores journals. All writes go through ``append``, whose ``expected`` gives exactly-once answers."""
+    """Stores journals. All writes use ``append``; its ``expected`` ensures that a question is answered only once."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones.
@@ -216,7 +216,7 @@ class Journal:
         self.taken: RunTaken | None = None
         """The takeover by that process, if it took the run over."""
         self._is_vacant = False
-        """Whether an answer since then named no owner: that process no longer drives the run."""
+        """Whether the last answer named no owner, so ``driver`` no longer drives the run."""
         self.is_driven_here = store is None
         """Whether this process may take the run's next step, because it was the last to drive the run."""
         self._last: tuple[str, float] | None = None
@@ -310,7 +310,7 @@ class Journal:
             return self._commit(decide, self._append)
 
     def end(self, event: StoredEvent, before: CutOff = tuple) -> None:
-        """Add the event that ends the run, after those ``before``; in memory only while the store fails.
+        """Add what ``before()`` returns, then the event that ends the run; in memory only while the store fails.
 
         If the run has ended already, this only tries again to store its end.
         """
@@ -318,7 +318,7 @@ class Journal:
             self._end(event, before, self._append)
 
     def catch_up(self, read_events: Sequence[StoredEvent] | None = None) -> None:
-        """Fold in what other processes have written; ``read_events`` are the events of a ``Journal`` just made, if they were read already."""
+        """Fold in what other processes have written; a new ``Journal`` takes ``read_events`` instead, if they were already read."""
         if self.store is not None:
             with self._turn:
                 if read_events is None:
@@ -722,7 +722,7 @@ class _Waiting(NamedTuple):
 
 
 class InnerJournal:
-    """The journal of a run inside a call: a view of the outer journal's events and lock.
+    """The journal of a run inside a call: a view of the outer journal, which does the writing.
 
     The writer sets the scope of the events. Deltas of the inner model are not passed on: the call's
     row shows the output of its tools and the stored responses.
@@ -780,7 +780,7 @@ class InnerJournal:
         return await self._outer.write(lambda state: decide(self._inner(state)))
 
     def submit_end(self, event: StoredEvent, before: CutOff = tuple) -> Future[Any]:
-        """Add the event that ends the inner run, after those ``before``."""
+        """Add what ``before()`` returns, then the event that ends the inner run."""
         return self.submit(lambda state: [*before(), event] if state.outcome is None else [])
 
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:

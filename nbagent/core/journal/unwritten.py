@@ -16,7 +16,7 @@ CallOutcome: TypeAlias = ToolFinished | StepFinished
 class _Kept(NamedTuple):
     event: CallOutcome
     attempt: int
-    """The body that it is the outcome of."""
+    """The number of the body that ended."""
 
 
 def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) -> None:
@@ -61,7 +61,7 @@ def _still_holds(state: RunState, event: CallOutcome, attempt: int) -> bool:
 
 
 def _key(event: CallOutcome) -> tuple[object, ...]:
-    """The same for an outcome that could not be stored by a retry either."""
+    """A key that stays the same if a retry cannot store the outcome either."""
     return event.type, event.scope, event.call_id, getattr(event, "name", None)
 
 

@@ -523,7 +523,9 @@ def _remembers(
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     match resolution:
         case Respond(error=str()):
-            raise InvalidAnswer("To continue the run, answer with a number")
+            raise InvalidAnswer(
+                f"To continue the run, answer with the number of additional {event.budget or 'turns'}"
+            )
         case Respond(output=more):
             number = int if event.budget in (None, "turns", "tokens") else int | float
             if not isinstance(more, number) or not amount(more):
@@ -531,7 +533,9 @@ def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolut
                     f"The number of additional {event.budget or 'turns'} must be greater than 0, got {more!r}"
                 )
         case Restart():
-            raise InvalidAnswer("To continue the run, use respond(number)")
+            raise InvalidAnswer(
+                f"To continue the run, use respond(number of additional {event.budget or 'turns'})"
+            )
         case Reject():
             pass
         case never:

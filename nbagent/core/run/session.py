@@ -1,4 +1,4 @@
-"""One handle of a run: its event loop, its driver, and everything that can be done to it.
+"""The work behind one ``Run``: its event loop, its driver and all its operations.
 
 ``Run`` is the public handle; the engine and the notebook use its session. A session drives the run
 on the run's loop when it is its turn: the driver starts when there is something to do, is woken by answers, and ends
@@ -82,7 +82,7 @@ from .scripted_answers import Answers, AnswerSource, KeptAnswers
 T = TypeVar("T")
 R = TypeVar("R")
 Holds: TypeAlias = Callable[[], bool]
-"""Returns True once the wait is over; quick, and from any thread."""
+"""Returns True once the wait is over; must be fast and thread-safe."""
 Waited: TypeAlias = Future[BaseException | None]
 """Its result is None, or the error if the wait ended because an answer could not be stored."""
 
@@ -230,7 +230,7 @@ class Session:
 
     @property
     def awaited(self) -> str:
-        """A description of the processes that the run waits for and that cannot be checked from here; empty if there are none."""
+        """The processes that the run waits for and that cannot be checked from here or were silent, in words; or empty."""
         return (
             self.follower.others.awaited if self.status == "running" and self.error is None else ""
         )
@@ -289,7 +289,7 @@ class Session:
         self.then(self.journal.submit(decide), written)
 
     def start_behind(self, before: Session, prompt: Content) -> None:
-        """Store the prompt, and start once the previous run has ended.
+        """Store the prompt, and start if the previous run completes.
 
         Raises:
             UsageError: its files are too large.
@@ -364,7 +364,7 @@ class Session:
         self.drive()
 
     def fork(self, at: str | StoredEvent | None) -> Session:
-        """An independent run that continues from here, or from when ``at`` was asked; see ``Run.fork``."""
+        """An independent run that continues from here, or from ``at``; see ``Run.fork``."""
         spec, state = self.spec, self.journal.state
         events = forked(self.journal.read(), at, spec.new_id, spec.clock())
         if at is None and isinstance(state.outcome, RunFailed):
@@ -512,7 +512,7 @@ class Session:
         on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Submit a write or read of the run itself, on its loop: as ``then``, but ``failed`` also gets an immediate error."""
+        """Like ``then``, for a write or read that the run itself starts, on its loop; ``failed`` also gets an error of ``submit``."""
         try:
             self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
@@ -561,7 +561,7 @@ class Session:
     def leave_loop(self) -> bool:
         """Move this run and those queued before it to the private loop; the caller is about to block this thread.
 
-        Returns False if one of them is running on this thread's loop.
+        Returns False if one is busy on this thread's loop, or that is the private loop.
         """
         loop = running_loop()
         here = [one for one in self._queue() if loop is not None and one.loop is loop]
@@ -877,7 +877,7 @@ class Session:
         self.abandon_bodies()
         self.progressed()
 
-    # --- deadlines of questions: each is applied once, whoever else applies it too
+    # --- deadlines of questions: each takes effect once, even if several processes apply it
 
     def _apply_deadlines(self) -> None:
         """Settle the questions whose deadline has passed. A write that the store refuses is tried again later.
@@ -963,7 +963,7 @@ class Session:
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
 
     def _asks_a_person(self) -> bool:
-        """Whether a question is open for a person, or a prepared answer to it was wrong."""
+        """Whether an open question is for a person, or its prepared answer was wrong."""
         waiting = self.journal.state.pending
         return any(
             event.expects != "external" or event.id in self.wrong_answers for event in waiting
@@ -1129,7 +1129,7 @@ class Before:
         return self.journal.state
 
     def is_waiting(self) -> bool:
-        """Whether it continues only after an answer."""
+        """Whether it has not ended, and continues only after an answer or a step of another process."""
         if self.state.outcome is not None:
             return False
         return (
@@ -1139,7 +1139,7 @@ class Before:
         )
 
     def cannot_end_alone(self, *, attended: bool) -> bool:
-        """Whether it has not ended and cannot by itself: it has an error, or it asks a person and no person is here."""
+        """Whether it needs help to end: it has an error, or it asks a person and no person is here."""
         if self.state.outcome is not None:
             return False
         return (

@@ -113,7 +113,7 @@ def next_step(state: RunState) -> Step:
 def is_stuck(state: RunState) -> bool:
     """Whether a run cannot continue: no step is due, no question is open, and no body runs.
 
-    No run gets there by itself; a document, a history or a journal that somebody has changed may say so.
+    This happens only if somebody has changed the run's document, history or journal.
     """
     children = (call.child for call in state.calls.values() if call.status != "done")
     if any(child is not None and is_stuck(child) for child in children):

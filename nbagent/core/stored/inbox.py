@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -95,7 +95,7 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """A run without questions that no process continues: it was answered, or its process ended during its work."""
+    """A run that asks nothing and that no process continues: it was answered, or its process ended during its work."""
 
     run: Entry
     here: bool
@@ -162,10 +162,9 @@ class Answered:
 
 
 def alike(one: Asked, others: Sequence[Asked]) -> dict[str, Any]:
-    """The inputs that ``one`` shares with questions that are like it.
+    """The inputs of ``one`` whose values repeat: its tool has at least twice as many questions as the input has values.
 
-    An input counts if its values repeat: among the questions of its tool there are at least twice as many
-    questions as different values of it. What differs from row to row, such as ids, amounts and free text, does not.
+    Inputs that differ from row to row, such as ids, amounts and free text, do not count.
     """
     same = [each for each in others if each.interrupt.tool_name == one.interrupt.tool_name]
     shared = {}
@@ -177,7 +176,7 @@ def alike(one: Asked, others: Sequence[Asked]) -> dict[str, Any]:
 
 
 class Waiting:
-    """The questions of a store that wait, read again only where runs have grown.
+    """The open questions of a store; only runs that have grown are read again.
 
     Args:
         store: the store.
@@ -187,8 +186,7 @@ class Waiting:
         older_than: only what was asked at least so many seconds ago.
         tests: only the questions of which each of these is true.
         runs: only questions of runs whose ids start with it; no other runs are read.
-        by_record: True to store an answer for the process that continues these runs when it has room, instead
-            of continuing here.
+        on_answered: continues the runs after answers are stored, as a batch does; None to continue them here.
     """
 
     def __init__(
@@ -201,10 +199,10 @@ class Waiting:
         older_than: float | None = None,
         tests: Sequence[Callable[[Asked], object]] = (),
         runs: str = "",
-        by_record: bool = False,
+        on_answered: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.catalog = Catalog(store, prefix=runs)
-        self._by_record = by_record
+        self._on_answered = on_answered
         self.agent, self.tool, self.older_than, self.tests = agent, tool, older_than, tuple(tests)
         self.agents = tuple(agents)
         self._journals: dict[str, Journal] = {}
@@ -222,7 +220,7 @@ class Waiting:
         tool: str | None = None,
         older_than: float | None = None,
     ) -> Waiting:
-        """The same questions with more filters; of two filters of a kind, the narrower one counts."""
+        """The same questions with more filters; a question must match all of them."""
         for name, new in (("agent", agent), ("tool", tool)):
             known = getattr(self, name)
             if new is not None and known not in (None, new):
@@ -236,7 +234,7 @@ class Waiting:
             older_than=max(ages, default=None),
             tests=(*self.tests, *tests),
             runs=self.catalog.prefix,
-            by_record=self._by_record,
+            on_answered=self._on_answered,
         )
 
     @property
@@ -321,12 +319,20 @@ class Waiting:
 
     async def answer(self, asked: Asked, resolution: AnyResolution, *, by: str) -> Resolved:
         """Answer it; the run continues according to ``continuation``. Raises like ``answer_stored``."""
+        answer = await self._answer(asked, resolution, by=by)
+        if self._on_answered is not None:
+            await self._on_answered()
+        return answer
+
+    async def _answer(self, asked: Asked, resolution: AnyResolution, *, by: str) -> Resolved:
         journal = self._journals[asked.run.id]
         await run_in_thread(journal.catch_up)
         check_open(journal.state, asked.interrupt.id)
         owner, where = self._owner(asked.run.agent), self.continuation(asked).place
-        session = find_session(journal.run_id, journal.store) if self._by_record else None
-        is_kept = self._by_record and not (session is not None and session.is_active)
+        is_kept = self._on_answered is not None
+        if is_kept:
+            session = find_session(journal.run_id, journal.store)
+            is_kept = session is None or not session.is_active
         agent = owner if where == "here" and not is_kept else None
         by_record, interrupt_id = where == "there" or is_kept, asked.interrupt.id
         answer = await answer_stored(
@@ -362,13 +368,15 @@ class Waiting:
         async def answer(one: Asked) -> None:
             async with slots:
                 try:
-                    await self.answer(one, means(one.interrupt), by=by)
+                    await self._answer(one, means(one.interrupt), by=by)
                 except (Conflict, NotPending, InvalidAnswer) as error:
                     into.refused.append((one, error))
                 else:
                     into.count += 1
 
         await asyncio.gather(*(answer(one) for one in chosen))
+        if chosen and self._on_answered is not None:
+            await self._on_answered()
         if not into.count and into.refused and isinstance(into.refused[0][1], InvalidAnswer):
             raise into.refused[0][1]
 

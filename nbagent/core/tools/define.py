@@ -324,7 +324,7 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         return _make_tool(value, local_names, options=ToolOptions())
     if isinstance(value, Hosted):
         raise ToolError(
-            f"{value.name!r} is a hosted tool. Pass it to nb.Agent(tools=[…]) or generate"
+            f"{value.name!r} is a hosted tool. Pass it in tools= of nb.Agent or .generate"
         )
     if is_table(value):
         raise ToolError(

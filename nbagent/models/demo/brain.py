@@ -207,11 +207,11 @@ def _and(names: Sequence[str]) -> str:
 _HELLO = """Hello! You said: “{prompt}”.
 
 I am the **demo model** of nbagent. I run right here in the kernel and need no key, so I know only a \
-few lines. But they come the way a real model's do, and can hold
+few lines. But they stream like a real model's, and can contain
 
 - lists and **emphasis**,
 - code,
-- formulas, in the line like $e^{{i\\pi}} + 1 = 0$ or on their own.
+- formulas, inline like $e^{{i\\pi}} + 1 = 0$ or on their own line.
 
 ```python
 def mean(values: list[float]) -> float:

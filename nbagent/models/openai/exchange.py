@@ -54,7 +54,7 @@ DEFAULT_RETRIES = 2
 """The number of retries of a request or a broken stream if the client has no setting."""
 MIN_SHOWN_WAIT = 0.5
 """The minimum seconds of waiting that a person sees."""
-NOTHING_SENT = "the server sent no part of its answer for {seconds:g} s, at most keep-alive signals"
+NOTHING_SENT = "the server sent nothing for {seconds:g} s, except perhaps keep-alive signals"
 NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000
 """Bytes per second on the slowest connection to a server."""

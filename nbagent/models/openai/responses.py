@@ -2,9 +2,9 @@
 
 The history only grows at its end, so a body is a join of bytes from earlier turns. The server stores
 nothing (``store`` is false): each request has all that the model needs, the items of each response in
-order. A message of the history already has their texts and calls; its provider data has the piece of them that
-each item is. If they no longer match (the history was changed), the message is sent as plain
-text and calls. Ids are left out, because the server stores none but looks up those that it gets. Events of unknown
+order. A message of the history has their texts and calls; its provider data records which piece each item is.
+If they no longer match (the history was changed), the message is sent as plain
+text and calls. Ids are left out, except of most hosted calls, because the server stores none but looks up those that it gets. Events of unknown
 kinds are ignored; the last event of an item has its full contents, streamed or not.
 Format: https://platform.openai.com/docs/api-reference/responses
 """
@@ -66,8 +66,8 @@ class ResponsesApi:
             encrypted=reasons or "reasoning" in self._encoder.given,
             output=settings.output,
         )
-        self._asked: tuple[RequestForm, RequestForm] | None = None
-        """The form of requests, and the same for the last server."""
+        self._forms: tuple[RequestForm, RequestForm] | None = None
+        """The form of requests, and the form for the last server."""
 
     def owner(self, host: str) -> str:
         """See ``Api``."""
@@ -76,9 +76,9 @@ class ResponsesApi:
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
         form = self._form
-        if self._asked is None or self._asked[0] is not form or self._asked[1].provider != provider:
-            self._asked = form, replace(form, provider=provider)
-        return self._encoder.body(request, self._asked[1])
+        if self._forms is None or self._forms[0] is not form or self._forms[1].provider != provider:
+            self._forms = form, replace(form, provider=provider)
+        return self._encoder.body(request, self._forms[1])
 
     def parser(self, provider: str) -> ResponsesParser:
         """The parser of the answer; see ``Api``."""
@@ -125,7 +125,7 @@ class RequestForm:
     """The form of requests to a server, without the fields that it rejected."""
 
     provider: str
-    """The server's owner name; its own messages include its provider data."""
+    """The server's name in provider data, which is sent back only to that server."""
     summary: bool = False
     """Whether requests ask for summaries of the reasoning."""
     encrypted: bool = False
@@ -304,7 +304,7 @@ _INCOMPLETE: dict[Any, FinishReason] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
 }
-_PASSING = (None, "server_error", "rate_limit_exceeded", "vector_store_timeout")
+_TRANSIENT = (None, "server_error", "rate_limit_exceeded", "vector_store_timeout")
 """Codes of errors for which a retry may help."""
 
 
@@ -403,7 +403,7 @@ class ResponsesParser:
             ) from error
 
     def _number(self, event: Mapping[str, Any]) -> int:
-        """The number of the item of an event without a number: from its id, in order of arrival."""
+        """The item number for an event that has none: by item id, in order of arrival."""
         self._is_by_id = True
         own = _id(event["item"]) if "item" in event else event["item_id"]
         return self._numbers.setdefault(own, 1 + max(self._numbers.values(), default=-1))
@@ -603,7 +603,7 @@ def _reported(error: Any) -> BrokenStream:
     if not isinstance(error, Mapping):
         return BrokenStream(f"The server reported: {error}", is_from_server=True)
     refused = error.get("type") == "invalid_request_error"
-    again = error.get("code") in _PASSING and not refused
+    again = error.get("code") in _TRANSIENT and not refused
     words = error.get("message") or error
     return BrokenStream(f"The server reported: {words}", again=again, is_from_server=True)
 
@@ -611,7 +611,7 @@ def _reported(error: Any) -> BrokenStream:
 Span = tuple[str, int, int]
 """The kind of a part, and the start and end of its text in the text of its message."""
 _NO_ID = ("web_search_call",)
-"""Items of hosted calls that may have none."""
+"""Hosted calls that are sent back without an id."""
 _OF_CALL = ("namespace", "caller")
 """Fields of a function call that its server needs back."""
 
@@ -645,7 +645,7 @@ class Kept(NamedTuple):
 
     @staticmethod
     def item(item: Mapping[str, Any]) -> dict[str, Any]:
-        """Any other item, unchanged."""
+        """Any other item, without empty fields."""
         bare = {name: value for name, value in item.items() if value is not None}
         if item["type"] in _NO_ID:
             bare.pop("id", None)

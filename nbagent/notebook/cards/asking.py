@@ -1,4 +1,4 @@
-"""A card whose questions come from tools: beside a form are the widgets of its fields and the tool's preview."""
+"""A card whose questions come from tools: beside a form, it shows field widgets and the tool's preview."""
 
 from __future__ import annotations
 

@@ -213,7 +213,6 @@ class BatchCard(Card):
                 )
         except NbagentError as error:
             view.outcome_text = reveal(str(error))
-        await self.batch.continue_answered()
         self._looking.soon()
 
     async def _open(self, key: str) -> None:

@@ -95,7 +95,7 @@ class BatchView:
             batch.store,
             agents=[work_of(batch).agent],
             runs=f"{batch.id}:",
-            by_record=True,
+            on_answered=batch.continue_answered,
         )
         self.text = self.status = ""
         self.by, self.backwards = "number", False

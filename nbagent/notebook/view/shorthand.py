@@ -1,4 +1,4 @@
-"""The form of streamed text's HTML on the wire: only the difference from the open part, with signs for tags.
+"""How HTML of streamed text is sent: only the change to the unfinished part, with a sign for each tag.
 
 The page does the same backwards (``frontend/shorthand.js``); ``tests/fixtures/wire.json`` has examples
 that both ends check.
@@ -42,7 +42,7 @@ TAGS = (
     '<pre class="code"><code>',
     "</code></pre>",
 )
-"""The tags of the signs: U+0081 for the first, and so on. After U+0080 a sign is itself."""
+"""The tags of the signs: U+0081 for the first, and so on. U+0080 escapes such a sign."""
 _QUOTE = "\x80"
 _SIGNS = {tag: chr(ord(_QUOTE) + number) for number, tag in enumerate(TAGS, 1)}
 _SHORT = re.compile("|".join([*map(re.escape, sorted(TAGS, key=len, reverse=True)), "[\x80-\x9f]"]))
@@ -75,7 +75,7 @@ def short(text: str) -> str:
 
 
 def open_end(tail: str, raw: str) -> str:
-    """The open part as one piece of HTML: the raw text where the tail's last block continues."""
+    """The open part as one piece of HTML: the raw text, inserted in the tail's last block."""
     tail = tail or "<p></p>"
     end = _end_of_text(tail)
     return tail[:end] + html.escape(raw, quote=False) + tail[end:]

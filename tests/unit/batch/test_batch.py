@@ -16,10 +16,12 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.batch.batch import _report_unfinished
+from nbagent.batch import work
+from nbagent.batch.batch import _report_unfinished, work_of
 from nbagent.batch.listing import read_batch
 from nbagent.core.base.model import Usage
 from nbagent.core.run.session import open_sessions
+from nbagent.core.stored.inbox import Waiting
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -654,3 +656,57 @@ async def test_c458_a_program_that_ends_before_its_batch_says_so(caplog):
         await waiting
     with pytest.raises(nb.errors.Cancelled):
         await batch
+
+
+async def test_an_answer_to_one_question_continues_its_row_without_waiting_for_a_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(work, "POLL", 3600.0)
+    rows = paying()
+    batch = nb.map(rows.agent, [3, 6], prompt="row {}", id="b", attended=True, show=False)
+    await batch
+    for one in list(batch.questions):
+        await one.answer(True)
+    await until(lambda: batch.counts["completed"] == 2)
+    assert rows.bodies == {3: 1, 6: 1}
+
+
+async def answer_in_store(store: Any) -> None:
+    """Store an answer to each question, as another process does."""
+
+    async def continued_elsewhere() -> None:
+        pass
+
+    for one in Waiting(store, runs="b:", on_answered=continued_elsewhere).look():
+        await one.answer(True)
+
+
+async def test_after_a_check_that_took_long_an_answer_is_noticed_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one during which other code blocked the loop."""
+    monkeypatch.setattr(work, "POLL", 0.01)
+    monkeypatch.setattr(work, "POLL_FACTOR", 1e6)
+    monkeypatch.setattr(work, "LONGEST_POLL", 0.05)
+    rows = paying()
+    batch = nb.map(rows.agent, [3], prompt="row {}", id="b", attended=True, show=False)
+    await batch
+    await asyncio.sleep(0.1)
+    await answer_in_store(rows.agent.store)
+    await until(lambda: batch.counts["completed"] == 1)
+
+
+async def test_a_row_that_was_answered_while_its_question_was_read_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if a check of other rows has seen the newest state of the store since."""
+    monkeypatch.setattr(work, "POLL", 0.01)
+    monkeypatch.setattr(nb.MemoryStore, "stamp", lambda _: "the newest")
+    rows = paying()
+    batch = nb.map(rows.agent, [3], prompt="row {}", id="b", attended=True, show=False)
+    await batch
+    state = work_of(batch)
+    await until(lambda: state._stamp_seen == "the newest")
+    await answer_in_store(rows.agent.store)
+    state._change_row(state.rows["0"], lambda: None)  # with what was read before the answer
+    await until(lambda: batch.counts["completed"] == 1)

@@ -25,7 +25,7 @@ from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
-from nbagent.core.journal.journal import begun_anew, moved_on
+from nbagent.core.journal.journal import id_was_reused, moved_on
 from nbagent.core.journal.rows import (
     Changes,
     End,
@@ -199,7 +199,7 @@ class SQLiteStore(Travels):
             if length != expected:
                 raise moved_on(run_id, expected, length, self._at(connection, number, expected))
             if expected and self._numbers.setdefault(run_id, number or 0) != number:
-                raise begun_anew(run_id)
+                raise id_was_reused(run_id)
             if not texts:
                 return
             self._check_references(connection, run_id, before)

@@ -44,7 +44,7 @@ INVISIBLE = "\u202e\u200b"
 
 
 @pytest.mark.parametrize("app", App)
-def test_hostile_text_neither_runs_nor_loads_live_or_static(app, server, open_page):
+def test_hostile_text_does_not_run_or_load_in_any_card(app, server, open_page):
     """Prompt, model text, names, input, metadata and results: in the form, and in what is saved."""
     name = server.write(f"hostile-{app}.ipynb", CELL)
     notebook = open_page(name, app=app)

@@ -28,7 +28,7 @@ def ended(both: list[Process], run: Any) -> Any:
     return ends[0]
 
 
-def test_p2_of_racing_answers_cancels_and_deadlines_of_two_processes_one_wins_each_time(
+def test_p2_if_two_processes_answer_cancel_or_expire_at_once_one_of_them_wins(
     tmp_path: Path,
 ) -> None:
     """What was accepted ran once, what was not never; both come to the same journal and end."""

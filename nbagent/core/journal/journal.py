@@ -58,7 +58,7 @@ from .history import (
 )
 from .unwritten import call_of, keep_unwritten
 
-_TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried, RunTaken)
+_NAMES_DRIVER = (RunStarted, Resolved, ToolStarted, RunRetried, RunTaken)
 """Events that name the process that drives the run."""
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class Watcher(Protocol):
 
 
 @runtime_checkable
-class Telling(Protocol):
+class Notifying(Protocol):
     """A store that notifies of writes, so that nobody needs to poll it."""
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
@@ -136,7 +136,7 @@ def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None
     return Conflict(f"{text}. Event {expected} is {winner.type!r}{by} at {moment(winner.at)}")
 
 
-def begun_anew(run_id: str) -> Conflict:
+def id_was_reused(run_id: str) -> Conflict:
     """The ``Conflict`` of an append to a deleted run whose id another run has now."""
     return Conflict(f"Run {run_id!r} was deleted, and a new run uses its id")
 
@@ -576,7 +576,7 @@ class Journal:
         """Call ``follow``, on any thread, when others write; returns False if the store does not notify."""
         self._follow = follow
         store: object = self.store
-        if not isinstance(store, Telling):
+        if not isinstance(store, Notifying):
             return False
         return store.watch(self.run_id, self)
 
@@ -632,8 +632,8 @@ class Journal:
             before, self.state = self.state, apply(self.state, event)
             if held and isinstance(event, ToolFinished | Resolved | RunCancelled):
                 _forget_secrets(before, self.state, event)
-            if isinstance(event, _TAKE_ON):
-                self._taken_on(event)
+            if isinstance(event, _NAMES_DRIVER):
+                self._update_driver(event)
             if isinstance(event, RunImported):
                 self.driver, self.taken, self._is_vacant = "", None, False
                 self.update_is_driven_here()
@@ -655,7 +655,9 @@ class Journal:
         finally:
             self._is_sending = False
 
-    def _taken_on(self, event: RunStarted | Resolved | ToolStarted | RunRetried | RunTaken) -> None:
+    def _update_driver(
+        self, event: RunStarted | Resolved | ToolStarted | RunRetried | RunTaken
+    ) -> None:
         if isinstance(event, RunTaken):
             self.taken = event
         elif event.owner not in ("", self.driver):

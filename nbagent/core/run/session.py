@@ -185,7 +185,7 @@ class Session:
         """Whether anybody ever waited for the run."""
         self._deadline_check: tuple[float, asyncio.TimerHandle] | None = None
         """The time of the next check of deadlines, and its timer; used only on the run's loop."""
-        self.before: Before | None = None
+        self.before: PreviousRun | None = None
         """The previous run, while this one is queued."""
         self.queued_sessions: tuple[Session, ...] = ()
         """Runs that are queued behind this one; each is notified when this one changes."""
@@ -384,7 +384,7 @@ class Session:
     # --- queued behind another run
 
     def _queue_behind(self, before: Session) -> None:
-        self.before = Before(before.journal, before)
+        self.before = PreviousRun(before.journal, before)
         with _tuples_lock:
             before.queued_sessions += (self,)
 
@@ -402,9 +402,9 @@ class Session:
                     one for one in before.session.queued_sessions if one is not self
                 )
 
-    def first_in_queue(self) -> Before | None:
+    def first_in_queue(self) -> PreviousRun | None:
         """The run at the front of the queue; None if this one is not queued."""
-        first: Before | None = None
+        first: PreviousRun | None = None
         for one in self._queue():
             if one.status != "queued" or one.before is None:
                 break
@@ -433,7 +433,7 @@ class Session:
         self.submit_own(before.journal.look, lambda _: decide_on_loop())
         return self.journal.state.status == "queued" and self.error is None
 
-    def _run_before(self) -> Before:
+    def _run_before(self) -> PreviousRun:
         """The previous run; only its journal if this process has no session of it.
 
         Raises:
@@ -445,12 +445,12 @@ class Session:
             if waited_for is not None:
                 self._queue_behind(waited_for)
             else:
-                self.before = Before(Journal(queued.after, self.journal.store))
+                self.before = PreviousRun(Journal(queued.after, self.journal.store))
                 self.before.journal.watch(self.follow)
         assert self.before is not None  # called only while queued
         return self.before
 
-    def _start_or_end_with(self, before: Before) -> None:
+    def _start_or_end_with(self, before: PreviousRun) -> None:
         """Start or end, depending on the previous run. If several handles do so, one write counts."""
 
         def written(events: Sequence[StoredEvent]) -> None:
@@ -668,21 +668,21 @@ class Session:
 
     def _end_driving(self, error: BaseException | None) -> bool:
         """Record the end of the driver and its error; returns True if another process has taken the run, or it was released."""
-        is_over, taken, was_taken = (
+        has_ended, taken, was_taken = (
             self.journal.state.outcome is not None,
             self.journal.taken,
             self.follower.was_taken,
         )
-        if is_over:
+        if has_ended:
             self.follower.cancel_look()
             self.follower.mark_seen()
-        if was_taken and not is_over and taken is not None:
+        if was_taken and not has_ended and taken is not None:
             is_released = self.follower.is_released  # then the handle follows the run
             self.error = None if is_released else taken_over_error(self.run_id, taken)
         elif error is not None:
             self.error = error
             self.follower.mark_seen()
-            if isinstance(error, StoreError) and not is_over:  # RunFailed could not be stored
+            if isinstance(error, StoreError) and not has_ended:  # RunFailed could not be stored
                 self.follower.look_later()
         return was_taken
 
@@ -1114,7 +1114,7 @@ def _release(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | Non
             future.set_result(error)
 
 
-class Before:
+class PreviousRun:
     """The previous run: its session, or only its journal if this process has no session of it."""
 
     __slots__ = ("journal", "session")

@@ -32,7 +32,7 @@ from .catalog import Catalog, Entry
 from .opening import answer_stored, open_run
 
 Owner: TypeAlias = Agent | Flow[..., Any]
-Place: TypeAlias = Literal["here", "there", "kept"]
+Place: TypeAlias = Literal["here", "there", "nowhere"]
 """The place where a run continues after an answer: in this process, in its own process, or nowhere yet."""
 
 
@@ -75,7 +75,7 @@ class Asked:
         return self.run.id, self.interrupt.id
 
     @property
-    def by_person(self) -> bool:
+    def is_for_person(self) -> bool:
         """Whether it is for a person, not for an outside system."""
         return self.interrupt.expects != "external"
 
@@ -295,7 +295,7 @@ class Waiting:
             return Continuation("there", driver, or_here=may_be_taken and has_agent)
         if session is not None:
             return Continuation("here", tools=session.spec.tools)
-        return Continuation("kept") if owner is None else Continuation("here", tools=owner.tools)
+        return Continuation("nowhere") if owner is None else Continuation("here", tools=owner.tools)
 
     def is_earlier(self, asked: Asked) -> bool:
         """Whether its cell has started a later run, in another kernel, so that both may do the work."""

@@ -258,7 +258,7 @@ class BatchView:
     # --- many questions at once
 
     def _asks(self) -> dict[str, Any] | None:
-        waiting = [one for one in self.waiting.all if one.by_person] if self.asked else []
+        waiting = [one for one in self.waiting.all if one.is_for_person] if self.asked else []
         if not waiting:
             return None
         tools = Counter(one.interrupt.tool_name for one in waiting)

@@ -110,7 +110,7 @@ class InboxView:
         self._room = PAGE
         self._drawn: dict[str, _Drawn] = {}
         """The drawn questions, by key: ``run/interrupt``."""
-        self._waiting = self._by_person = self._fresh = 0
+        self._waiting = self._for_person_count = self._fresh = 0
         """Numbers of open questions, of those that a person is asked, and of new ones."""
         self._known: set[tuple[str, str]] | None = None
         """The keys that were waiting before; None before the first look."""
@@ -263,7 +263,7 @@ class InboxView:
             self._fresh += sum(1 for one in chosen if one.key not in self._known)
         self._known = now
         self._waiting = len(chosen)
-        self._by_person = sum(1 for one in chosen if one.by_person)
+        self._for_person_count = sum(1 for one in chosen if one.is_for_person)
         self._fresh = min(self._fresh, self._waiting)
 
     def _head(self) -> Head:
@@ -285,7 +285,7 @@ class InboxView:
             status_text=status_text,
             started_at=0.0,
             max_turns=0,
-            questions=self._by_person,
+            questions=self._for_person_count,
         )
 
     def _notices(self) -> list[NoticeItem]:
@@ -441,7 +441,7 @@ def _about(asked: Asked, continuation: Continuation) -> list[Fact]:
         Fact(label=TEXTS["inbox_run"], value=reveal(prompt or _brief_id(asked.run.id)), code=False),
         Fact(label=TEXTS["inbox_asked"], value=_moment(asked.at), code=False),
     ]
-    if asked.by_person:
+    if asked.is_for_person:
         run_facts.append(
             Fact(label=TEXTS["inbox_continues"], value=_where(continuation), code=False)
         )
@@ -472,7 +472,7 @@ def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
     record = drawn.question.record(f"a:{key}", event, drawn.asked.at)
     decision_parts = [f"{record.decision}, {_moment(event.at)}"]
     details = list(record.details)
-    if drawn.continuation.place == "kept":
+    if drawn.continuation.place == "nowhere":
         decision_parts.append(TEXTS["inbox_is_kept"])
         code = f'await nb.open_run("{drawn.asked.run.id}", agent=agent, store=store)'
         details.append(Fact(label=TEXTS["inbox_to_continue"], value=reveal(code)))

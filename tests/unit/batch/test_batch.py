@@ -658,7 +658,7 @@ async def test_c458_a_program_that_ends_before_its_batch_says_so(caplog):
         await batch
 
 
-async def test_an_answer_to_one_question_continues_its_row_without_waiting_for_a_check(
+async def test_c492_an_answer_to_one_question_continues_its_row_without_waiting_for_a_check(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(work, "POLL", 3600.0)
@@ -681,7 +681,7 @@ async def answer_in_store(store: Any) -> None:
         await one.answer(True)
 
 
-async def test_after_a_check_that_took_long_an_answer_is_noticed_soon(
+async def test_c492_after_a_check_that_took_long_an_answer_is_noticed_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such as one during which other code blocked the loop."""
@@ -696,7 +696,7 @@ async def test_after_a_check_that_took_long_an_answer_is_noticed_soon(
     await until(lambda: batch.counts["completed"] == 1)
 
 
-async def test_a_row_that_was_answered_while_its_question_was_read_continues(
+async def test_c492_a_row_that_was_answered_while_its_question_was_read_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also if a check of other rows has seen the newest state of the store since."""

@@ -71,7 +71,7 @@ def test_only_controls_are_escaped():
 
 
 @pytest.mark.filterwarnings("ignore")
-async def test_no_repr_log_or_error_of_a_run_contains_a_raw_control(caplog):
+async def test_no_text_about_a_run_contains_a_control_character(caplog):
     """Names and values that a model, a tool, a person or a server gave."""
     caplog.set_level("INFO", "nbagent")
     agent = nb.Agent(nb.ScriptedModel([]), name=HOSTILE)

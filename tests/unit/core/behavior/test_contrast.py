@@ -15,7 +15,7 @@ from tests.unit.core.usual import parts
 call = nb.ScriptedModel.call
 
 
-async def test_contrast_a_wrong_answer_and_then_the_right_one(play, keeping):
+async def test_a_wrong_answer_changes_nothing_and_the_right_one_counts(play, keeping):
     """The wrong one left no trace."""
     s = await play([call("ask"), "done"], keeping)
     with pytest.raises(nb.errors.InvalidAnswer):
@@ -50,7 +50,7 @@ async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_t
     assert (keeping.log, len(kept)) == ([], 1)
 
 
-async def test_contrast_side_effects_of_three_siblings_answered_one_by_one_happen_once(play):
+async def test_side_effects_of_three_siblings_answered_one_by_one_happen_once(play):
     """A body's work before its pause is done once per start of that body, not per answer."""
     before: list[int] = []
     after: list[int] = []

@@ -18,7 +18,7 @@ call = nb.ScriptedModel.call
 OPEN = [call("ask"), call("gate", n=1), call("plain", n=2), call("wizard")]
 
 
-async def test_c61_a_new_message_while_paused_is_refused_or_rejects(play, keeping):
+async def test_c61_a_new_message_while_paused_is_refused_or_rejects_the_question(play, keeping):
     """By default with the interrupts in the error; never a dangling call."""
     s = await play([OPEN, "never mind"], keeping)
     found, before = s.interrupts, json.dumps(s.messages)

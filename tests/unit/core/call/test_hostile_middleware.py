@@ -129,7 +129,7 @@ async def test_a_misused_context_fails_the_run_whatever_middleware_does(play, ho
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_p3_next_called_twice_at_once_runs_the_body_once(asks):
+async def test_p3_two_calls_of_next_at_once_run_the_body_once(asks):
     """The second waits for the first, and gets what it got; a question is asked once, too."""
     ran: list[int] = []
 

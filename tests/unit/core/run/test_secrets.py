@@ -72,7 +72,7 @@ GIVEN = {"user": "ann", "password": "hunter2"}
 
 
 @pytest.mark.parametrize("options", [{"approval": True}, {"approval": True, "editable": ["user"]}])
-async def test_a_lost_secret_is_requested_and_no_mask_is_run(store, options):
+async def test_a_lost_secret_is_requested_and_no_mask_is_used(store, options):
     """Approving what was shown is refused with the way out; given again, it runs at once."""
     door = Door(store, call("login", **GIVEN), "done", **options)
     first = await door.agent().run("go", attended=False).settled()

@@ -97,7 +97,7 @@ async def test_stored_runs_share_one_file_and_are_small(host: NotebookHost, tmp_
     assert all(run.status == "completed" for run in kept)
 
 
-async def test_cards_that_no_page_has_greeted_become_static_before_newer_ones(
+async def test_older_cards_that_no_page_has_opened_become_static_first(
     host: NotebookHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cell with more outputs than a page draws: the newest stay live, the others are static, nobody polls."""

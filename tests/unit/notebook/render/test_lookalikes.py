@@ -134,7 +134,7 @@ def run_with_question(editable):
     return view.snapshot()
 
 
-def test_an_approval_marks_and_names_lookalikes_live_static_and_as_text():
+def test_every_form_of_an_approval_marks_and_names_lookalikes():
     """And it shows what the tool takes for what the model left out."""
     snapshot = run_with_question(editable=False)
     form = snapshot.items[-1]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError, UsageError
@@ -68,6 +70,8 @@ Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
 """Returns the events to add to a state; called again if the journal has grown; raises to refuse."""
 CutOff: TypeAlias = Callable[[], Sequence[StoredEvent]]
 """Returns the events to write before a run's end; called when that is written."""
+LINGER = 0.1
+"""Seconds that a thread waits for another write, since starting a thread costs more than many writes."""
 logger = logging.getLogger("nbagent")
 
 
@@ -346,10 +350,9 @@ class Journal:
         with self._lock:
             is_first = not self._line
             self._line += (waiting,)
-        if is_first:  # no daemon: what waits is written before the interpreter ends
-            thread = threading.Thread(target=self._work_off, name=f"nbagent-write-{self.run_id}")
+        if is_first:
             try:
-                thread.start()
+                _in_writer(self._work_off)
             except RuntimeError:  # the system gives no thread, as in a web page
                 asyncio.get_running_loop().call_soon(self._work_off)
         return waiting.future
@@ -709,6 +712,41 @@ def under_way() -> Future[Any]:
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
+
+
+def _in_writer(work: Callable[[], None]) -> None:
+    """Do this in a thread, one that has just written if possible; the interpreter's end waits for it.
+
+    Raises:
+        RuntimeError: the system gives no thread; nothing was done.
+    """
+    try:
+        _idle_writers.pop().put(work)
+    except IndexError:
+        threading.Thread(target=_write, args=(work,), name="nbagent-write").start()
+
+
+def _write(work: Callable[[], None]) -> None:
+    """Work off one journal's writes, then those of other journals that come soon after."""
+    own: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    while True:
+        work()
+        _idle_writers.append(own)
+        try:
+            work = own.get(timeout=LINGER)
+        except Empty:
+            try:
+                _idle_writers.remove(own)
+            except ValueError:  # work is on its way
+                work = own.get()
+            else:
+                return
+
+
+_idle_writers: list[SimpleQueue[Callable[[], None]]] = []
+"""The queues of the threads that have just written."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle_writers.clear)
 
 
 _Append: TypeAlias = Callable[[Sequence[StoredEvent], int], None]

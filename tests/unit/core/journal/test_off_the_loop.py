@@ -13,6 +13,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import running_loop
+from nbagent.core.journal import journal
 from nbagent.core.run import heartbeat
 from nbagent.core.run.run import session_of
 from tests.until import PATIENCE, until
@@ -250,3 +251,20 @@ async def test_a_run_by_its_id_returns_at_once_however_slow_the_store() -> None:
     free.set()
     await until(lambda: run.status == "interrupted")
     assert door.store.on_loop == []
+
+
+async def test_writes_that_follow_each_other_share_their_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    monkeypatch.setattr(journal, "LINGER", 2.0)
+    for _ in range(20):
+        await Door().paid()
+    assert 1 <= started.count("nbagent-write") <= 3

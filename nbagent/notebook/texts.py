@@ -197,7 +197,7 @@ TEXTS: dict[str, str] = {
     "inbox_here": "here",
     "inbox_there": "in {process}",
     "inbox_there_or_here": "in {process}, or here if that process no longer runs it",
-    "inbox_kept": "when someone opens the run",
+    "inbox_nowhere": "when someone opens the run",
     "inbox_is_kept": "applies when someone opens the run",
     "inbox_to_continue": "to continue",
     "inbox_secret": 'This question asks for a secret, which never leaves the process where you enter it. Answer it in the run\'s own notebook, or open the run here: await nb.open_run("{run}", agent=agent, store=store)',

@@ -38,7 +38,7 @@ SHEET = styles.on_page() + (
     ":is(.nba-inbox, .nba-reads) :is(.nba-stop, .nba-strip) { display: none !important; }"
     ".nba-frame .nbagent.nbagent:not(#nba) { margin-bottom: 0; border-bottom: 0; border-radius: 10px 10px 0 0; }"
     ".nba-frame .nba-footer, .nba-frame .nba-items:empty { display: none !important; }"
-    ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 9ch; }"
+    ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 5ch; }"
 )
 """The sheet, whose rules of cards are for ``&``."""
 STYLE = SHEET.replace("&", styles.LIVE)

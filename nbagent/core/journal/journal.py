@@ -731,6 +731,7 @@ def _write(work: Callable[[], None]) -> None:
     own: SimpleQueue[Callable[[], None]] = SimpleQueue()
     while True:
         work()
+        del work  # it has the journal
         _idle_writers.append(own)
         try:
             work = own.get(timeout=LINGER)

@@ -34,7 +34,7 @@ from nbagent.core.journal.default import Kept, current_store, is_same_place
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.known import known_named
-from nbagent.core.run.host import ScriptHost, current_host
+from nbagent.core.run.host import ScriptHost, current_host, is_attended
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.stored.inbox import Waiting
@@ -818,7 +818,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         check_cost(replace(spec, budget=limits))
     kept = checked_store(store) or agent.store
     host = current_host()
-    is_attended = host.attended() if attended is None else attended
+    attended = is_attended(host, attended=attended, answers=answers, show=show)
     options = BatchOptions(
         source_of(rows, prompt, key),
         checked_turns(concurrency, "concurrency"),
@@ -828,7 +828,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         answers,
         changed,
         context,
-        is_attended,
+        attended,
         background,
     )
     options.check(spec)
@@ -837,9 +837,9 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         _check_agent(batch.agent, agent, batch_id)
         batch._continue_with(options, agent, executor)  # noqa: SLF001 - one class
     else:
-        batch = Batch(_new_work(batch_id, agent, kept, options, executor), attended=is_attended)
+        batch = Batch(_new_work(batch_id, agent, kept, options, executor), attended=attended)
         batch._start()  # noqa: SLF001 - as above
-    if show and is_attended:
+    if show and attended:
         batch.view()
     return batch
 
@@ -895,17 +895,17 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
                 f"{batch_id!r} is a batch of the agent {found.agent!r}, which this process does not have. Define it "
                 "first, or pass agent="
             )
-        is_attended = current_host().attended() if attended is None else attended
+        attended = is_attended(current_host(), attended=attended, answers=answers, show=show)
         options = BatchOptions(
             None,
             checked_turns(concurrency, "concurrency"),
             checked_turns(retry, "retry", least=0),
             answers=answers,
             context=context,
-            attended=is_attended,
+            attended=attended,
         )
         options.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
-        batch = Batch(_new_work(batch_id, owner, kept, options, executor), attended=is_attended)
+        batch = Batch(_new_work(batch_id, owner, kept, options, executor), attended=attended)
         batch._start()  # noqa: SLF001 - one class
         await batch._until_started()  # noqa: SLF001 - as above
         if batch._error is not None:  # noqa: SLF001 - as above

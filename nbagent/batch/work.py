@@ -221,7 +221,7 @@ class Work:
         self.notify()
 
     async def check(self) -> bool:
-        """Compare the rows of a table with the stored ones. Return whether there is work to do.
+        """Check the keys of a table's rows, and compare the rows with the stored ones. Return whether there is work to do.
 
         Raises:
             UsageError: two rows have the same key, or the prompt of a started row has changed.
@@ -229,13 +229,17 @@ class Work:
         source = self.options.source
         if source is None or not source.is_table:
             return source is not None or self._has_open()
-        if not self.rows:
-            return bool(source.count)
         changed: list[str] = []
         numbers: dict[str, int] = {}
         is_new = False
+        if not self.rows:
+            for number, key in enumerate(source.keys()):
+                _note_key(numbers, key, number)
+                if number % MAX_STEP_ROWS == MAX_STEP_ROWS - 1:
+                    await asyncio.sleep(0)
+            return bool(source.count)
         for given in source:
-            _note_key(numbers, given)
+            _note_key(numbers, given.key, given.number)
             row = self.rows.get(given.key)
             if row is None:
                 is_new = True
@@ -399,7 +403,7 @@ class Work:
         if given is None:
             self._source_rows, self._is_source_read = None, True
             return False
-        _note_key(self._numbers, given)
+        _note_key(self._numbers, given.key, given.number)
         row, attempt = self.rows.get(given.key), 1
         if row is not None and row.status == "cancelled" and given.key in self._retry_keys:
             self._retry_keys.discard(given.key)
@@ -785,16 +789,16 @@ class Work:
         return len(chosen)
 
 
-def _note_key(numbers: dict[str, int], given: InputRow) -> None:
+def _note_key(numbers: dict[str, int], key: str, number: int) -> None:
     """Record the position of a row's key.
 
     Raises:
         UsageError: another row has the same key.
     """
-    before = numbers.setdefault(given.key, given.number)
-    if before != given.number:
+    before = numbers.setdefault(key, number)
+    if before != number:
         raise UsageError(
-            f"Rows {before} and {given.number} have the same key {given.key!r}. Pass a column, or a function "
+            f"Rows {before} and {number} have the same key {key!r}. Pass a column, or a function "
             "of the row, with unique values as key="
         )
 

@@ -155,18 +155,26 @@ def _activity(journal: Journal, options: argparse.Namespace) -> str:
         return driven_by(driver)
     names = ", ".join(dict.fromkeys(call.name for call in running_calls(journal.state)))
     ran = f". It may ask about the outcome of {names}" if names else ""
+    if journal.state.flow and journal.state.agent == "batch":
+        return (
+            f"it is a batch, and not active. Continue it with the same nb.map call, or with await nb.open_batch("
+            f"{journal.run_id!r}, agent=agent)"
+        )
     command = to_answer(journal, options)
     command += "" if getattr(options, "agent", None) else " --agent module:name"
     return f"it is not active. To continue it, run `{command}` or open it{ran}"
 
 
 def shortened(ids: Sequence[str]) -> dict[str, str]:
-    """For each id, the first characters that distinguish it from the others, at least ``SHORT``."""
+    """For each id, the first characters that distinguish it from the others, at least ``SHORT``.
+
+    An id with a colon is whole: a part of a row's key would look like another row's.
+    """
     ordered, found = sorted(ids), {}
     for index, each in enumerate(ordered):
         near = (*ordered[max(0, index - 1) : index], *ordered[index + 1 : index + 2])
         needed = max((_shared(each, one) + 1 for one in near), default=0)
-        found[each] = each[: max(SHORT, needed)]
+        found[each] = each if ":" in each else each[: max(SHORT, needed)]
     return found
 
 

@@ -43,7 +43,7 @@ from .run.generate import (
     response_of,
     settle,
 )
-from .run.host import current_host
+from .run.host import current_host, is_attended
 from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
 from .run.run import Run
@@ -305,7 +305,7 @@ class Agent:
                 ``messages``: as in ``generate``.
             store: the store for the run; the agent's by default.
             answers: answers for runs without a person: in order, by tool name, or a function of the
-                interrupt. Not used if a form is shown.
+                interrupt. Not used if a form is shown: where a person is there, pass ``show=False``.
             attended: True if a person can answer; detected by default.
             show: True to show the card at once.
             on_rerun: what to do with a waiting run that this cell started earlier: ``"cancel"`` (default) or
@@ -435,6 +435,8 @@ class Agent:
             StoreError: the stored chat cannot be read.
         """
         place = self.store if store is None else checked_store(store)
+        host = current_host()
+        attended = is_attended(host, attended=attended, answers=answers, show=show)
         options = Options(
             after=after, answers=answers, attended=attended, show=False, context=context
         )
@@ -449,8 +451,7 @@ class Agent:
         chat = Chat(Thread(runs, options, place, id))
         if prompt is not None and not (chat.runs and after is None):
             chat.send(prompt)
-        host = current_host()
-        if show and (host.attended() if attended is None else attended):
+        if show and attended:
             chat.view()
         return chat
 

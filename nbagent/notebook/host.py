@@ -173,8 +173,7 @@ class NotebookHost:
 
         kernel.pump(work_of(batch).when(batch.is_over))
         display(bundle(batch), raw=True)  # type: ignore[no-untyped-call]
-        if batch.status != "completed":
-            batch.wait()  # raises its error, so that the cell fails
+        batch._outcome()  # noqa: SLF001 - raises its error, so that the cell fails
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""

@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from IPython.display import display
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store
 from nbagent.core.base.awaited import awaited
-from nbagent.core.base.errors import InvalidAnswer, UsageError
+from nbagent.core.base.errors import InvalidAnswer, UsageError, suggest
 from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
@@ -74,6 +74,9 @@ class Inbox:
     def __iter__(self) -> Iterator[Asked]:
         return iter(self._looked())
 
+    def __getitem__(self, index: int) -> Asked:
+        return self._now()[index]
+
     def __bool__(self) -> bool:
         return True  # an inbox with nothing in it is still one
 
@@ -94,7 +97,11 @@ class Inbox:
             older_than: as in ``nb.inbox``.
             inputs: for an input of the call, its value or a function of its value.
                 A question without that input does not fit.
+
+        Raises:
+            UsageError: a test is not a function, or a name looks like a typing error.
         """
+        self._check_filters(tests, tool, inputs)
         seconds = _seconds(older_than)
         given = [partial(_has_input, name, wanted) for name, wanted in inputs.items()]
         waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
@@ -108,6 +115,29 @@ class Inbox:
             reveal(named + filter_note) if not self._waiting.catalog.prefix else self._scope_text
         )
         return Inbox(waiting, scope_text, (*self._rule, *conditions), self)
+
+    def _check_filters(
+        self, tests: Iterable[object], tool: str | None, inputs: Mapping[str, Any]
+    ) -> None:
+        for test in tests:
+            if not callable(test):
+                raise UsageError(
+                    f"inbox.where() takes functions of a question, got {test!r:.80}. For the name of a tool, use tool="
+                )
+        asked = self._waiting.all
+        tools = {one.interrupt.tool_name for one in asked}
+        tools.update(*(getattr(agent, "tools", ()) for agent in self._waiting.agents))
+        if tool is not None and tool not in tools and suggest(tool, tools):
+            raise UsageError(f"No tool {tool!r} asks{suggest(tool, tools)}")
+        known = {
+            name
+            for one in asked
+            if tool in (None, one.interrupt.tool_name)
+            for name in one.interrupt.input
+        }
+        for name in inputs:
+            if name not in known and suggest(name, known):
+                raise UsageError(f"No open question has an input {name!r}{suggest(name, known)}")
 
     def like(self, one: Asked) -> Inbox:
         """An inbox with only the questions that are like this one.

@@ -63,7 +63,7 @@ async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> N
     model = nb.ScriptedModel(
         [
             call("query_data", sql="SELECT customer, SUM(cups) FROM orders GROUP BY customer"),
-            call("save_without", rows=[2]),
+            call("save_once", columns=["customer", "cups"]),
             "Grace does.",
             "Ada.",
         ]
@@ -74,7 +74,7 @@ async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> N
     run = names["run"]
     await run.settled()
     (question,) = run.interrupts
-    assert (question.tool_name, question.input) == ("save_without", {"rows": [2]})
+    assert (question.tool_name, question.input) == ("save_once", {"columns": ["customer", "cups"]})
     await run.approve(question)
     assert (await run).text == "Grace does."
     for code in ('run.to_html("report.html")', "analyst.chat(after=run)"):

@@ -359,3 +359,38 @@ def test_a_tool_that_exits_ends_neither_the_kernel_nor_later_runs(page: Page) ->
     """Its body runs on the kernel's own loop, or in a thread: its call fails, and that is all."""
     assert page.kernel.must_run(LEAVERS) == "12 {(True, 'went on')}\n"
     assert page.kernel.must_run("print('alive')") == "alive\n"
+
+
+ROWS = """
+payer = nb.Agent(
+    nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else [call("pay", amount=1)]), name="payer"
+)
+
+@payer.tool(approval=True)
+def pay(amount: int) -> str:
+    ran.append(amount)
+    return "paid"
+
+def begin(**options):
+    return nb.map(payer, range(2), prompt="row {}", id="b", store=nb.MemoryStore(), **options)
+"""
+
+
+def test_c493_answers_are_used_where_a_person_is_there_but_nothing_is_shown() -> None:
+    """The person has no form: an awaited run would wait for ever."""
+    with front_end() as kernel:
+        kernel.must_run(SETUP + ROWS)
+        given = 'payer.{}("go", answers={{"pay": True}}, show=False)'
+        kernel.must_run(f"await {given.format('run')}")
+        kernel.must_run(f"assert {given.format('run_sync')}.text == 'done'")
+        kernel.must_run(f"await {given.format('chat')}.runs[0]")
+        kernel.must_run("batch = await begin(answers={'pay': True}, show=False)")
+        assert kernel.must_run("print(ran, batch.counts['completed'])").strip() == f"{[1] * 5} 2"
+
+
+def test_c494_a_batch_that_waits_for_a_person_is_displayed_where_nobody_is_there() -> None:
+    with front_end() as kernel:
+        kernel.must_run(SETUP + ROWS)
+        shown = kernel.run("batch = begin(attended=True)\nawait batch", allow_stdin=False)
+        assert (shown.status, shown.error) == ("ok", "")
+        assert "2 waiting" in shown.displays[-1]["text/plain"]

@@ -398,6 +398,13 @@ class Resolved(Event):
     user: str = ""
     """The person whose process took it, as ``this_user`` names them; empty if no person answered."""
 
+    def __repr__(self) -> str:
+        given = self.resolution.model_dump(exclude_defaults=True, exclude={"type", "interrupt"})
+        parts = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return (
+            f"Resolved({type(self.resolution).__name__}({parts}), by={self.by!r}, id={self.id!r})"
+        )
+
     @property
     def for_this_run(self) -> Remembered | None:
         """The approval to remember in this run, but not in every run of the agent object."""

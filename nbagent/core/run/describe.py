@@ -182,7 +182,7 @@ def unanswered(
     place, run_id = place_for_others(journal.store), journal.run_id
     text = (
         "The run is paused because it needs an answer and nobody can answer. Pass `answers=`. Or call "
-        "run.respond, run.restart or run.reject, then await the run again. With attended=True the run waits for a person"
+        "run.approve, run.respond, run.restart or run.reject, then await the run again. With attended=True the run waits for a person"
         + (
             f". Or answer in a shell: nbagent answer {run_id} --store {quote(place)}"
             if place

@@ -157,3 +157,10 @@ def current_host() -> Host:
     """The surroundings of the code that runs now."""
     found: Host | None = hooks.find_host()
     return _script if found is None else found
+
+
+def is_attended(host: Host, *, attended: bool | None, answers: object, show: bool) -> bool:
+    """Whether a person can answer: as passed, or as the host detects; nobody if there are answers and no card."""
+    if attended is None:
+        return host.attended() and (show or answers is None)
+    return attended

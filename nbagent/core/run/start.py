@@ -30,7 +30,7 @@ from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
-from .host import Place, current_host
+from .host import Place, current_host, is_attended
 from .named import Asked, checked_id, found
 from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
 from .result import Result
@@ -171,7 +171,9 @@ def _launched_inside(
         )
     spec, text = options.applied_to(spec), prompt_content(prompt)
     history = _history(_checked_after(options.after))
-    attended = current_host().attended() if options.attended is None else options.attended
+    attended = is_attended(
+        current_host(), attended=options.attended, answers=options.answers, show=options.show
+    )
     return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
 
 
@@ -211,7 +213,9 @@ def _prepared(
 
     host = current_host()
     cell, _ = host.cell() or ("", "")
-    attended = host.attended() if options.attended is None else options.attended
+    attended = is_attended(
+        host, attended=options.attended, answers=options.answers, show=options.show
+    )
     is_apart = blocking or options.background
     loop = private_loop() if is_apart else host.loop(attended=attended)
     journal = Journal(options.id or new_id(), options.store)
@@ -336,7 +340,9 @@ def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
     spec, host = options.applied_to(spec), current_host()
-    attended = host.attended() if options.attended is None else options.attended
+    attended = is_attended(
+        host, attended=options.attended, answers=options.answers, show=options.show
+    )
     loop = private_loop() if options.background else host.loop(attended=attended)
     place = Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)

@@ -22,6 +22,7 @@ from nbagent.core.journal.default import is_missing
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
+from nbagent.core.run.describe import asks, bounded
 from nbagent.core.run.heartbeat import Others
 from nbagent.core.run.lost_calls import is_idle
 from nbagent.core.run.scripted_answers import as_resolution
@@ -50,6 +51,11 @@ class Asked:
     """The time of the question, in Unix seconds."""
     waiting: Waiting = field(repr=False, compare=False)
     """The inbox of the question."""
+
+    def __repr__(self) -> str:
+        asked = self.interrupt
+        tool = f" of {asked.tool_name}" if asked.tool_name else ""
+        return f"<question{tool} in run {self.run.id!r}, {asks(asked)}, input {bounded(repr(dict(asked.input)))}>"
 
     @awaited("asked.answer")
     async def answer(self, value: Any) -> Resolved:

@@ -175,11 +175,12 @@ async def test_c451_an_invalid_argument_is_refused_before_anything_starts(rows, 
 
 
 async def test_c451_a_duplicate_key_and_a_row_without_its_column_are_named():
-    """Both places, before the second starts; what had begun comes to its end."""
+    """Both places: of a table before it starts, of a generator before the second starts."""
     rows = Rows()
-    with pytest.raises(nb.errors.UsageError, match="Rows 1 and 3 have the same key 'b'"):
-        await nb.map(rows.agent, list("abcb"), prompt="{}", id="twice", key=lambda it: it)
-    assert rows.asked["b"] == 1
+    for given, asked in ((list("abcb"), 0), (iter("abcb"), 1)):
+        with pytest.raises(nb.errors.UsageError, match="Rows 1 and 3 have the same key 'b'"):
+            await nb.map(rows.agent, given, prompt="{}", id=f"b{asked}", key=lambda it: it)
+        assert rows.asked["b"] == asked
     with pytest.raises(nb.errors.UsageError, match=r"Row 1 \('1'\): it has no column 'n'"):
         await nb.map(rows.agent, ({k: 1} for k in "nm"), prompt="{n}", id="holes")
     with pytest.raises(nb.errors.UsageError, match="Row 1 has no key: nan"):
@@ -710,3 +711,23 @@ async def test_c492_a_row_that_was_answered_while_its_question_was_read_continue
     await answer_in_store(rows.agent.store)
     state._change_row(state.rows["0"], lambda: None)  # with what was read before the answer
     await until(lambda: batch.counts["completed"] == 1)
+
+
+async def test_c456_questions_are_indexed_and_a_filter_that_cannot_be_meant_is_refused():
+    rows = paying()
+    batch = await nb.map(rows.agent, [3, 6], prompt="row {}", id="b", attended=True, show=False)
+    first = batch.questions[0]
+    assert repr(first).startswith(
+        "<question of pay in run 'b:0', asks for approval, input {'amount'"
+    )
+    assert [one.key for one in batch.questions] == [batch.questions[n].key for n in (0, 1)]
+    for mistake, says in (
+        ({"tool": "payy"}, r"No tool 'payy' asks\. Did you mean 'pay'\?"),
+        ({"amonut": 3}, r"No open question has an input 'amonut'\. Did you mean 'amount'\?"),
+    ):
+        with pytest.raises(nb.errors.UsageError, match=says):
+            batch.questions.where(**mistake)
+    with pytest.raises(nb.errors.UsageError, match=r"takes functions of a question, got 'pay'"):
+        batch.questions.where("pay")
+    assert batch.questions.where(tool="another").count == 0
+    assert repr(await first.answer(True)).startswith("Resolved(Restart(), by='code', id=")

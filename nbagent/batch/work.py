@@ -40,7 +40,7 @@ POLL = 0.5
 POLL_FACTOR = 20
 """The wait between checks, as a multiple of the duration of the last one."""
 LONGEST_POLL = 5.0
-"""The maximum seconds between checks, if a check takes less."""
+"""Maximum seconds between checks that are faster than this."""
 MAX_STEP_ROWS = 200
 """The number of rows that are handled before other tasks run on the event loop."""
 MAX_NAMED = 5
@@ -807,7 +807,7 @@ def prompt_of(journal: Journal) -> str:
     """Return the prompt of a row's run.
 
     Raises:
-        UsageError: the prompt had files, which only the input has.
+        UsageError: the prompt is not a single text.
     """
     prompt = next((m for m in reversed(journal.state.messages) if is_prompt(m)), None)
     content: Any = () if prompt is None else prompt["content"]

@@ -192,7 +192,7 @@ def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None
         unknown, known = _unexpected(given, schema)
         if unknown:
             raise CommandError(
-                f"{tool!r} has no input {', '.join(map(repr, unknown))}. Its inputs: {', '.join(known)}",
+                f"{tool!r} has no field {', '.join(map(repr, unknown))}. Its fields: {', '.join(known)}",
                 USAGE,
             )
 

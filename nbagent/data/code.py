@@ -310,9 +310,7 @@ def _protect_rules() -> Iterator[None]:
     finally:
         changed = [f"{rule} of {one.name}" for one in kept for rule in one.restore()]
         if changed and not isinstance(sys.exc_info()[1], asyncio.CancelledError):
-            raise CodeError(
-                f"A model's code cannot change rules: {', '.join(changed)} was restored."
-            )
+            raise CodeError(f"A model's code cannot change rules. Restored: {', '.join(changed)}")
 
 
 @coroutine

@@ -158,7 +158,7 @@ def notebook_tools(
     Args:
         values: pandas, polars or Arrow tables; ``sqlite3`` and ``duckdb`` connections; SQLAlchemy engines.
             The model sees each by its variable name.
-        approval: True if a person must approve each query. The form shows the result, and the query can be changed.
+        approval: True if a person must approve each query. The form shows 10 rows, and the query can be changed.
         rows: the maximum number of rows that a call returns.
         seconds: the time limit of a query.
         reads_only: True to confirm that an engine's database user can only read. Engines that nbagent cannot

@@ -36,7 +36,7 @@ HELP = """\
 %agent [-o NAME] [--df] [name] prompt
 
 Sends the prompt to an agent of this notebook and waits for its answer. Without a name, it uses the only agent of the
-notebook, else the agent that was defined last, else the demo.
+notebook, else the agent of the newest variable, else the demo.
 
   -o NAME   store the answer in this variable: typed if the agent has output_type, else as text
   --df      as a DataFrame, if the answer has rows
@@ -168,7 +168,7 @@ class AgentMagics(Magics):
         if len(agents) > 1:
             others = ", ".join(list(agents)[:-1])
             _print(
-                f"{last} answers, because it was defined last. To choose another, add its name to %%agent: {others}"
+                f"{last} answers, because its variable is the newest. To choose another, add its name to %%agent: {others}"
             )
         return agents[last]
 

@@ -283,7 +283,7 @@ TEXTS: dict[str, str] = {
     "too_many_messages": "This page sent too many messages at once, so this one was ignored. Nothing was changed. Try again.",
     "bad_reason": "The reason must be text.",
     "no_form": "This question has no fields.",
-    "not_memorable": "This approval cannot be remembered. Approve only this call, without changes.",
+    "not_memorable": "This approval cannot be remembered. Approve only this call, or undo changes.",
     "not_editable": "The input of this call cannot be changed here.",
     "other_kinds": "(Errors for the other types: {why})",
     "invalid": "This answer does not match the question.",

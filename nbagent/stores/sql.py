@@ -63,7 +63,7 @@ STATEMENT_LIMIT = 60
 EXIT_WAIT = 5.0
 """Seconds that the end of the process waits for open transactions."""
 ENDS = 1000
-"""Runs whose ends a process remembers, those that it wrote to last: an append to them reads nothing."""
+"""How many last-written runs a store remembers the ends of, so that an append to them reads nothing."""
 BEATS_DELETED_AFTER = 7 * 86400.0
 """Seconds after which the beats of a silent process are deleted; if it still runs, it counts from 1 again."""
 
@@ -157,7 +157,7 @@ _ADD_EACH = """
     )
     select stored.id, stored.number, pg_notify(%(channel)s, given.notice) from stored join given on given.id = stored.id
 """
-"""Append to each given run that still ends as it is known here, and is not locked; return the others' absence.
+"""Append to each given run that is not locked and whose end is as known here; return only those runs.
 
 One statement, so that a group costs one round trip. Nobody waits for a locked run, and a run that has moved on has
 another length; the seals of the new events follow from the last one, which is compared for that reason."""
@@ -192,10 +192,10 @@ _CHANGED = sa.text(
     from nbagent_runs where id like :pattern
     """
 )
-"""The runs whose row is of a transaction that had not ended at the last look, or that started after it.
+"""The runs whose row was written by a transaction unfinished at the last look, or started after it.
 
 A snapshot's xmin is the oldest transaction that was not over: the rows of all before it were seen then, so
-what became visible since, in any order, has an xid from it on. Rows seen twice do no harm."""
+all that became visible since has that xid or a later one. Rows seen twice do no harm."""
 _AGES = 2**30
 """Transactions after which ``age``, which compares 32 bits, could be wrong."""
 _HEADS_OF = _HEADS.where(sa.text("nbagent_runs.number = any(cast(:numbers as bigint[]))"))
@@ -231,7 +231,7 @@ class _Since(NamedTuple):
     xid: int
     """The oldest transaction that had not ended."""
     numbers: set[int]
-    """All runs; together with the changed ones they are more than there are if one was deleted."""
+    """All runs seen so far. If one was deleted, they outnumber the runs that exist now."""
 
 
 class SQLStore(Travels):
@@ -278,7 +278,7 @@ class SQLStore(Travels):
             weakref.finalize(self, _dispose, self._engine, self._pid)
 
     def __reduce__(self) -> Made:
-        """Pickle the URL without its password; in another process the driver finds it, such as in ``PGPASSWORD``."""
+        """Pickle the URL without its password, which another process must supply, such as in ``PGPASSWORD``."""
         if not self._is_own:
             cannot_travel(
                 repr(self), "it has an engine with open connections. Pass the URL instead"
@@ -530,7 +530,7 @@ class SQLStore(Travels):
     def stamp(self) -> object:
         """A value that changes with each write to any journal, also by other processes.
 
-        After the second call, PostgreSQL's notices provide it, without a query. It changes once when they begin to.
+        After the second call, PostgreSQL's notices provide it, without a query. It also changes when they start.
         """
         listener = self._listening() if self._stamp_was_read else None
         self._stamp_was_read = True
@@ -799,7 +799,7 @@ class SQLStore(Travels):
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
         finally:
-            if self._was_closed() and self._is_own:  # close what was returned since
+            if self._was_closed() and self._is_own:  # close returned connections
                 pool.dispose()
                 self._engine.pool.dispose()  # if it was closed before this one started
 
@@ -902,7 +902,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _counted_transaction() -> Iterator[None]:
-    """Count a transaction while it is open, including its connection.
+    """Count a transaction while it connects and while it is open.
 
     Raises:
         StoreError: the interpreter is ending and would interrupt this thread.
@@ -920,7 +920,7 @@ def _counted_transaction() -> Iterator[None]:
 
 
 class _OtherWasFaster(Exception):
-    """Another process was faster; nothing was written, and the append is retried."""
+    """Another process was faster; nothing was written, and the call is retried."""
 
 
 def _dispose(engine: sa.Engine, pid: int) -> None:
@@ -959,7 +959,7 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
 
 
 def _public_url(url: sa.URL) -> str:
-    """A URL without passwords, also not in its options."""
+    """A URL without its password and options."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
@@ -1001,7 +1001,7 @@ def _is_storable(run_id: str) -> bool:
 
 
 def _event(version: Any, data: Any) -> StoredEvent | None:
-    """An event of a listing; None if it is damaged, which reading the run reports."""
+    """An event as stored; None if it is damaged, which reading the run reports."""
     if version is None or data is None:
         return None
     with suppress(StoreError):

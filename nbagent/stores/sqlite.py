@@ -102,7 +102,7 @@ _REASONS = {
     sqlite3.SQLITE_LOCKED: "another process has locked it",
     sqlite3.SQLITE_READONLY: "it, or its folder, is read-only. Copy it to a folder where you can write",
     sqlite3.SQLITE_FULL: "the disk is full. Free some space, then continue",
-    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database. Pass the store a path of its own",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database. Use another path",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables have changed
     sqlite3.SQLITE_IOERR: "it cannot be read or written. Is it a file, and is the disk working?",
@@ -630,7 +630,7 @@ class SQLiteStore(Travels):
             tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
         if kind != APPLICATION_ID and (kind or version or tables):
             raise StoreError(
-                f"The file {str(self.path)!r} is the SQLite database of another program. Pass the store a file of its own"
+                f"The file {str(self.path)!r} is the SQLite database of another program. Use another file"
             )
         if kind and not version:
             raise self._damaged()

@@ -194,7 +194,7 @@ def test_a_wrong_command_is_named_and_changes_nothing(folder: Folder) -> None:
         (
             2,
             ["answer", bank, "--input", '{"amuont": 1}'],
-            "has no input 'amuont'. Its inputs: amount",
+            "has no field 'amuont'. Its fields: amount",
         ),
         (2, ["answer", bank, "--input", '{"to": "Eve"}'], "input to of 'pay' cannot be changed"),
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "x", "legs": []}'], "when: "),

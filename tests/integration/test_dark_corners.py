@@ -477,9 +477,7 @@ async def test_c174_a_stream_of_only_keep_alives_ends(name: str) -> None:
     kind, piece = ENDLESS[name]
     with serving(Server([piece], kind, without_end=True)) as url:
         run, _ = await run_at(url, live=kind == STREAM, timeout=0.3)
-    with pytest.raises(
-        ModelError, match=r"nothing for 0.3 s, except perhaps keep-alive signals"
-    ):
+    with pytest.raises(ModelError, match=r"nothing for 0.3 s, except perhaps keep-alive signals"):
         run.result  # noqa: B018 - it raises
 
 

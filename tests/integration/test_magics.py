@@ -130,7 +130,9 @@ def test_c232_names_are_completed_and_help_is_shown(cells):
     assert "echo" in cells.kernel.must_run(complete.format("%%agent ec", 10))
     assert "--df" in cells.kernel.must_run(complete.format("%%agent --", 10))
     cells.kernel.must_run("other = nb.Agent(nb.ScriptedModel(['other here']), name='other')")
-    assert "other answers, because it was defined last" in page_run(cells, "%agent -o said Hi")
+    assert "other answers, because its variable is the newest" in page_run(
+        cells, "%agent -o said Hi"
+    )
     assert cells.kernel.must_run("print(said)") == "other here\n"
 
 

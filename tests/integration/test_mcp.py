@@ -436,7 +436,7 @@ async def test_an_approved_tool_that_its_server_no_longer_has_is_not_run(what, n
     )
     run.approve(run.interrupts[0])
     await run
-    told = {"dropped": "There is no tool 'plain'", "gone": "was answered but was not run"}
+    told = {"dropped": "There is no tool 'plain'", "gone": "was not run after the answer"}
     assert told[what] in _outputs(run)["plain"][0]
     assert done(notes) == []
     await server.aclose()

@@ -58,7 +58,7 @@ from .setup import (
 )
 
 MAX_RAW = 2_000
-"""Characters of malformed arguments that the model's error quotes."""
+"""Maximum characters of malformed arguments quoted to the model."""
 MAX_DESCRIPTION = 1_000
 """Characters of a changed description that a question quotes."""
 
@@ -194,7 +194,7 @@ class Attempt:
             typed = tool.parse(call.input)
         except ValidationError as error:
             return self._invalid_arguments(tool, cut(describe(error), call.input))
-        except BaseException as error:  # a validator of the tool's own that breaks
+        except BaseException as error:  # one of the tool's own validators broke
             return self._raised(error)
         outdated = self._gate.outdated(tool)
         if outdated is not None:
@@ -212,7 +212,7 @@ class Attempt:
                 if isinstance(tools, Toolbox):
                     await tools.ready()
             except NbagentError as error:
-                return f"{call.name} was answered but was not run: {error}"
+                return f"{call.name} was not run after the answer: {error}"
         if tool is not None:
             return tool
         known = ", ".join(sorted(tools)) or "none"
@@ -242,7 +242,7 @@ class Attempt:
     def _secret_question(
         self, tool: Tool[..., Any], unknown: list[str], pause: Interrupted | None
     ) -> Interrupted:
-        """The question for secrets that are not in this process: of its input, or of an answer to ``pause``."""
+        """The question for secrets missing in this process, in the call's input or an answer to ``pause``."""
         asked = Interrupt() if pause is None else Interrupt(pause.metadata, state=pause.state)
         editable = False if pause is None else pause.editable
         asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *unknown]))
@@ -425,7 +425,7 @@ class Attempt:
     # --- the gate, the claim, the body
 
     async def _pass_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        """Let the call pass with this input: through the gate to its question, to the run inside, or to the body.
+        """Take this input through the gate, then to the tool's question, the run inside, or the body.
 
         After a success it returns the same value again.
         """
@@ -624,7 +624,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
 
 
 def _with_secrets(carried: Carried) -> Carried:
-    """The data of restarts for the body, with their secrets."""
+    """The carried values, with the secrets in their data."""
     both = (carried.resumed, carried.approved)
     resumed, approved = (one and Resumed(revealed(one.data)) for one in both)
     return carried._replace(resumed=resumed, approved=approved)

@@ -338,7 +338,7 @@ class Driver:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # also SystemExit, which would end the event loop
-            self.stop()  # a retry gets another driver, even one that comes at once
+            self.stop()  # even an immediate retry gets another driver
             failure = await self._failed(error)
             if failure is error:
                 raise
@@ -354,7 +354,7 @@ class Driver:
         return self.live and not self._failing and (outer is None or outer.bodies_wait())
 
     def has_room(self, questions: int) -> bool:
-        """Whether this run and its outer runs may have so many more open questions."""
+        """Whether this run and its outer runs may have this many more questions."""
         if self.journal.state.questions + questions > self._spec.max_questions:
             return False
         return self._outer is None or self._outer.has_room(questions)
@@ -640,7 +640,7 @@ class Driver:
         return RunCompleted(at=now, scope=self.scope, text=text, output=output, row=row)
 
     def _check_misfits(self, state: RunState) -> None:
-        """Fail the run if the model has no tries left.
+        """Fail the run if the model may not try again.
 
         Raises:
             ModelError: it names what did not match.
@@ -710,7 +710,7 @@ _CUT_OFF = {
 }
 """The reasons for a response that was ended from outside."""
 MAX_ERRORS = 2_000
-"""Characters of the errors of a mismatched answer that the model gets."""
+"""Maximum characters of a mismatched answer's errors sent to the model."""
 
 
 def _refused(

@@ -62,8 +62,8 @@ KEPT_AT_LEAST = 10.0
 RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
 STAY = 20
-"""Cards of ended runs that stay live, the newest: where a page saves them in its notebook by itself, a person can
-follow up there, find, copy; until a first page has connected, one still may. Older ones, and all elsewhere, are replaced by static HTML."""
+"""How many of the newest ended cards stay live, for follow-ups, search and copying: where a page saves them in its
+notebook by itself, or no page has connected yet. All others are replaced by static HTML."""
 LOOK_AGAIN = 4.0
 """Seconds, at most, between checks whether somebody is still at work in a card that could be replaced."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -106,11 +106,11 @@ class Live:
         self._next_keep: tuple[float, asyncio.TimerHandle] | None = None
         """The time when pages are next sent the form that a saved notebook stores; touched on the loop only."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
-        """The form that they were sent last, and whether it was final; on the loop only."""
+        """The last form sent to pages, and its ``Keep.over``; on the loop only."""
         self._number = 0
         """The number of the last one that was sent."""
         self._cells: list[kernel.Cell] = []
-        """The executions whose output has them."""
+        """The executions that show the card."""
         self._charts: list[Bundle] = []
         """The charts that are in those outputs by themselves."""
 
@@ -176,7 +176,7 @@ class Live:
             self._send_kept(*kept)
 
     def _send_kept(self, bundle: dict[str, str], over: bool, *, is_complete: bool = False) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Send the bundle to the pages; if it has not changed only its number, unless ``is_complete``."""
+        """Send pages the bundle; or only its number, if it is unchanged and not ``is_complete``."""
         known = bundle == self._kept[0]
         self._number += not known
         self._kept = (bundle, over)
@@ -194,7 +194,7 @@ class Live:
         )
 
     def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Handle a page that needs the form to save; or that has written the end, and no longer needs a widget."""
+        """Handle a page that needs the form to save; or that has saved the last form and needs no widget."""
         if ended:
             self._close()
         else:
@@ -205,8 +205,8 @@ class Live:
 
         Where a page saves the card by itself it stays live instead, until ``STAY`` newer ones have ended.
         Safe from any thread. ``settled`` is called when that is done. Pages that save the card write its end
-        themselves, and the widgets close once one confirms it. Of pages that cannot, one gets it with the display;
-        if there was another, after a reload or beside it, they do not close: it has no display to update.
+        themselves, and the widgets close once one confirms it. Of pages that cannot, one gets it by a display update.
+        If more than one has connected, the widgets stay open for those it does not reach.
         """
         self.ended_at = time.monotonic()
         self._later(QUIET, partial(self._settle, settled))
@@ -252,7 +252,7 @@ class Live:
         return not self.card.hello_count or (self.card.is_kept and self.card.is_useful_after_end)
 
     def _greeted(self) -> None:
-        """Handle the first page: if it was live only for that, it is replaced."""
+        """When a page connects, replace a card that only waited for one."""
         if self in _staying and not self._may_stay:
             self._later(QUIET, _staying.pop(self))
 
@@ -282,7 +282,7 @@ class Live:
             self._close()
 
     def _close(self) -> None:
-        """Remove the widgets, with a layout that only they have; without that its model stays."""
+        """Remove the widgets, and their layouts if not shared: those would stay otherwise."""
         widgets: list[Any] = [self.card, *self.below, self.box]
         own = [card.layout for card in (self.card, *self.below) if card.front_end is None]
         for widget in (*widgets, *own):
@@ -512,7 +512,7 @@ def _is_end(event: Event) -> bool:
 
 
 def _is_news(event: Event | None, runs: Sequence[Run]) -> bool:
-    """Whether a notebook that is saved right after it should have it: other runs, a turn, or a question."""
+    """Whether a notebook saved right after it should show it: a new run, an end, or a question."""
     if event is None or _is_end(event) or isinstance(event, Interrupted | Resolved):
         return True
     return bool(runs) and runs[-1].status == "interrupted"
@@ -628,7 +628,7 @@ def chat_bundle(chat: Chat, *, measured: bool = False, card: Card | None = None)
 
 
 def publish_chat(chat: Chat) -> None:
-    """Show the thread in its current, final form."""
+    """Show the thread as it is now, not live."""
     display(chat_bundle(chat), raw=True)  # type: ignore[no-untyped-call]
 
 
@@ -663,8 +663,8 @@ def static_bundle(
 ) -> dict[str, str]:
     """The run as HTML and text that need no kernel.
 
-    Values that differ each time are shown (``measured``) if a person has seen them on the live card: a cell
-    that runs unattended shows the same each time, and can be compared. ``reopen`` is the key of the text about
+    ``measured`` shows values that differ each time, such as times; a cell that runs unattended omits
+    them, so that its outputs can be compared. ``reopen`` is the key of the text about
     continuing a run that has not ended. ``card`` shows it live.
     """
     view = view_of(run, shown=True)
@@ -677,7 +677,7 @@ def static_bundle(
 
 
 def publish_static(run: Run) -> None:
-    """Show the run in its current, final form, and below it the charts of its calls."""
+    """Show the run as it is now, not live, and below it the charts of its calls."""
     display(static_bundle(run), raw=True)  # type: ignore[no-untyped-call]
     charts = Charts()
     for event in run.journal:

@@ -47,6 +47,8 @@ from .listing import Row, StoredBatch, ends_of, read_batch, record_id
 from .rows import source_of
 from .work import ENDED, BatchOptions, Work
 
+OTHER_LOOP_WAIT = 5.0
+"""Maximum seconds that an answer waits for a batch on another loop to continue its row."""
 logger = logging.getLogger("nbagent")
 
 _ID = re.compile(r"[\w.+-]{1,60}")
@@ -643,14 +645,24 @@ class Batch:
         return now
 
     async def continue_answered(self) -> None:
-        """Continue rows whose questions were answered, as soon as ``concurrency`` allows."""
+        """Continue rows whose questions were answered, as soon as ``concurrency`` allows.
+
+        A failure is logged: the answers are stored, and the batch checks again by itself.
+        """
         if not self._work.is_driving:
             return
         if running_loop() is self._loop:
-            await self._work.continue_answered()
+            await self._continue_answered()
         else:
-            continued = asyncio.run_coroutine_threadsafe(self._work.continue_answered(), self._loop)
-            await asyncio.wrap_future(continued)
+            begun = asyncio.run_coroutine_threadsafe(self._continue_answered(), self._loop)
+            # not for ever: that loop may be blocked
+            await asyncio.wait([asyncio.wrap_future(begun)], timeout=OTHER_LOOP_WAIT)
+
+    async def _continue_answered(self) -> None:
+        try:
+            await self._work.continue_answered()
+        except StoreError:
+            logger.exception("batch %s: its answered rows could not be read yet", self.id)
 
 
 def work_of(batch: Batch) -> Work:
@@ -818,6 +830,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         check_cost(replace(spec, budget=limits))
     kept = checked_store(store) or agent.store
     host = current_host()
+    is_there = host.attended() if attended is None else attended
     attended = is_attended(host, attended=attended, answers=answers, show=show)
     options = BatchOptions(
         source_of(rows, prompt, key),
@@ -837,7 +850,8 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         _check_agent(batch.agent, agent, batch_id)
         batch._continue_with(options, agent, executor)  # noqa: SLF001 - one class
     else:
-        batch = Batch(_new_work(batch_id, agent, kept, options, executor), attended=attended)
+        work = _new_work(batch_id, agent, kept, options, executor)
+        batch = Batch(work, attended=is_there)
         batch._start()  # noqa: SLF001 - as above
     if show and attended:
         batch.view()
@@ -895,7 +909,9 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
                 f"{batch_id!r} is a batch of the agent {found.agent!r}, which this process does not have. Define it "
                 "first, or pass agent="
             )
-        attended = is_attended(current_host(), attended=attended, answers=answers, show=show)
+        host = current_host()
+        is_there = host.attended() if attended is None else attended
+        attended = is_attended(host, attended=attended, answers=answers, show=show)
         options = BatchOptions(
             None,
             checked_turns(concurrency, "concurrency"),
@@ -905,7 +921,8 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
             attended=attended,
         )
         options.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
-        batch = Batch(_new_work(batch_id, owner, kept, options, executor), attended=attended)
+        work = _new_work(batch_id, owner, kept, options, executor)
+        batch = Batch(work, attended=is_there)
         batch._start()  # noqa: SLF001 - one class
         await batch._until_started()  # noqa: SLF001 - as above
         if batch._error is not None:  # noqa: SLF001 - as above

@@ -337,6 +337,8 @@ class Work:
         self.options, self.failure = options, None
         self._unchanged_keys.clear()
         self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - the tools may have changed
+        if self._poll_task is not None and self._poll_task.done() and self._loop is not None:
+            self._poll_task = self._loop.create_task(self._poll())
         self._queue_rows()
         self.wake()
 

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import os
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -99,7 +100,7 @@ class Inbox:
                 A question without that input does not fit.
 
         Raises:
-            UsageError: a test is not a function, or a name looks like a typing error.
+            UsageError: a test is not a function.
         """
         self._check_filters(tests, tool, inputs)
         seconds = _seconds(older_than)
@@ -124,11 +125,11 @@ class Inbox:
                 raise UsageError(
                     f"inbox.where() takes functions of a question, got {test!r:.80}. For the name of a tool, use tool="
                 )
-        asked = self._waiting.all
+        asked = self._waiting.all  # of the last look: nothing is read here
         tools = {one.interrupt.tool_name for one in asked}
         tools.update(*(getattr(agent, "tools", ()) for agent in self._waiting.agents))
-        if tool is not None and tool not in tools and suggest(tool, tools):
-            raise UsageError(f"No tool {tool!r} asks{suggest(tool, tools)}")
+        if isinstance(tool, str) and tool not in tools and suggest(tool, tools):
+            _warn(f"No question of a tool {tool!r} is open{suggest(tool, tools)}")
         known = {
             name
             for one in asked
@@ -137,7 +138,7 @@ class Inbox:
         }
         for name in inputs:
             if name not in known and suggest(name, known):
-                raise UsageError(f"No open question has an input {name!r}{suggest(name, known)}")
+                _warn(f"No open question has an input {name!r}{suggest(name, known)}")
 
     def like(self, one: Asked) -> Inbox:
         """An inbox with only the questions that are like this one.
@@ -359,6 +360,11 @@ def relative_place(store: Any) -> str:
     place = place_of(store)
     relative = os.path.relpath(place) if os.path.isabs(place) else place
     return place if relative.startswith("..") else relative
+
+
+def _warn(text: str) -> None:
+    """Warn the caller of ``where``: later questions may fit, so it is no error."""
+    warnings.warn(text, stacklevel=4)
 
 
 def _row(one: Asked) -> tuple[Any, ...]:

@@ -14,10 +14,10 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -140,7 +140,7 @@ _ADD_EACH = """
     ), locked as (
       select runs.number, given.after, given.last from nbagent_runs as runs join given
       on runs.number = given.number and runs.length = given.length and runs.seal = given.before
-      for update of runs skip locked
+      for no key update of runs skip locked
     ), moved as (
       update nbagent_runs as runs set length = locked.after, seal = locked.last from locked
       where runs.number = locked.number returning runs.id, runs.number
@@ -300,7 +300,12 @@ class SQLStore(Travels):
         is_plain = texts and not before and self._is_ready and _is_storable(run_id)
         joins = self._joining(run_id, texts, expected) if is_plain and self._has_notices else None
         if joins is None or not self._groups.write(joins):
-            self._patiently(lambda: self._append(run_id, texts, expected, before))
+            try:
+                self._patiently(lambda: self._append(run_id, texts, expected, before))
+            except Conflict:
+                # the group's connection broke, and the server committed later
+                if joins is None or not self._note_stored([joins]):
+                    raise
         if texts:
             self._notify_here(run_id)
 
@@ -337,12 +342,17 @@ class SQLStore(Travels):
 
         A run that another process has locked or changed does not block the others.
         """
-        writes = {one.write.run_id: one.write for one in group}
+        # sorted: two processes that begin the same runs must not wait for each other
+        writes = sorted((one.write for one in group), key=attrgetter("run_id"))
         try:
             try:
-                stored = self._append_in_one(list(writes.values()))
+                stored = self._append_in_one(writes)
+            except Busy:  # nothing was sent
+                return
             except Exception:  # it may have broken after the commit
-                stored = self._found_stored(list(writes.values()))
+                stored = self._note_stored(writes)
+            else:
+                self._note(writes, stored)
         except BaseException as error:
             is_ctrl_c = not isinstance(error, Exception)
             for one in group:
@@ -351,11 +361,7 @@ class SQLStore(Travels):
                 raise
             return
         for one in group:
-            number = stored.get(one.write.run_id)
-            if number is not None:
-                end = one.write.expected + len(one.write.rows)
-                self._written(one.write.run_id, number, end, last_seal("", one.write.rows))
-                one.is_done = True
+            one.is_done = one.write.run_id in stored
 
     def _append_in_one(self, writes: Sequence[_Append]) -> dict[str, int]:
         """Append in one round trip; return the runs that were appended to, with their numbers."""
@@ -378,14 +384,26 @@ class SQLStore(Travels):
         }
         with self._connected(is_limited=False) as connection:
             raw: Any = connection.connection.driver_connection
-            with raw.pipeline():
+            with raw.pipeline() if _can_pipeline() else nullcontext():
                 raw.execute(_LIMITS, self._limits)
                 added = raw.execute(_ADD_EACH, values)
                 raw.commit()
             return {run_id: number for run_id, number, _ in added}
 
+    def _note(self, writes: Sequence[_Append], stored: Mapping[str, int]) -> None:
+        """Note the ends of the runs that have these writes."""
+        for one in writes:
+            if one.run_id in stored:
+                end = one.expected + len(one.rows)
+                self._written(one.run_id, stored[one.run_id], end, last_seal("", one.rows))
+
+    def _note_stored(self, writes: Sequence[_Append]) -> dict[str, int]:
+        """The runs that have these writes, with their numbers, read from the database; their ends are noted."""
+        found = self._found_stored(writes)
+        self._note(writes, found)
+        return found
+
     def _found_stored(self, writes: Sequence[_Append]) -> dict[str, int]:
-        """The runs that have these writes, with their numbers."""
         values = {
             "ids": [one.run_id for one in writes],
             "places": [one.expected + len(one.rows) - 1 for one in writes],
@@ -917,6 +935,13 @@ def _counted_transaction() -> Iterator[None]:
         with _transactions.changed:
             _transactions.count -= 1
             _transactions.changed.notify_all()
+
+
+def _can_pipeline() -> bool:
+    """Whether the client library sends statements without waiting for each (libpq 14 or newer)."""
+    import psycopg  # noqa: PLC0415 - only PostgreSQL needs it
+
+    return psycopg.Pipeline.is_supported()
 
 
 class _OtherWasFaster(Exception):

@@ -241,6 +241,30 @@ def test_c446_a_connection_that_breaks_in_a_group_loses_no_append_and_writes_non
         assert [event.text for event in store.read(str(n))] == ["a", "b"]
 
 
+def test_c446_an_append_that_the_server_commits_after_its_connection_broke_counts_once(
+    store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked up too early, it is tried alone, and meets itself."""
+    store.append("ready", [completed("a")], 0)
+    append_in_one, append = store._append_in_one, store._append
+    sent: list[Any] = []
+
+    def broken(writes: Any) -> None:
+        sent.extend(writes)
+        raise psycopg.OperationalError("the connection is gone")
+
+    def late(*write: Any) -> None:
+        append_in_one(sent)
+        append(*write)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_append_in_one", broken)
+        patched.setattr(store, "_append", late)
+        store.append("ready", [completed("b")], 1)
+    store.append("ready", [completed("c")], 2)
+    assert [event.text for event in store.read("ready")] == ["a", "b", "c"]
+
+
 def test_c446_a_group_whose_outcome_cannot_be_read_fails_each_append(
     store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

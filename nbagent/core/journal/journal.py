@@ -723,12 +723,14 @@ def _in_writer(work: Callable[[], None]) -> None:
     try:
         _idle_writers.pop().put(work)
     except IndexError:
-        threading.Thread(target=_write, args=(work,), name="nbagent-write").start()
+        own: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        own.put(work)  # no argument, which its thread would keep
+        threading.Thread(target=_write, args=(own,), name="nbagent-write").start()
 
 
-def _write(work: Callable[[], None]) -> None:
+def _write(own: SimpleQueue[Callable[[], None]]) -> None:
     """Work off one journal's writes, then those of other journals that come soon after."""
-    own: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    work = own.get()
     while True:
         work()
         del work  # it has the journal

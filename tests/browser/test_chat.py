@@ -298,7 +298,7 @@ def test_c401_the_box_of_a_chat_stays_in_view_until_the_person_scrolls_up(opened
     assert panel.evaluate("el => el.scrollTop") == at
     notebook.shot("chat-above")
     newest.click()
-    expect(stop).to_be_in_viewport(ratio=1)
+    expect(box).to_be_in_viewport(ratio=1)
     check_low(notebook, card, box)
     assert notebook.errors == [], "\n".join(notebook.errors)
 

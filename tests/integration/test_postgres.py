@@ -217,28 +217,29 @@ def test_c446_appends_at_once_share_one_transaction_and_each_gets_its_own_outcom
 
 @pytest.mark.parametrize("breaks", ["before the commit", "after it"])
 def test_c446_a_connection_that_breaks_in_a_group_loses_no_append_and_writes_none_twice(
-    breaks: str, store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
+    breaks: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.append("ready", [completed("a")], 0)
-    append_in_one = store._append_in_one
+    with nb.SQLStore(url, timeout=PATIENCE) as store:
+        store.append("ready", [completed("a")], 0)
+        append_in_one = store._append_in_one
 
-    def broken(writes: Any) -> None:
-        if breaks == "after it":
-            append_in_one(writes)
-        raise psycopg.OperationalError("the connection is gone")
+        def broken(writes: Any) -> None:
+            if breaks == "after it":
+                append_in_one(writes)
+            raise psycopg.OperationalError("the connection is gone")
 
-    with ThreadPoolExecutor(30) as pool, gathered(store, monkeypatch) as groups:
-        first = pool.submit(store.append, "first", [completed("a")], 0)
-        until(lambda: bool(groups))
-        appends = [pool.submit(store.append, str(n), [completed("a")], 0) for n in range(12)]
-        until(lambda: len(store._groups._waiting) == 12)
-        monkeypatch.setattr(store, "_append_in_one", broken)
-    assert [one.exception() for one in (first, *appends)] == [None] * 13
-    monkeypatch.undo()
-    assert [len(group) for group in groups] == [1, 12]
-    for n in range(12):
-        store.append(str(n), [completed("b")], 1)
-        assert [event.text for event in store.read(str(n))] == ["a", "b"]
+        with ThreadPoolExecutor(30) as pool, gathered(store, monkeypatch) as groups:
+            first = pool.submit(store.append, "first", [completed("a")], 0)
+            until(lambda: bool(groups))
+            appends = [pool.submit(store.append, str(n), [completed("a")], 0) for n in range(12)]
+            until(lambda: len(store._groups._waiting) == 12)
+            monkeypatch.setattr(store, "_append_in_one", broken)
+        assert [one.exception() for one in (first, *appends)] == [None] * 13
+        monkeypatch.undo()
+        assert [len(group) for group in groups] == [1, 12]
+        for n in range(12):
+            store.append(str(n), [completed("b")], 1)
+            assert [event.text for event in store.read(str(n))] == ["a", "b"]
 
 
 def test_c446_an_append_that_the_server_commits_after_its_connection_broke_counts_once(

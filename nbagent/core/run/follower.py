@@ -324,8 +324,8 @@ class Follower:
     def _unread(self, news: int, error: BaseException) -> None:
         """Handle a failed read: the store fails, or the run's first event was never written."""
         self.looked_at = max(self.looked_at, news)
-        if self._run.journal.state.outcome is not None:
-            self.look_later()
+        if self._run.journal.state.outcome is not None or self._run.is_active:
+            self.look_later()  # a driver at work meets the store's trouble by itself
         elif isinstance(error, StoreError):
             self._run.set_error(error)
 

@@ -34,7 +34,7 @@ from nbagent.core.journal.default import Kept, current_store, is_same_place
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.known import known_named
-from nbagent.core.run.host import ScriptHost, current_host, is_attended
+from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_there
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.stored.inbox import Waiting
@@ -830,7 +830,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         check_cost(replace(spec, budget=limits))
     kept = checked_store(store) or agent.store
     host = current_host()
-    is_there = host.attended() if attended is None else attended
+    on_kernel_loop = is_there(host, attended=attended)
     attended = is_attended(host, attended=attended, answers=answers, show=show)
     options = BatchOptions(
         source_of(rows, prompt, key),
@@ -851,7 +851,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         batch._continue_with(options, agent, executor)  # noqa: SLF001 - one class
     else:
         work = _new_work(batch_id, agent, kept, options, executor)
-        batch = Batch(work, attended=is_there)
+        batch = Batch(work, attended=on_kernel_loop)
         batch._start()  # noqa: SLF001 - as above
     if show and attended:
         batch.view()
@@ -910,7 +910,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
                 "first, or pass agent="
             )
         host = current_host()
-        is_there = host.attended() if attended is None else attended
+        on_kernel_loop = is_there(host, attended=attended)
         attended = is_attended(host, attended=attended, answers=answers, show=show)
         options = BatchOptions(
             None,
@@ -922,7 +922,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         )
         options.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
         work = _new_work(batch_id, owner, kept, options, executor)
-        batch = Batch(work, attended=is_there)
+        batch = Batch(work, attended=on_kernel_loop)
         batch._start()  # noqa: SLF001 - one class
         await batch._until_started()  # noqa: SLF001 - as above
         if batch._error is not None:  # noqa: SLF001 - as above

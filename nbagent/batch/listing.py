@@ -87,7 +87,7 @@ def read_batch(store: Store, batch: str) -> StoredBatch:
             _add(found, _row(journal.run_id, state.row, state, events))
         elif journal.run_id == batch or number is not None:
             found.records[1 if number is None else int(number[1])] = (journal.run_id, state.status)
-            found.agent = _agent_of(state) or found.agent
+            found.agent = rows_agent(state) or found.agent
     return found
 
 
@@ -170,8 +170,8 @@ def _journals(
             yield journal, events
 
 
-def _agent_of(state: RunState) -> str:
-    """Return the name of the rows' agent from one of the batch's own runs."""
+def rows_agent(state: RunState) -> str:
+    """Return the name of the rows' agent from one of the batch's own runs; empty for any other run."""
     if not state.flow:
         return ""
     for message in state.messages:

@@ -155,14 +155,21 @@ def _activity(journal: Journal, options: argparse.Namespace) -> str:
         return driven_by(driver)
     names = ", ".join(dict.fromkeys(call.name for call in running_calls(journal.state)))
     ran = f". It may ask about the outcome of {names}" if names else ""
-    if journal.state.flow and journal.state.agent == "batch":
+    if journal.state.agent == "batch" and _is_of_batch(journal):
+        batch = journal.run_id.partition(":@")[0]
         return (
-            f"it is a batch, and not active. Continue it with the same nb.map call, or with await nb.open_batch("
-            f"{journal.run_id!r}, agent=agent)"
+            "it is a batch, and not active. Continue it with the same nb.map call, or with await nb.open_batch("
+            f"{batch!r}, agent=agent)"
         )
     command = to_answer(journal, options)
     command += "" if getattr(options, "agent", None) else " --agent module:name"
     return f"it is not active. To continue it, run `{command}` or open it{ran}"
+
+
+def _is_of_batch(journal: Journal) -> bool:
+    from nbagent.batch.listing import rows_agent  # noqa: PLC0415 - few runs are batches
+
+    return rows_agent(journal.state) != ""
 
 
 def shortened(ids: Sequence[str]) -> dict[str, str]:

@@ -448,3 +448,31 @@ def test_an_approval_in_an_imported_document_does_not_count_here(tmp_path: Path)
     assert "Amount: 5" in shown
     assert "approved" not in shown
     assert "Amount: 7" not in shown
+
+
+ROWS = """
+import asyncio
+import nbagent as nb
+
+agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=1)]), name="payer", store="runs.db")
+
+@agent.tool(approval=True)
+def pay(amount: int) -> str:
+    return "paid"
+
+async def main():
+    await nb.map(agent, ["A-140"], prompt="{}", key=str, id="march", attended=True, show=False)
+
+asyncio.run(main())
+"""
+
+
+def test_a_batch_and_its_rows_say_how_to_continue_the_batch(folder: Folder) -> None:
+    """A row's id is whole: a part of its key would be another row's."""
+    (folder.path / "rows.py").write_text(ROWS, encoding="utf-8")
+    assert folder._run([sys.executable, "rows.py"]).returncode == 0
+    assert "march:A-140 " in folder.nbagent("runs").stdout
+    of_batch = folder.nbagent("answer", "march", "--approve").stderr
+    of_row = folder.nbagent("answer", "march:A-140", "--approve").stdout
+    for said in (of_batch, of_row):
+        assert "the same nb.map call, or with await nb.open_batch('march', agent=agent" in said

@@ -159,8 +159,12 @@ def current_host() -> Host:
     return _script if found is None else found
 
 
+def is_there(host: Host, *, attended: bool | None) -> bool:
+    """Whether a person is there, as passed or as the host detects."""
+    return host.attended() if attended is None else attended
+
+
 def is_attended(host: Host, *, attended: bool | None, answers: object, show: bool) -> bool:
-    """Whether a person can answer: as passed, or as the host detects; nobody if there are answers and no card."""
-    if attended is None:
-        return host.attended() and (show or answers is None)
-    return attended
+    """Whether a person can answer: nobody can if there are answers and no card, unless ``attended`` was passed."""
+    is_headless = attended is None and answers is not None and not show
+    return not is_headless and is_there(host, attended=attended)

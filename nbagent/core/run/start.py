@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
-from .host import Host, Place, current_host, is_attended
+from .host import Place, current_host, is_attended, is_there
 from .named import Asked, checked_id, found
 from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
 from .result import Result
@@ -218,7 +217,11 @@ def _prepared(
         host, attended=options.attended, answers=options.answers, show=options.show
     )
     is_apart = blocking or options.background
-    loop = private_loop() if is_apart else _loop_of(host, options)
+    loop = (
+        private_loop()
+        if is_apart
+        else host.loop(attended=is_there(host, attended=options.attended))
+    )
     journal = Journal(options.id or new_id(), options.store)
     place = Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
@@ -242,12 +245,6 @@ def _prepared(
             host.show(run)
 
     return run, begin
-
-
-def _loop_of(host: Host, options: Options) -> asyncio.AbstractEventLoop | None:
-    """The loop of a run: the kernel's if a person is there, also if passed answers are used."""
-    is_there = host.attended() if options.attended is None else options.attended
-    return host.loop(attended=is_there)
 
 
 def _must_wait(options: Options) -> bool:
@@ -350,7 +347,11 @@ def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
     attended = is_attended(
         host, attended=options.attended, answers=options.answers, show=options.show
     )
-    loop = private_loop() if options.background else _loop_of(host, options)
+    loop = (
+        private_loop()
+        if options.background
+        else host.loop(attended=is_there(host, attended=options.attended))
+    )
     place = Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)

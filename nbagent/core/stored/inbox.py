@@ -55,7 +55,8 @@ class Asked:
     def __repr__(self) -> str:
         asked = self.interrupt
         tool = f" of {asked.tool_name}" if asked.tool_name else ""
-        return f"<question{tool} in run {self.run.id!r}, {asks(asked)}, input {bounded(repr(dict(asked.input)))}>"
+        shown = bounded(repr(dict(asked.input)))
+        return escaped(f"<question{tool} in run {self.run.id!r}, {asks(asked)}, input {shown}>")
 
     @awaited("asked.answer")
     async def answer(self, value: Any) -> Resolved:

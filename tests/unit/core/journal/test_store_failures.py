@@ -427,6 +427,29 @@ async def test_an_answer_that_fails_while_the_store_is_down_can_be_given_again(
     assert ((await run).text, sent) == ("done", [5.0])
 
 
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_look_that_fails_while_the_run_is_at_work_leaves_no_error_when_it_completes(
+    kind: Any,
+) -> None:
+    store, asked, go_on = kind(), asyncio.Event(), asyncio.Event()
+
+    async def script(_messages: Any) -> str:
+        asked.set()
+        await go_on.wait()
+        return "done"
+
+    run = nb.Agent(nb.ScriptedModel(script), store=store).run("go")
+    await asked.wait()
+    store.fails = ("reads",)
+    follower = session_of(run).follower
+    follower.follow()
+    await until(lambda: follower.looked_at == follower.news)
+    store.fails = ()
+    go_on.set()
+    assert (await run).text == "done"
+    assert session_of(run).error is None
+
+
 async def test_an_end_discovered_by_a_refused_answer_reaches_all_waiters() -> None:
     """Whoever waits for the run, and what waits behind it, though the store's own word comes later."""
 

@@ -16,8 +16,9 @@ import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -25,7 +26,7 @@ from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
-from nbagent.core.journal.journal import Watcher, id_was_reused, moved_on
+from nbagent.core.journal.journal import Append, Group, Watcher, id_was_reused, moved_on
 from nbagent.core.journal.rows import (
     Changes,
     End,
@@ -37,7 +38,6 @@ from nbagent.core.journal.rows import (
     sealed,
 )
 
-from .grouped import Groups, Waiting
 from .listening import CHANNEL, Listener
 
 try:
@@ -56,6 +56,9 @@ UPGRADES: dict[int, tuple[str, ...]] = {}
 """The statements that upgrade a database, by its version."""
 POOL = {"pool_size": 4, "max_overflow": 4}
 """The connections of a store, except those that listen; a worker of a batch has fewer."""
+TRUSTED_FOR = 1.0
+"""Seconds for which a group uses a connection again without asking whether it still works; if it broke, the group is
+written again, run by run."""
 PAUSE = 0.02
 """Seconds between attempts after another process was faster."""
 STATEMENT_LIMIT = 60
@@ -220,7 +223,7 @@ class _Append(NamedTuple):
 class _Known(NamedTuple):
     """The end of a run, as this process wrote it last."""
 
-    number: int
+    number: int | None
     length: int
     seal: str
 
@@ -272,8 +275,9 @@ class SQLStore(Travels):
         self._stamp_was_read = False
         self._listener: Listener | None = None
         self._lock = threading.RLock()
-        self._groups = self._new_groups()
-        """Appends of this process that share one transaction, on PostgreSQL."""
+        self._group = self._new_group()
+        self._in_doubt: dict[str, _Append] = {}
+        """Appends of a broken connection, which the server may commit, until they are tried again."""
         if self._is_own:
             weakref.finalize(self, _dispose, self._engine, self._pid)
 
@@ -296,27 +300,45 @@ class SQLStore(Travels):
             ValueError: an event contains a value that is not JSON; nothing was added.
         """
         texts, before = [dump(event) for event in events], referred_by(run_id, events)
-        self._check_process()
-        is_plain = texts and not before and self._is_ready and _is_storable(run_id)
-        joins = self._joining(run_id, texts, expected) if is_plain and self._has_notices else None
-        if joins is None or not self._groups.write(joins):
-            try:
-                self._patiently(lambda: self._append(run_id, texts, expected, before))
-            except Conflict:
-                # the group's connection broke, and the server committed later
-                if joins is None or not self._note_stored([joins]):
-                    raise
+        in_doubt = self._in_doubt.pop(run_id, None)
+        try:
+            self._patiently(lambda: self._append(run_id, texts, expected, before))
+        except Conflict:
+            # the connection of a group broke, and the server committed it later
+            if (
+                in_doubt is None
+                or [row.data for row in in_doubt.rows] != texts
+                or not self._note_stored([in_doubt])
+            ):
+                raise
         if texts:
             self._notify_here(run_id)
 
-    def _joining(self, run_id: str, texts: list[str], expected: int) -> _Append | None:
-        """The append as one of a group; None if the run's end must be read first."""
-        if not expected:
-            return _Append(run_id, None, 0, "", sealed(run_id, texts))
-        end = self._ends.get(run_id)
-        if end is None or end.length != expected or self._numbers.get(run_id) != end.number:
+    @property
+    def group(self) -> Group | None:
+        """The waiting writes of this process, which share transactions, on PostgreSQL; None for other databases."""
+        self._check_process()
+        return self._group if self._has_notices else None
+
+    def _in_group(self, append: Append) -> _Append | None:
+        """The append as one of a group; None if something must be read first."""
+        run_id, events, expected = append
+        if (
+            not events
+            or not self._is_ready
+            or not _is_storable(run_id)
+            or referred_by(run_id, events)
+        ):
             return None
-        return _Append(run_id, end.number, expected, end.seal, sealed(end.seal, texts))
+        end = self._ends.get(run_id) if expected else _Known(None, 0, run_id)
+        if (
+            end is None
+            or end.length != expected
+            or (expected and self._numbers.get(run_id) != end.number)
+        ):
+            return None
+        rows = sealed(end.seal, [dump(event) for event in events])
+        return _Append(run_id, end.number, expected, end.seal, rows)
 
     def _written(self, run_id: str, number: int, length: int, seal: str) -> None:
         """Note the end of a run that was just written."""
@@ -327,41 +349,55 @@ class SQLStore(Travels):
             if len(self._ends) > ENDS:
                 del self._ends[next(iter(self._ends))]
 
-    def _new_groups(self) -> Groups[_Append]:
+    def _new_group(self) -> Group:
         store_ref = weakref.ref(self)
 
-        def append_each(group: Sequence[Waiting[_Append]]) -> None:
+        def append_each(appends: Sequence[Append]) -> list[bool]:
             store = store_ref()
-            assert store is not None  # its ``append`` waits
-            store._append_each(group)  # noqa: SLF001 - its own
+            assert store is not None  # the journals have it
+            return store._append_each(appends)  # noqa: SLF001 - its own
 
-        return Groups(append_each, _is_of_another_run)
+        return Group(append_each)
 
-    def _append_each(self, group: Sequence[Waiting[_Append]]) -> None:
-        """Append each write whose run ends as expected, in one transaction; the others are left to be tried alone.
+    def _append_each(self, appends: Sequence[Append]) -> list[bool]:
+        """Append to each run that ends as expected, in one transaction; return which.
 
         A run that another process has locked or changed does not block the others.
         """
+        writes: dict[str, _Append] = {}
+        joined: list[_Append | None] = []
+        for append in appends:
+            write = None if append.run_id in writes else self._in_group(append)
+            joined.append(write)
+            if write is not None:
+                writes[write.run_id] = write
+        stored = self._append_all(writes) if writes else {}
+        for run_id in stored:
+            self._notify_here(run_id)
+        return [write is not None and write.run_id in stored for write in joined]
+
+    def _append_all(self, writes: dict[str, _Append]) -> dict[str, int]:
         # sorted: two processes that begin the same runs must not wait for each other
-        writes = sorted((one.write for one in group), key=attrgetter("run_id"))
+        ordered = [writes[run_id] for run_id in sorted(writes)]
         try:
+            _thread.is_in_group = True
             try:
-                stored = self._append_in_one(writes)
-            except Busy:  # nothing was sent
-                return
-            except Exception:  # it may have broken after the commit
-                stored = self._note_stored(writes)
-            else:
-                self._note(writes, stored)
-        except BaseException as error:
-            is_ctrl_c = not isinstance(error, Exception)
-            for one in group:
-                one.error = StoreError("The write was interrupted") if is_ctrl_c else error
-            if is_ctrl_c:
-                raise
-            return
-        for one in group:
-            one.is_done = one.write.run_id in stored
+                stored = self._append_in_one(ordered)
+            finally:
+                _thread.is_in_group = False
+        except Busy:  # nothing was sent
+            return {}
+        except Exception:  # it may have broken after the commit
+            self._in_doubt |= writes
+            try:
+                stored = self._note_stored(ordered)
+            except StoreError:  # each is tried again alone
+                return {}
+            for run_id in stored:
+                del self._in_doubt[run_id]
+        else:
+            self._note(ordered, stored)
+        return stored
 
     def _append_in_one(self, writes: Sequence[_Append]) -> dict[str, int]:
         """Append in one round trip; return the runs that were appended to, with their numbers."""
@@ -372,7 +408,8 @@ class SQLStore(Travels):
             for at, row in enumerate(one.rows, one.expected)
         ]
         columns = ("run", "position", "version", "data", "seal")
-        values = dict(zip(columns, map(list, zip(*events, strict=True)), strict=True)) | {
+        values: dict[str, Iterable[object]] = {
+            **dict(zip(columns, zip(*events, strict=True), strict=True)),
             "ids": [one.run_id for one in writes],
             "numbers": [one.number for one in writes],
             "lengths": [one.expected for one in writes],
@@ -380,13 +417,13 @@ class SQLStore(Travels):
             "after": [length for length, _ in ends],
             "last": [seal for _, seal in ends],
             "notices": [f"{self._token}:{_key(one.run_id)}" for one in writes],
-            "channel": CHANNEL,
         }
+        arrays = {name: _array(column) for name, column in values.items()}
         with self._connected(is_limited=False) as connection:
             raw: Any = connection.connection.driver_connection
             with raw.pipeline() if _can_pipeline() else nullcontext():
                 raw.execute(_LIMITS, self._limits)
-                added = raw.execute(_ADD_EACH, values)
+                added = raw.execute(_ADD_EACH, {**arrays, "channel": CHANNEL})
                 raw.commit()
             return {run_id: number for run_id, number, _ in added}
 
@@ -841,7 +878,7 @@ class SQLStore(Travels):
             )
             self._engine.dispose(close=False)
             self._listener = None
-            self._groups = self._new_groups()
+            self._group = self._new_group()
 
     def _failure(self, error: sa.exc.SQLAlchemyError) -> StoreError:
         """The error as a ``StoreError``, without the written values and the password."""
@@ -944,6 +981,15 @@ def _can_pipeline() -> bool:
     return psycopg.Pipeline.is_supported()
 
 
+class _Thread(threading.local):
+    """The writer of a group, which does not check its connection each time, as SQLAlchemy's ``pool_pre_ping`` would."""
+
+    is_in_group = False
+
+
+_thread = _Thread()
+
+
 class _OtherWasFaster(Exception):
     """Another process was faster; nothing was written, and the call is retried."""
 
@@ -971,7 +1017,7 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
         known = {"connect_timeout": "10", "application_name": "nbagent", "keepalives_idle": "30"}
         url = url.update_query_dict({k: v for k, v in known.items() if k not in url.query})
     try:
-        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, **pooled)
+        engine = sa.create_engine(url, hide_parameters=True, **pooled)
     except ImportError as error:
         raise UsageError(
             f"The driver of {_public_url(url)!r} is not installed ({error}). For PostgreSQL: pip install "
@@ -981,6 +1027,25 @@ def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
         raise UsageError(
             f"SQLAlchemy has no dialect {url.drivername!r}. Check the URL, or install the dialect"
         ) from error
+    sa.event.listen(engine, "checkout", partial(_check_connection, engine.dialect))
+    sa.event.listen(engine, "checkin", _note_use)
+    return engine
+
+
+def _note_use(_: object, record: sa.pool.ConnectionPoolEntry) -> None:
+    record.info["used"] = time.monotonic()
+
+
+def _check_connection(
+    dialect: sa.Dialect, connection: Any, record: sa.pool.ConnectionPoolEntry, _: object
+) -> None:
+    """Replace all idle connections if this one broke while it was idle."""
+    if _thread.is_in_group and time.monotonic() - record.info.get("used", 0.0) < TRUSTED_FOR:
+        return
+    try:
+        dialect.do_ping(connection)
+    except dialect.loaded_dbapi.Error as error:
+        raise sa.exc.InvalidatePoolError from error
 
 
 def _public_url(url: sa.URL) -> str:
@@ -1015,8 +1080,17 @@ def _pattern(prefix: str) -> str:
     return re.sub(r"([\\%_])", r"\\\1", prefix) + "%"
 
 
-def _is_of_another_run(append: _Append, group: Sequence[Waiting[_Append]]) -> bool:
-    return all(one.write.run_id != append.run_id for one in group)
+def _array(values: Iterable[object]) -> str:
+    """A column as PostgreSQL's text for an array, which is faster than the driver's."""
+    return "{" + ",".join(map(_element, values)) + "}"
+
+
+def _element(value: object) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, bytes):
+        return f'"\\\\x{value.hex()}"'
+    return "NULL" if value is None else str(value)
 
 
 def _is_storable(run_id: str) -> bool:

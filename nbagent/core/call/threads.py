@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")
@@ -34,6 +34,8 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 in_slot: ContextVar[bool] = ContextVar("nbagent_in_slot", default=False)
 """Whether the running code is a sync tool in a thread of ours, which takes up a slot."""
 _numbers = itertools.count(1)
+_runners: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[asyncio.Runner]] = WeakKeyDictionary()
+"""The ``asyncio.run`` of each loop, once it is known."""
 _private: list[asyncio.AbstractEventLoop] = []
 _private_lock = threading.Lock()
 
@@ -175,10 +177,17 @@ def keyboard_interrupt_check() -> Callable[[], bool]:
 
     It cancels all tasks then, as it does at any end of its own, and says nowhere else which of them it is.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    runner = getattr(getattr(handler, "func", None), "__self__", None)
-    if not isinstance(runner, asyncio.Runner) or runner.get_loop() is not running_loop():
-        return bool
+    loop = running_loop()
+    known = None if loop is None else _runners.get(loop)
+    runner: Any = None if known is None else known()
+    if runner is None:
+        handler = signal.getsignal(
+            signal.SIGINT
+        )  # slow: it formats the handler, and so the main task
+        runner = getattr(getattr(handler, "func", None), "__self__", None)
+        if loop is None or not isinstance(runner, asyncio.Runner) or runner.get_loop() is not loop:
+            return bool
+        _runners[loop] = ref(runner)
     return lambda: getattr(runner, "_interrupt_count", 0) > 0
 
 

@@ -7,10 +7,12 @@ import datetime
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -68,15 +70,25 @@ RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 Listener: TypeAlias = Callable[[RunEvent], None]
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
 """Returns the events to add to a state; called again if the journal has grown; raises to refuse."""
+_Steps: TypeAlias = Generator[tuple[Sequence[StoredEvent], int], None, T]
+_Work: TypeAlias = Callable[..., _Steps[T]]
+_Begun: TypeAlias = tuple[_Steps[T], tuple[Sequence[StoredEvent], int]]
 CutOff: TypeAlias = Callable[[], Sequence[StoredEvent]]
 """Returns the events to write before a run's end; called when that is written."""
 LINGER = 0.1
 """Seconds that a thread waits for another write, since starting a thread costs more than many writes."""
+MOST = 64
+"""Runs that one group writes to."""
 logger = logging.getLogger("nbagent")
 
 
 class Store(Protocol):
-    """Stores journals. All writes use ``append``; its ``expected`` ensures that a question is answered only once."""
+    """Stores journals. All writes use ``append``; its ``expected`` ensures that a question is answered only once.
+
+    A store may have two more attributes. ``at_once()`` returns a context in which ``append`` raises ``Busy`` instead of
+    waiting: such a store is written to on the event loop, any other in a thread. ``group`` is a ``Group``, which writes
+    several runs in one transaction.
+    """
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones.
@@ -99,17 +111,6 @@ class Store(Protocol):
         """The ids of its runs, oldest first."""
 
 
-@runtime_checkable
-class AtOnce(Protocol):
-    """A store that is usually fast: it is written to on the event loop, unless it would have to wait.
-
-    Any other store is written and read in a thread.
-    """
-
-    def at_once(self) -> AbstractContextManager[None]:
-        """A context in which ``append`` raises ``Busy`` on this thread instead of waiting."""
-
-
 class Watcher(Protocol):
     """Receives a call when a run's journal grows."""
 
@@ -126,6 +127,14 @@ class Notifying(Protocol):
 
         There may be extra calls, on any thread. Returns False if it cannot notify.
         """
+
+
+class Append(NamedTuple):
+    """An append to one run: the arguments of ``Store.append``."""
+
+    run_id: str
+    events: Sequence[StoredEvent]
+    expected: int
 
 
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
@@ -166,6 +175,7 @@ class Journal:
         "_at_once",
         "_before",
         "_follow",
+        "_is_appended",
         "_is_sending",
         "_is_vacant",
         "_known",
@@ -173,10 +183,12 @@ class Journal:
         "_line",
         "_lock",
         "_owed",
+        "_steps",
         "_turn",
         "_unsent",
         "_writer",
         "driver",
+        "group_append",
         "is_driven_here",
         "listeners",
         "run_id",
@@ -198,8 +210,9 @@ class Journal:
         self.store = store
         self.state = state if state is not None else BEGINNING
         self.listeners: tuple[Listener, ...] = ()
-        kept: object = store
-        self._at_once = kept if isinstance(kept, AtOnce) else None
+        self._at_once: Callable[[], AbstractContextManager[None]] | None = getattr(
+            store, "at_once", None
+        )
         must_wait = store is not None and self._at_once is None
         self._known: list[StoredEvent] | None = [] if must_wait and keeps_events else None
         """The stored events, if the store is slow, so that no loop waits to read them again."""
@@ -228,6 +241,12 @@ class Journal:
         self._writer: int | None = None
         """The thread that writes now; the store's notifications on it are ignored."""
         self._follow: Callable[[], None] | None = None
+        self._steps: _Steps[Any] | None = None
+        """The rest of a write that is in a group."""
+        self.group_append: Append | None = None
+        """What that write is to append next."""
+        self._is_appended = False
+        """Whether that is stored, but not folded yet."""
 
     @property
     def remembered(self) -> Sequence[Remembered]:
@@ -260,7 +279,8 @@ class Journal:
         try:
             return self._now(work)
         except _WouldWait:
-            return await asyncio.shield(asyncio.wrap_future(self._later(work)))
+            later = self._later(work)
+        return await _result(later)
 
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
         """``commit`` for code that may run on an event loop; an immediate refusal raises now.
@@ -301,8 +321,7 @@ class Journal:
             Conflict: another process has written meanwhile; the state is up to date again.
             StoreError: the store failed; nothing was added.
         """
-        with self._turn:
-            self._write(events, self._append)
+        self._wait_turn(partial(self._write, events))
 
     def commit(self, decide: Decide) -> Sequence[StoredEvent]:
         """Add the events that ``decide`` returns for the state; if it raises, nothing is written.
@@ -310,27 +329,36 @@ class Journal:
         Raises:
             StoreError: the store failed; nothing was added.
         """
-        with self._turn:
-            return self._commit(decide, self._append)
+        return self._wait_turn(partial(self._commit, decide))
 
     def end(self, event: StoredEvent, before: CutOff = tuple) -> None:
         """Add what ``before()`` returns, then the event that ends the run; in memory only while the store fails.
 
         If the run has ended already, this only tries again to store its end.
         """
-        with self._turn:
-            self._end(event, before, self._append)
+        self._wait_turn(partial(self._end, event, before))
 
     def catch_up(self, read_events: Sequence[StoredEvent] | None = None) -> None:
         """Fold in what other processes have written; a new ``Journal`` takes ``read_events`` instead, if they were already read."""
         if self.store is not None:
             with self._turn:
+                self.finish_group_write()
                 if read_events is None:
                     self._catch_up(self.store)
                 else:
                     self._take(self._with_full_history(self.store, read_events))
 
-    def _now(self, work: Callable[[_Append], T]) -> T:
+    def _wait_turn(self, work: _Work[T], begun: _Begun[T] | None = None) -> T:
+        """Do this on the caller's thread, after the write that another thread is doing."""
+        with self._turn:
+            self.finish_group_write()
+            if begun is not None:
+                with suppress(_WouldWait):
+                    steps, write = begun
+                    return _perform(steps, self._append, write)
+            return _perform(work(may_wait=True), self._append)
+
+    def _now(self, work: _Work[T]) -> T:
         """Do this on the caller's thread, if no write is waiting.
 
         Raises:
@@ -340,37 +368,98 @@ class Journal:
         if waits or not self._turn.acquire(blocking=False):
             raise _WouldWait
         try:
-            return work(self._append_at_once)
+            return _perform(work(may_wait=False), self._append_at_once)
         finally:
             self._turn.release()
 
-    def _later(self, work: Callable[[_Append], T]) -> Future[T]:
-        """Do this in a thread, after all waiting writes."""
+    def _later(self, work: _Work[T]) -> Future[T]:
+        """Do this in a thread, after all waiting writes of this run, with those of other runs if the store can."""
         waiting = _Waiting(work, under_way())
         with self._lock:
             is_first = not self._line
             self._line += (waiting,)
         if is_first:
-            try:
-                _in_writer(self._work_off)
-            except RuntimeError:  # the system gives no thread, as in a web page
-                asyncio.get_running_loop().call_soon(self._work_off)
+            self._start_line()
         return waiting.future
+
+    def _start_line(self) -> None:
+        group: Group | None = getattr(self.store, "group", None)
+        if group is not None:
+            group.add(self)
+        else:
+            _in_writer(self._work_off)
 
     def _work_off(self) -> None:
         while True:
-            work, future = self._line[0]
+            work, future, begun = self._line[0]
             try:
-                with self._turn:
-                    result = work(self._append)
+                result = self._wait_turn(work, begun)
             except BaseException as error:
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            with self._lock:
-                self._line = self._line[1:]
-                if not self._line:
-                    return
+            if not self._has_more():
+                return
+
+    def _has_more(self) -> bool:
+        """Remove the write that was done from the line, and return whether there are others."""
+        with self._lock:
+            self._line = self._line[1:]
+            return bool(self._line)
+
+    # --- writing in a group: on one thread, with other runs
+
+    def begin_group_write(self) -> None:
+        """Do the first write of the line up to its append, which ``group_append`` is then."""
+        if not self._turn.acquire(blocking=False):  # another thread writes or reads
+            _in_writer(self._work_off)
+            return
+        self._steps = self._line[0].work(may_wait=False)
+        self._continue_group_write()
+
+    def note_group_append(self, *, was_stored: bool) -> None:
+        """Note that the append was stored; if not, leave the write to a thread of its own, which starts with the append."""
+        self._is_appended = was_stored
+        if was_stored or self._steps is None or self.group_append is None:
+            return
+        waiting = self._line[0]._replace(begun=(self._steps, self.group_append[1:]))
+        with self._lock:
+            self._line = (waiting, *self._line[1:])
+        self._end_group_write()
+        _in_writer(self._work_off)
+
+    def finish_group_write(self) -> None:
+        """Fold what was appended and call the listeners, unless that is done.
+
+        A listener of another run of the group can be the one that calls this, by a write to this run.
+        """
+        if self._is_appended:
+            self._is_appended = False
+            self._continue_group_write()
+
+    def _continue_group_write(self) -> None:
+        assert self._steps is not None
+        self.group_append, future = None, self._line[0].future
+        try:
+            write = next(self._steps)
+        except _WouldWait:
+            self._end_group_write()
+            _in_writer(self._work_off)
+            return
+        except StopIteration as end:
+            future.set_result(end.value)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            self.group_append = Append(self.run_id, *write)
+            return
+        self._end_group_write()
+        if self._has_more():
+            self._start_line()
+
+    def _end_group_write(self) -> None:
+        self._steps = self.group_append = None
+        self._turn.release()
 
     def _append(self, sent: Sequence[StoredEvent], expected: int) -> None:
         if self.store is not None:
@@ -380,19 +469,22 @@ class Journal:
         if self.store is None or self._at_once is None:
             return
         try:
-            with self._at_once.at_once():
+            with self._at_once():
                 self.store.append(self.run_id, sent, expected)
         except Busy as error:
             raise _WouldWait from error
 
-    def _commit(self, decide: Decide, append: _Append) -> Sequence[StoredEvent]:
+    # these yield what is to be appended, with the expected length, and have the error thrown in; without
+    # ``may_wait`` they raise ``_WouldWait`` before they would have to read
+
+    def _commit(self, decide: Decide, *, may_wait: bool) -> _Steps[Sequence[StoredEvent]]:
         while True:
             position = self._stored_length
             events = decide(self.state)
             if not events:
                 return events
             try:
-                self._write(events, append)
+                yield from self._write(events, may_wait=may_wait)
             except Conflict as error:
                 if self._stored_length == position:
                     keep_unwritten(self.run_id, self.state, events)
@@ -402,15 +494,15 @@ class Journal:
                 continue
             return events
 
-    def _end(self, event: StoredEvent, before: CutOff, append: _Append) -> None:
+    def _end(self, event: StoredEvent, before: CutOff, *, may_wait: bool) -> _Steps[None]:
         def decide(state: RunState) -> list[StoredEvent]:
             return [*before(), event] if self._may_end(state, event) else []
 
         try:
             if self._owed:
                 with suppress(Conflict):  # another process has continued the run
-                    self._write((), append)
-            self._commit(decide, append)
+                    yield from self._write((), may_wait=may_wait)
+            yield from self._commit(decide, may_wait=may_wait)
         except StoreError:
             logger.exception("run %s: its end could not be stored", self.run_id)
             owed = decide(self.state)
@@ -463,11 +555,13 @@ class Journal:
         """Whether the run's end could not be stored yet."""
         return bool(self._owed)
 
-    def _renew(self, store: Store, append: _Append) -> None:
+    def _renew(self, store: Store, *, may_wait: bool) -> _Steps[None]:
+        if not may_wait and self._at_once is None:
+            raise _WouldWait
         self._catch_up(store)
         if self._owed:
             with suppress(Conflict):  # another process has continued the run
-                self._write((), append)
+                yield from self._write((), may_wait=may_wait)
 
     def _catch_up(self, store: Store) -> None:
         stored = self._stored(store, self._stored_length)
@@ -563,7 +657,7 @@ class Journal:
         if event.after is None or event.after == self.run_id:
             return event
         known = histories_of(store).last(event.after)
-        if known is None and not may_wait:
+        if not may_wait and (known is None or self._at_once is None):
             raise _WouldWait
         try:
             if known is None:
@@ -588,22 +682,21 @@ class Journal:
         if self._follow is not None and self._writer != threading.get_ident():
             self._follow()
 
-    def _write(self, events: Sequence[StoredEvent], append: _Append) -> None:
+    def _write(self, events: Sequence[StoredEvent], *, may_wait: bool) -> _Steps[None]:
         """Store and fold; within the turn."""
         if self.store is not None and (events or self._owed):
-            may_wait = append != self._append_at_once
             short, events = self._encoded(events, may_wait=may_wait)
             sent = [*self._owed, *short]
             self._writer = threading.get_ident()
             try:
-                append(sent, self.state.position - len(self._owed))
+                yield sent, self.state.position - len(self._owed)
             except LostReference:  # the previous run was deleted: the history is stored in full
                 # a queued run would wait for a run that does not exist
                 if any(isinstance(event, RunQueued) for event in sent):
                     raise
                 for gone in referred_by(self.run_id, sent):
                     histories_of(self.store).forget(gone)
-                self._write(events, append)
+                yield from self._write(events, may_wait=may_wait)
                 return
             except Conflict:
                 self._catch_up(self.store)
@@ -714,18 +807,129 @@ def under_way() -> Future[Any]:
     return future
 
 
-def _in_writer(work: Callable[[], None]) -> None:
-    """Do this in a thread, one that has just written if possible; the interpreter's end waits for it.
+class Group:
+    """The runs of one store with waiting writes, which one thread appends together.
 
-    Raises:
-        RuntimeError: the system gives no thread; nothing was done.
+    A write that arrives while a group is written is in the next group; no write waits for a group to fill.
+
+    Args:
+        append_each: appends to each of several runs, and returns which it appended to; the others are written one by one.
     """
+
+    def __init__(self, append_each: Callable[[Sequence[Append]], Sequence[bool]]) -> None:
+        self._append_each = append_each
+        self._lock = threading.Lock()
+        self._journals: list[Journal] = []
+        self._has_thread = False
+
+    def add(self, journal: Journal) -> None:
+        """Write what waits in this journal's line, on the group's thread."""
+        with self._lock:
+            self._journals.append(journal)
+            is_first, self._has_thread = not self._has_thread, True
+        if is_first:
+            _in_writer(self._work_off)
+
+    def _work_off(self) -> None:
+        while True:
+            with self._lock:
+                journals, self._journals = self._journals[:MOST], self._journals[MOST:]
+                self._has_thread = bool(journals)
+            if not journals:
+                return
+            self._write(journals)
+            journals.clear()
+
+    def _write(self, journals: list[Journal]) -> None:
+        for journal in journals:
+            journal.begin_group_write()
+        while appends := {
+            each: each.group_append for each in journals if each.group_append is not None
+        }:
+            try:
+                were_stored = self._append_each(list(appends.values()))
+            except Exception:
+                logger.exception("a group of writes failed; its runs are written one by one")
+                were_stored = [False] * len(appends)
+            for journal, was_stored in zip(appends, were_stored, strict=True):
+                journal.note_group_append(was_stored=was_stored)
+            _wakes.joined = []
+            for journal in appends:
+                journal.finish_group_write()
+            joined, _wakes.joined = _wakes.joined, None
+            for loop, ended in groupby(joined, itemgetter(0)):
+                _wake(loop, [each for _, each in ended])
+
+
+class _Wakes(threading.local):
+    """The loops and futures that this thread is to wake together, since each wake costs a system call."""
+
+    joined: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
+
+
+_wakes = _Wakes()
+
+
+async def _result(written: Future[T]) -> T:
+    """Wait for a write; if the wait is cancelled, the write is not."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def on_written(_: Future[T]) -> None:
+        if _wakes.joined is None:
+            _wake(loop, [ended])
+        else:
+            _wakes.joined.append((loop, ended))
+
+    written.add_done_callback(on_written)
+    await ended
+    return written.result()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, ended: Sequence[asyncio.Future[None]]) -> None:
+    def set_all() -> None:
+        for each in ended:
+            if not each.done():
+                each.set_result(None)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(set_all)
+
+
+def _perform(
+    steps: _Steps[T],
+    append: Callable[[Sequence[StoredEvent], int], None],
+    write: tuple[Sequence[StoredEvent], int] | None = None,
+) -> T:
+    """Do the steps of a write on this thread; ``write`` is the append that they wait for, if they have begun."""
+    go_on: Callable[[], tuple[Sequence[StoredEvent], int]] = partial(next, steps)
+    while True:
+        try:
+            write = go_on() if write is None else write
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        try:
+            append(*write)
+        except BaseException as error:
+            go_on = partial(steps.throw, error)
+        else:
+            go_on = partial(next, steps)
+        write = None
+
+
+def _in_writer(work: Callable[[], None]) -> None:
+    """Do this in a thread, one that has just written if possible; the interpreter's end waits for it."""
     try:
-        _idle_writers.pop().put(work)
+        idle = _idle_writers.pop()
     except IndexError:
         own: SimpleQueue[Callable[[], None]] = SimpleQueue()
         own.put(work)  # no argument, which its thread would keep
-        threading.Thread(target=_write, args=(own,), name="nbagent-write").start()
+        try:
+            threading.Thread(target=_write, args=(own,), name="nbagent-write").start()
+        except RuntimeError:  # the system gives no thread, as in a web page
+            asyncio.get_running_loop().call_soon(work)
+    else:
+        idle.put(work)
 
 
 def _write(own: SimpleQueue[Callable[[], None]]) -> None:
@@ -752,16 +956,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle_writers.clear)
 
 
-_Append: TypeAlias = Callable[[Sequence[StoredEvent], int], None]
-
-
 class _WouldWait(Exception):
     """The work would have to wait; nothing was done."""
 
 
 class _Waiting(NamedTuple):
-    work: Callable[[_Append], Any]
+    work: _Work[Any]
     future: Future[Any]
+    begun: _Begun[Any] | None = None
+    """The steps, and the append that they wait for, if a group has begun the work and could not append."""
 
 
 class InnerJournal:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nbagent.core.base.errors import StoreError
-from nbagent.core.journal.journal import AtOnce, Store
+from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive
 
 from .lost_calls import POLL
@@ -80,7 +80,7 @@ def when_written(
 ) -> Planned:
     """Look again once others may have written to a store; called on this loop."""
     known: object = store
-    if not (isinstance(known, AtOnce) and isinstance(known, Archive)):
+    if not (hasattr(known, "at_once") and isinstance(known, Archive)):
         return loop.call_later(POLL, look)
     rounds = _rounds.setdefault(loop, {})
     return rounds.setdefault(id(store), Round(known)).wait(look, loop)

@@ -21,7 +21,7 @@ from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.default import report_place
-from nbagent.core.journal.journal import AtOnce, Journal, Store, finished
+from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.attachments import Prompt, prompt_content
 from nbagent.core.tools.rule_check import check_rules
@@ -250,7 +250,7 @@ def _prepared(
 def _must_wait(options: Options) -> bool:
     """Whether looking up a run in the store would block an event loop of this thread."""
     assert options.id is not None  # as ``_asked`` has seen
-    is_at_once = isinstance(options.store, AtOnce)
+    is_at_once = hasattr(options.store, "at_once")
     return (
         not is_at_once
         and running_loop() is not None

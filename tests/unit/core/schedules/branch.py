@@ -9,7 +9,7 @@ from typing import Any
 
 from nbagent.core.base import events
 from nbagent.core.base.errors import StoreError
-from nbagent.core.journal.journal import Store
+from nbagent.core.journal.journal import Append, Group, Store
 from nbagent.core.run.run import Run
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.call_output import Chunk
@@ -134,6 +134,30 @@ class Near(Remote):
     def at_once(self) -> AbstractContextManager[None]:
         """It never has to wait."""
         return nullcontext()
+
+
+class Grouped(Remote):
+    """The same for a store that appends to several runs at once, but for some of them."""
+
+    def __init__(self, store: Store, outage: Outage) -> None:
+        super().__init__(store, outage)
+        self.group = Group(self.append_each)
+        self.count = 0
+
+    def append_each(self, appends: Sequence[Append]) -> list[bool]:
+        """Append to two of three runs."""
+        return [self.joins(append) for append in appends]
+
+    def joins(self, append: Append) -> bool:
+        """Add events, while the store is there and has the expected length."""
+        self.count += 1
+        if self.outage.writes or not self.count % 3:
+            return False
+        try:
+            self.store.append(*append)
+        except StoreError:
+            return False
+        return True
 
 
 class Mortal:

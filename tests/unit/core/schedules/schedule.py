@@ -23,7 +23,7 @@ from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
 from tests.unit.core.clock import spec_of
-from tests.unit.core.schedules.branch import Branch, Mortal, Near, Outage, Remote
+from tests.unit.core.schedules.branch import Branch, Grouped, Mortal, Near, Outage, Remote
 from tests.unit.core.schedules.ledger import Ledger, number_of, results_in, turns_of
 from tests.unit.core.schedules.turns import (
     TURNS,
@@ -111,7 +111,7 @@ class Schedule(RuleBasedStateMachine):
         cancels=st.booleans(),
         handles=st.sampled_from([1, 2]),
         eager=st.booleans(),
-        in_threads=st.sampled_from([False, False, False, True]),
+        kind_of_store=st.sampled_from([Near, Near, Near, Remote, Grouped]),
     )
     def start(self, turns: Any, place: int, max_turns: int, **drawn: Any) -> None:
         """Begin a run."""
@@ -123,7 +123,7 @@ class Schedule(RuleBasedStateMachine):
         self.fails_at, self.cancels = drawn["fails_at"], drawn["cancels"]
         self.eager = drawn["eager"]
         memory = nb.MemoryStore()
-        kind_of = Remote if drawn["in_threads"] else Near
+        kind_of = drawn["kind_of_store"]
         stores = self.files if drawn["in_file"] else (memory, memory)
         first = kind_of(stores[0], self.outage)
         self.stores = (first, kind_of(stores[1], self.outage) if drawn["in_file"] else first)

@@ -1,0 +1,168 @@
+"""Runs of one store that are written together, on one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import nbagent as nb
+from nbagent.core.base.events import MessageQueued, StoredEvent
+from nbagent.core.journal.journal import Append, Group, Journal
+from nbagent.core.state.state import RunState
+from tests.until import PATIENCE, until
+
+
+class Joining:
+    """A store that appends to several runs at once. The first group waits until ``go``."""
+
+    def __init__(self) -> None:
+        self.near = nb.MemoryStore()
+        self.group = Group(self.append_each)
+        self.groups: list[list[str]] = []
+        self.alone: list[str] = []
+        self.leaves: set[str] = set()
+        """The runs that no group appends to."""
+        self.error: Exception | None = None
+        self.go = threading.Event()
+
+    def append_each(self, appends: Sequence[Append]) -> list[bool]:
+        """Append to each run, except some."""
+        self.groups.append([append.run_id for append in appends])
+        assert self.go.wait(PATIENCE)
+        if self.error is not None:
+            raise self.error
+        joined = [append.run_id not in self.leaves for append in appends]
+        for append, joins in zip(appends, joined, strict=True):
+            if joins:
+                self.near.append(*append)
+        return joined
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Append to one run."""
+        self.alone.append(run_id)
+        self.near.append(run_id, events, expected)
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """Events of a run."""
+        return self.near.read(run_id, start)
+
+    def run_ids(self) -> list[str]:
+        """Ids of the runs."""
+        return self.near.run_ids()
+
+
+def message(text: str) -> MessageQueued:
+    return MessageQueued(at=1.0, text=text, by="a person")
+
+
+def texts(store: Joining, run_id: str) -> list[Any]:
+    return [getattr(event, "text", None) for event in store.read(run_id)]
+
+
+async def begun(store: Joining, *journals: Journal) -> list[asyncio.Task[Any]]:
+    """Writes to these runs, of which all but the first wait for its group."""
+    first = asyncio.create_task(Journal("first", store).write(lambda _: [message("a")]))
+    await until(lambda: bool(store.groups))
+    writes = [asyncio.create_task(one.write(lambda _: [message("a")])) for one in journals]
+    await asyncio.sleep(0)
+    return [first, *writes]
+
+
+async def test_a_listener_that_writes_to_a_neighbour_finds_its_event_there() -> None:
+    """Each order of the two runs: the neighbour's write is stored and folded before the listener's."""
+    store = Joining()
+    one, two = Journal("one", store), Journal("two", store)
+    lengths: dict[str, int] = {}
+
+    def answers(own: str, other: Journal) -> Any:
+        def listener(event: Any) -> None:
+            def decide(state: RunState) -> list[StoredEvent]:
+                lengths[own] = state.position
+                return [message("b")]
+
+            if event.text == "a":
+                other.commit(decide)
+
+        return listener
+
+    one.subscribe(answers("one", two))
+    two.subscribe(answers("two", one))
+    writes = await begun(store, one, two)
+    store.go.set()
+    await asyncio.gather(*writes)
+    assert store.groups[1] == ["one", "two"]
+    assert lengths == {"one": 1, "two": 1}
+    for journal in (one, two):
+        assert texts(store, journal.run_id) == ["a", "b"]
+        assert journal.state.position == 2
+
+
+async def test_a_run_that_another_thread_holds_or_the_group_leaves_is_written_by_itself() -> None:
+    store = Joining()
+    held, left, joined = (Journal(name, store) for name in ("held", "left", "joined"))
+    store.leaves = {"left"}
+    inside, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        def decide(_: RunState) -> list[StoredEvent]:
+            inside.set()
+            assert over.wait(PATIENCE)
+            return []
+
+        held.commit(decide)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    await until(inside.is_set)
+    first, of_held, of_left, of_joined = await begun(store, held, left, joined)
+    store.go.set()
+    await asyncio.gather(first, of_left, of_joined)
+    assert not of_held.done()
+    over.set()
+    await of_held
+    thread.join(PATIENCE)
+    assert store.groups == [["first"], ["left", "joined"]]
+    assert store.alone == ["left", "held"]
+    assert {texts(store, name)[0] for name in ("held", "left", "joined")} == {"a"}
+
+
+async def test_decisions_of_a_run_that_its_group_left_are_not_made_again() -> None:
+    """The same events are appended, since the store may have to recognize them."""
+    store = Joining()
+    store.leaves = {"left"}
+    store.go.set()
+    decided: list[StoredEvent] = []
+
+    def decide(_: RunState) -> list[StoredEvent]:
+        decided.append(message(f"{len(decided)}"))
+        return decided[-1:]
+
+    await Journal("left", store).write(decide)
+    assert texts(store, "left") == ["0"]
+    assert len(decided) == 1
+
+
+async def test_a_group_that_raises_loses_no_write() -> None:
+    store = Joining()
+    store.error = RuntimeError("a bug")
+    store.go.set()
+    await asyncio.gather(*await begun(store, Journal("one", store)))
+    assert sorted(store.alone) == ["first", "one"]
+    assert texts(store, "one") == ["a"]
+
+
+async def test_writes_of_one_run_keep_their_order_and_one_that_nobody_awaits_is_done() -> None:
+    store = Joining()
+    journal = Journal("one", store)
+    first, write = await begun(store, journal)
+    rest = [journal.submit(lambda _, n=n: [message(f"{n}")]) for n in range(5)]
+    write.cancel()
+    await asyncio.sleep(0)
+    store.go.set()
+    await first
+    await asyncio.gather(*map(asyncio.wrap_future, rest))
+    assert write.cancelled()
+    assert texts(store, "one") == ["a", *"01234"]
+    assert journal.state.position == 6

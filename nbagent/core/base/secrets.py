@@ -206,7 +206,8 @@ class SecretPlaces:
             return {key: child(key, each) for key, each in value.items()}
         if isinstance(value, list | tuple):
             return [child(index, each) for index, each in enumerate(value)]
-        return change(value, path) if isinstance(value, str) else value  # text in place of an object
+        # a string in place of an object, such as its JSON, is secret as a whole
+        return change(value, path) if isinstance(value, str) else value
 
     def _parts(self, schemas: Iterable[Json], value: Json) -> Iterator[Mapping[str, Any]]:
         """The schemas that apply to a value, including those of references and unions."""

@@ -42,7 +42,7 @@ _NO_ANSWER = ("expiry", "idempotent=True")
 
 
 def is_somebody_else(user: str) -> bool:
-    """Whether the recorded person is not the person of this process."""
+    """Whether a record names another person than the person of this process."""
     return user not in ("", this_user())
 
 

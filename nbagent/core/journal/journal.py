@@ -67,24 +67,24 @@ T = TypeVar("T")
 RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 Listener: TypeAlias = Callable[[RunEvent], None]
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
-"""Returns the events to add to a state; called again if the journal has grown; raises to refuse."""
+"""A function that returns the events to add to a state, or raises; called again if the journal has grown."""
 CutOff: TypeAlias = Callable[[], Sequence[StoredEvent]]
-"""Returns the events to write before a run's end; called when that is written."""
+"""A function that returns the events to write before a run's end; called when the end is written."""
 LINGER = 0.1
 """Seconds that a thread waits for another write, since starting a thread costs more than many writes."""
 logger = logging.getLogger("nbagent")
 
 
 class Store(Protocol):
-    """Stores journals. All writes use ``append``; its ``expected`` ensures that a question is answered only once."""
+    """A place for journals. All writes use ``append``; its ``expected`` ensures that a question is answered only once."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones.
 
         Raises:
-            Conflict: the journal has moved on; nothing was added.
-            LostReference: a run that they refer to (``referred_by``) was deleted.
-            StoreError: they could not be written; nothing was added.
+            Conflict: the journal has more or fewer events; nothing was added.
+            LostReference: a run to which the events refer (``referred_by``) was deleted; nothing was added.
+            StoreError: the events could not be written; nothing was added.
         """
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
@@ -92,16 +92,16 @@ class Store(Protocol):
 
         Raises:
             UsageError: there is no such run.
-            StoreError: they could not be read.
+            StoreError: the events could not be read.
         """
 
     def run_ids(self) -> list[str]:
-        """The ids of its runs, oldest first."""
+        """The ids of all runs, oldest first."""
 
 
 @runtime_checkable
 class AtOnce(Protocol):
-    """A store that is usually fast: it is written to on the event loop, unless it would have to wait.
+    """A store that is usually fast: writes run on the event loop, unless the store would have to wait.
 
     Any other store is written and read in a thread.
     """
@@ -111,10 +111,10 @@ class AtOnce(Protocol):
 
 
 class Watcher(Protocol):
-    """Receives a call when a run's journal grows."""
+    """An object that a store notifies when a run's journal grows."""
 
     def on_append(self) -> None:
-        """Called after an append, on the thread that appended."""
+        """Handle an append; called afterwards, on the thread that appended."""
 
 
 @runtime_checkable
@@ -124,7 +124,7 @@ class Notifying(Protocol):
     def watch(self, run_id: str, watcher: Watcher) -> bool:
         """Notify ``watcher``, which is only held by a weak reference, of appends to this run.
 
-        There may be extra calls, on any thread. Returns False if it cannot notify.
+        There may be extra calls, on any thread. Returns False if the store cannot notify.
         """
 
 
@@ -202,23 +202,23 @@ class Journal:
         self._at_once = kept if isinstance(kept, AtOnce) else None
         must_wait = store is not None and self._at_once is None
         self._known: list[StoredEvent] | None = [] if must_wait and keeps_events else None
-        """The stored events, if the store is slow, so that no loop waits to read them again."""
+        """The stored events, if the store is slow, so that no event loop waits to read them again."""
         self._turn = threading.RLock()
         """Held while writing, or reading what others wrote; may be held for long."""
         self._lock = threading.RLock()
-        """Held briefly while folding and calling listeners, within the turn."""
+        """Held briefly while folding and calling listeners; taken after ``_turn``."""
         self._line: tuple[_Waiting, ...] = ()
-        """Writes that wait for their turn, off the loop; the first is in progress."""
+        """Writes that wait for the writing thread; the first is in progress."""
         self._unsent: tuple[StoredEvent, ...] = ()
         self._is_sending = False
         self._owed: tuple[StoredEvent, ...] = ()
         """The run's end that could not be stored; it is written before any later event."""
         self._before = self.state
-        """The state without that end."""
+        """The state without the end in ``_owed``."""
         self.driver = ""
         """The process that last started the run, answered it or executed a call."""
         self.taken: RunTaken | None = None
-        """The takeover by that process, if it took the run over."""
+        """The event with which ``driver`` took the run over, if it did."""
         self._is_vacant = False
         """Whether the last answer named no owner, so ``driver`` no longer drives the run."""
         self.is_driven_here = store is None
@@ -263,9 +263,9 @@ class Journal:
             return await asyncio.shield(asyncio.wrap_future(self._later(work)))
 
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
-        """``commit`` for code that may run on an event loop; an immediate refusal raises now.
+        """``commit`` for code that may run on an event loop; if ``decide`` raises now, this method raises.
 
-        On a thread without an event loop the write is complete on return.
+        On a thread without an event loop, the write is complete on return.
         """
         work = partial(self._commit, decide)
         if not _on_loop():
@@ -314,15 +314,15 @@ class Journal:
             return self._commit(decide, self._append)
 
     def end(self, event: StoredEvent, before: CutOff = tuple) -> None:
-        """Add what ``before()`` returns, then the event that ends the run; in memory only while the store fails.
+        """Add what ``before()`` returns, then the event that ends the run; only in memory if the store fails.
 
-        If the run has ended already, this only tries again to store its end.
+        If the run has already ended, this method only tries again to store the end.
         """
         with self._turn:
             self._end(event, before, self._append)
 
     def catch_up(self, read_events: Sequence[StoredEvent] | None = None) -> None:
-        """Fold in what other processes have written; a new ``Journal`` takes ``read_events`` instead, if they were already read."""
+        """Fold in what other processes have written, or in a new ``Journal`` the ``read_events`` from the store."""
         if self.store is not None:
             with self._turn:
                 if read_events is None:
@@ -331,7 +331,7 @@ class Journal:
                     self._take(self._with_full_history(self.store, read_events))
 
     def _now(self, work: Callable[[_Append], T]) -> T:
-        """Do this on the caller's thread, if no write is waiting.
+        """Do the work on the caller's thread, if no write is waiting.
 
         Raises:
             _WouldWait: nothing was done.
@@ -345,7 +345,7 @@ class Journal:
             self._turn.release()
 
     def _later(self, work: Callable[[_Append], T]) -> Future[T]:
-        """Do this in a thread, after all waiting writes."""
+        """Do the work in a thread, after all waiting writes."""
         waiting = _Waiting(work, under_way())
         with self._lock:
             is_first = not self._line
@@ -353,7 +353,7 @@ class Journal:
         if is_first:
             try:
                 _in_writer(self._work_off)
-            except RuntimeError:  # the system gives no thread, as in a web page
+            except RuntimeError:  # threads are not available, as in a web page
                 asyncio.get_running_loop().call_soon(self._work_off)
         return waiting.future
 
@@ -421,7 +421,7 @@ class Journal:
                     self._owed = tuple(owed)
 
     def _may_end(self, state: RunState, event: StoredEvent) -> bool:
-        """Whether this process may end the run: any may cancel it; only those that execute it may fail it."""
+        """Whether this process may end the run. Only a process that executes the run may end it with ``RunFailed``."""
         if state.outcome is not None or not isinstance(event, RunFailed) or self.is_driven_here:
             return state.outcome is None
         return any(call.owner == this_process() for call in running_calls(state))
@@ -538,10 +538,10 @@ class Journal:
     def _encoded(
         self, events: Sequence[StoredEvent], *, may_wait: bool
     ) -> tuple[list[StoredEvent], list[StoredEvent]]:
-        """The events as they are stored, and the same with their whole history.
+        """The events as they are stored, and the same events with full histories.
 
         Raises:
-            _WouldWait: the run before would have to be read first.
+            _WouldWait: the previous run would have to be read first.
         """
         short = list(events)
         if self.store is not None:
@@ -571,12 +571,12 @@ class Journal:
                 before.catch_up()
                 known = Known(before.state.position, before.state.messages)
             is_there = known.events > 0 and bool(store.read(event.after, known.events - 1))
-        except (StoreError, UsageError):  # it is kept elsewhere, or nowhere any more
+        except (StoreError, UsageError):  # the previous run is in another store, or deleted
             return event
         return shortened(event, known, event.after) if is_there else event
 
     def watch(self, follow: Callable[[], None]) -> bool:
-        """Call ``follow``, on any thread, when others write; returns False if the store does not notify."""
+        """Call ``follow``, on any thread, after writes by others; return False if the store does not notify."""
         self._follow = follow
         store: object = self.store
         if not isinstance(store, Notifying):
@@ -589,7 +589,7 @@ class Journal:
             self._follow()
 
     def _write(self, events: Sequence[StoredEvent], append: _Append) -> None:
-        """Store and fold; within the turn."""
+        """Store and fold the events; the caller holds ``_turn``."""
         if self.store is not None and (events or self._owed):
             may_wait = append != self._append_at_once
             short, events = self._encoded(events, may_wait=may_wait)
@@ -701,7 +701,7 @@ def _on_loop() -> bool:
 
 
 def finished(value: T) -> Future[T]:
-    """A future that is done."""
+    """A future that already has this result."""
     future: Future[T] = Future()
     future.set_result(value)
     return future
@@ -715,39 +715,39 @@ def under_way() -> Future[Any]:
 
 
 def _in_writer(work: Callable[[], None]) -> None:
-    """Do this in a thread, one that has just written if possible; the interpreter's end waits for it.
+    """Do the work in a thread, if possible one that has just written; the interpreter waits for it before its end.
 
     Raises:
-        RuntimeError: the system gives no thread; nothing was done.
+        RuntimeError: threads are not available; nothing was done.
     """
     try:
         _idle_writers.pop().put(work)
     except IndexError:
         own: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        own.put(work)  # no argument, which its thread would keep
+        own.put(work)  # an argument would stay in memory with its thread
         threading.Thread(target=_write, args=(own,), name="nbagent-write").start()
 
 
 def _write(own: SimpleQueue[Callable[[], None]]) -> None:
-    """Work off one journal's writes, then those of other journals that come soon after."""
+    """Do the writes of one journal, then of other journals if they come within ``LINGER``."""
     work = own.get()
     while True:
         work()
-        del work  # it has the journal
+        del work  # else the journal stays in memory
         _idle_writers.append(own)
         try:
             work = own.get(timeout=LINGER)
         except Empty:
             try:
                 _idle_writers.remove(own)
-            except ValueError:  # work is on its way
+            except ValueError:  # _in_writer took the queue and puts work into it
                 work = own.get()
             else:
                 return
 
 
 _idle_writers: list[SimpleQueue[Callable[[], None]]] = []
-"""The queues of the threads that have just written."""
+"""The queues of the threads that have just written and wait for more work."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle_writers.clear)
 
@@ -767,8 +767,8 @@ class _Waiting(NamedTuple):
 class InnerJournal:
     """The journal of a run inside a call: a view of the outer journal, which does the writing.
 
-    The writer sets the scope of the events. Deltas of the inner model are not passed on: the call's
-    row shows the output of its tools and the stored responses.
+    The code that makes the events sets their scope. Deltas of the inner model are not passed on: the call's
+    row shows the output of the inner tools and the stored responses.
     """
 
     def __init__(self, outer: Journal | InnerJournal, call_id: str) -> None:
@@ -778,7 +778,7 @@ class InnerJournal:
 
     @property
     def state(self) -> RunState:
-        """The inner run's state; ended as soon as an outer one is."""
+        """The inner run's state, which has ended if an outer run has."""
         return self._inner(self._outer.state)
 
     @property
@@ -788,7 +788,7 @@ class InnerJournal:
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """The messages of the inner run; for calls of a body, those of the body's run."""
+        """The messages of the inner run; for calls that a body makes, the messages of the run around the body."""
         state = self.state
         return self._outer.history if state.of_body else state.messages
 
@@ -799,7 +799,7 @@ class InnerJournal:
 
     @property
     def is_driven_here(self) -> bool:
-        """As in ``Journal``; what a body starts is driven where the body runs."""
+        """As in ``Journal``; but runs and calls that a body starts are driven by the process that runs the body."""
         call = self._outer.state.calls.get(self._call_id)
         if call is not None and call.child is not None and call.child.of_body:
             return call.owner == this_process()
@@ -837,7 +837,7 @@ class InnerJournal:
 
     def _inner(self, outer: RunState) -> RunState:
         call = outer.calls.get(self._call_id)
-        if call is None or call.status == "done":  # somebody else has settled it
+        if call is None or call.status == "done":  # the call has ended, which ends the inner run
             return RunState(outcome=outer.outcome or RunCancelled(at=0.0, by="the end of its call"))
         inner = call.child if call.child is not None else RunState()
         if outer.outcome is not None and inner.outcome is None:
@@ -854,7 +854,7 @@ def _forget_secrets(
     """Release the secrets of calls that will not run again."""
     if isinstance(event, RunCancelled):
         if event.scope:
-            return  # the result of the call around it comes next
+            return  # the result of the outer call comes next
         over = list(before.calls.values())
     else:
         then, now = call_of(before, event), call_of(after, event)

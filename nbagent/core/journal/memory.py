@@ -27,7 +27,7 @@ class MemoryStore(Travels):
         self._lock = threading.Lock()
         self._changes = 0
         self._written: dict[str, int] | None = None
-        """The number of each run's last change, latest last; None until ``changes`` is called, also after a deletion."""
+        """The number of each run's last change, latest last; None until ``changes`` is called, and after a deletion."""
         self._whole = 0
         """The number of the change that was the last deletion."""
 

@@ -36,7 +36,7 @@ class Verification:
     problems: tuple[str, ...] = ()
     """The problems, in words: the first changed event of each run, or a run that cannot be read."""
     unsealed: tuple[str, ...] = ()
-    """This run and the runs that it continues, if they have no seals; changes in them cannot be noticed."""
+    """The runs without seals, among this run and those that it continues; their changes cannot be noticed."""
 
     def __bool__(self) -> bool:
         return not self.problems and not self.unsealed

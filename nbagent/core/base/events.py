@@ -1,8 +1,8 @@
 """The stored events of a run, which form its journal.
 
 Each event is appended once and numbered from 0 by its place in the journal. An event's ``scope`` is empty for
-the run itself. Inside a call whose tool is an agent, or whose body starts runs, ``scope`` has the ids of the
-calls around the event, outermost first.
+the run itself. A call whose tool is an agent, or whose body starts runs, has inner events. Their ``scope`` is
+the ids of the calls around them, outermost first.
 """
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ class Resolved(Event):
     owner: str = ""
     """The process that continues the run; empty if none does until a process takes the run over."""
     remembers: Remembered | None = None
-    """The approval to remember, with the tool as it was at the time; None if there is none."""
+    """The approval to remember, for the tool as it was when the person answered; None if there is none."""
     user: str = ""
     """The person whose process received the answer, as ``this_user`` returns; empty if no person answered."""
 

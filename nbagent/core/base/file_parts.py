@@ -128,7 +128,7 @@ _TEXTS = {
 
 
 def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
-    """A file in words: ``image scan.png, 120 kB``. ``sized=False`` leaves out the size, which is arbitrary for a figure."""
+    """A file in words: ``image scan.png, 120 kB``. ``sized=False`` omits the size, which varies for a figure."""
     if is_mention(part):
         return f"{part['name']}, {_first_line(part)}"
     kind = part["media_type"].partition("/")[0]

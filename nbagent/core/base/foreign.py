@@ -43,8 +43,8 @@ def counted(text: T, most: int = MAX_PARTS) -> T:
 def parts_of(text: str | bytes, most: int) -> int:
     """The number of parts of a JSON text, only exact enough to compare with ``most``.
 
-    Each part except the first follows a comma, a colon or an opening bracket. If there are more than ``most`` of
-    these marks, they are counted again outside of strings, piece by piece, until the count exceeds ``most``.
+    Each part except the first follows a comma, a colon or an opening bracket. If these are more than ``most``,
+    they are counted again without those in strings, piece by piece, until the count exceeds ``most``.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     count = 1 + _marks(data)

@@ -18,8 +18,8 @@ people wrote the message. A part is one of
   ``"files": [file part, …]`` that the model receives in addition to the output
 
 After an assistant message with calls, one tool message has the results of all calls, in call order.
-A part's key ``"nbagent"`` has nbagent's own record, which models never receive: a pause (on a waiting call),
-the resolution (on a result), that nbagent wrote the text (on a user's text), or that an answer was cut off.
+A part's key ``"nbagent"`` has nbagent's own record, which models never receive. On a waiting call, the record is
+the pause; on a result, the resolution. On a text, it says that nbagent wrote it, or that the answer was cut off.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ _NAME = "it must be a string that says who of several people wrote the message, 
 
 
 def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The data that a message's provider must receive again; None if there is none."""
+    """The data that a message's provider must receive again, if any."""
     provider = value.get("provider")
     if provider is None:
         return None

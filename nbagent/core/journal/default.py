@@ -43,7 +43,7 @@ _default = _Default()
 def use_store(store: Kept | None) -> Store:
     """Set the default store: runs of agents and flows without ``store=`` are stored there.
 
-    This also applies to agents made before. A run that has started stays in its store. The first card then
+    The new default also applies to agents made before. A run that has started stays in its store. The first card then
     shows where runs are stored. The environment variable ``NBAGENT_STORE`` sets the default store without
     code, with a path or a database's URL.
 
@@ -124,7 +124,7 @@ def is_missing(store: object) -> bool:
 
 
 def near_runs(run_id: str, store: Store) -> str:
-    """A hint for an id that a store does not have: the runs with similar ids. It blocks while it reads the store."""
+    """A hint for an id that a store does not have: the runs with similar ids. Blocks while reading the store."""
     there = store.run_ids()
     alike = [one for one in there if one.startswith(run_id)] or [
         one for one in there if run_id in one

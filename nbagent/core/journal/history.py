@@ -1,7 +1,7 @@
 """References between histories: a history that continues a run begins with a reference to that run.
 
-So each message is stored once. The reference is ``{"role": "run", "id": RUN, "events": N, "messages": M}``: the
-first M messages of the run, as they are after its first N events. All later messages follow in full. A journal
+So each message is stored once. The reference is ``{"role": "run", "id": RUN, "events": N, "messages": M}``. Its
+meaning is the first M messages of the run, after its first N events. All later messages follow in full. A journal
 only grows, so a reference never changes its meaning. Only journals make and resolve references.
 """
 

@@ -76,7 +76,7 @@ logger = logging.getLogger("nbagent")
 
 
 class Store(Protocol):
-    """A place for journals. All writes use ``append``; its ``expected`` ensures that a question is answered only once."""
+    """Storage of journals. All writes use ``append``, whose ``expected`` lets a question be answered only once."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones.
@@ -799,7 +799,7 @@ class InnerJournal:
 
     @property
     def is_driven_here(self) -> bool:
-        """As in ``Journal``; but runs and calls that a body starts are driven by the process that runs the body."""
+        """As in ``Journal``; but the process that runs a body drives the runs and calls that the body starts."""
         call = self._outer.state.calls.get(self._call_id)
         if call is not None and call.child is not None and call.child.of_body:
             return call.owner == this_process()

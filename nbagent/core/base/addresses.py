@@ -1,4 +1,4 @@
-"""Addresses of web pages from others: their host, in unambiguous letters."""
+"""The host of a web address that others wrote, in unambiguous letters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _MISREAD = re.compile(r"[\\\s\x00-\x1f\x7f]")
 
 
 def host_of(address: str) -> str | None:
-    """The host that a page's address leads to, as browsers ask for it: in ASCII, so that no letter looks like another.
+    """The host of a page's address in ASCII, as browsers request it, so that no letter looks like another.
 
-    None if it is not the address of a page (``http`` or ``https``), or is ambiguous.
+    None if the address is ambiguous, or is not the address of a page (``http`` or ``https``).
     """
     if _MISREAD.search(address):
         return None
@@ -21,7 +21,7 @@ def host_of(address: str) -> str | None:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port
         ascii_host = (host or "").encode("idna").decode("ascii").lower()
-    except ValueError:  # UnicodeError too
+    except ValueError:  # or UnicodeError, which is a ValueError
         return None
     ascii_host = f"[{ascii_host}]" if ":" in ascii_host else ascii_host
     return ascii_host if parts.scheme in ("http", "https") and _HOST.fullmatch(ascii_host) else None

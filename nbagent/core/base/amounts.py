@@ -1,4 +1,4 @@
-"""Numbers from outside: how much was used, how much may be, how long, how far."""
+"""Checks of numbers from outside: usage, limits, prices and durations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from .errors import UsageError
 
 MOST = 1e15
-"""The largest valid amount. A sum stops here, because an unknown sum would not be a limit."""
+"""The largest valid amount. Sums end at this value: a larger one would count as unknown, and pass every limit."""
 
 
 def amount(value: Any) -> float | None:
-    """A number from 0 to ``MOST``, whole ones as int; None for anything else: nan, infinite, negative, no number."""
+    """A value as an int or float from 0 to ``MOST``; None if it is nan, infinite, negative, larger or not a number."""
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         return None
     try:
@@ -25,10 +25,10 @@ def amount(value: Any) -> float | None:
 
 
 def checked_amount(name: str, value: Any, *, optional: bool = False) -> Any:
-    """A number from code, or None if that is allowed.
+    """Return a number that code passed, or None if ``optional``.
 
     Raises:
-        UsageError: it is nan, infinite, negative, too large or not a number; ``name`` is in the message.
+        UsageError: the value is nan, infinite, negative, too large or not a number; the message has ``name``.
     """
     if (value is None and optional) or amount(value) is not None:
         return value

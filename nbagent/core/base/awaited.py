@@ -1,4 +1,4 @@
-"""Coroutines for cells: if one is shown or dropped without ``await``, it explains what to write."""
+"""Coroutines that explain what to write if a cell shows or drops them without ``await``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _SHOWN = 40
-"""Characters of an argument that is shown as it is."""
+"""Maximum characters of an argument that is shown in full."""
 
 
 class Awaited(Coroutine[Any, Any, T]):
@@ -32,7 +32,7 @@ class Awaited(Coroutine[Any, Any, T]):
         self._call = call
         self._at = at
         self._is_awaited = self._has_explained = False
-        """Whether it was awaited, and whether its repr has explained what to write."""
+        """Whether the coroutine was awaited, and whether its repr has explained what to write."""
 
     def __repr__(self) -> str:
         if self._is_awaited:
@@ -44,19 +44,19 @@ class Awaited(Coroutine[Any, Any, T]):
         return self._mark_awaited().__await__()
 
     def send(self, value: Any, /) -> Any:
-        """As of any coroutine."""
+        """Send a value into the coroutine, which then counts as awaited."""
         return self._mark_awaited().send(value)
 
     def throw(self, *error: Any) -> Any:
-        """As of any coroutine."""
+        """Raise an error in the coroutine, which then counts as awaited."""
         return self._mark_awaited().throw(*error)
 
     def close(self) -> None:
-        """As of any coroutine."""
+        """Close the coroutine, which then counts as awaited."""
         self._mark_awaited().close()
 
     def __del__(self) -> None:
-        if self._is_awaited:  # the awaiting code may keep only the inner coroutine
+        if self._is_awaited:  # the code that awaits may still use the inner coroutine
             return
         self._coroutine.close()
         if not self._has_explained and not sys.is_finalizing():
@@ -72,7 +72,7 @@ class Awaited(Coroutine[Any, Any, T]):
 def awaited(
     label: str,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-    """A decorator: the result of the call explains that it must be awaited, if it is not.
+    """A decorator for coroutine functions: a result that is not awaited explains what to write.
 
     Args:
         label: the call as people write it, such as ``nb.open_run``.

@@ -1,4 +1,4 @@
-"""Control characters in text from others. Raw ones never reach a terminal, a log, a name, a page or a file.
+"""Escapes of control characters in text from others, before it reaches a terminal, a log, a name, a page or a file.
 
 ``escaped`` is for text in the form of Python: reprs, errors, logs, terminals. ``without_controls`` is for prose on a
 page or in an exported document; it keeps the invisible characters that scripts and emoji need.
@@ -15,8 +15,8 @@ from typing import TypeVar
 _Class = TypeVar("_Class", bound=type)
 
 CONTROLS = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls but tab and newline
-    "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"  # invisible, or turning the direction
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls except tab and newline
+    "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"  # invisible, or changing the text's direction
     "\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0001\U000e0020-\U000e007f"
@@ -29,17 +29,17 @@ _BLOCKS = [
     *((0x0, 0x1000), (0x1800, 0x2100), (0xD800, 0xE000), (0xFE00, 0x11100)),
     *((0x13400, 0x13500), (0x1BC00, 0x1BD00), (0x1D100, 0x1D200), (0xE0000, 0xE0080)),
 ]
-"""The blocks that contain them."""
+"""Ranges of code points that contain all ``CONTROLS``."""
 
 
 def escaped(text: str) -> str:
-    r"""The text with each control character as Python writes it, ``\x1b``; newline and tab stay."""
+    r"""The text with each control character as Python writes it, such as ``\x1b``; newline and tab stay."""
     return text if _CONTROLS.search(text) is None else text.translate(_written())
 
 
 @cache
 def _written() -> dict[int, str]:
-    """The visible form of each character; made on first use."""
+    """The escape of each control character, by its code point; made on first use."""
     every = [chr(code) for first, end in _BLOCKS for code in range(first, end)]
     return {ord(c): c.encode("unicode_escape").decode() for c in every if _CONTROLS.match(c)}
 
@@ -51,7 +51,7 @@ _PROSE = re.compile("[\n\t -~\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\U0010f
 def without_controls(text: str) -> str:
     """The text with ``⟨U+001B⟩`` for each character that moves, colors, ends or reverses the text around it.
 
-    Line breaks of any kind are newlines. Joiners, marks and other invisible letters stay: scripts and emoji need them.
+    A carriage return becomes a newline. Joiners, marks and other invisible letters stay: scripts and emoji need them.
     """
     if _PROSE.fullmatch(text) is not None:
         return text
@@ -59,7 +59,7 @@ def without_controls(text: str) -> str:
 
 
 def json_without_controls(text: str) -> str:
-    """A JSON document with these characters as JSON escapes; its value is the same."""
+    """A JSON document with control characters as JSON escapes, which do not change its value."""
     return text if _PROSE.fullmatch(text) is not None else text.translate(_json_signs())
 
 
@@ -91,7 +91,7 @@ def escaped_repr(cls: _Class) -> _Class:
 
 
 class _Log(logging.Filter):
-    """A log filter that removes controls from each record and its traceback."""
+    """A log filter that escapes control characters in each record and its traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()

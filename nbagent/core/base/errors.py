@@ -5,8 +5,8 @@ NbagentError
 │   ├── ToolError              a tool is declared wrongly or is not registered
 │   ├── MessagesError          a history is malformed
 │   ├── InvalidAnswer          an answer is not valid; nothing was changed
-│   ├── NotPending             an answer for something that is not waiting for one
-│   ├── UnansweredInterrupts   a message while questions are open
+│   ├── NotPending             an answer to something that does not wait for an answer
+│   ├── UnansweredInterrupts   a message was sent while questions are open
 │   ├── RunNotFinished         a result was asked for too early
 │   └── ModelConfigError       no key, no such model, a misconfigured client
 ├── RunError                   a run could not continue
@@ -19,13 +19,13 @@ NbagentError
 │   │   └── TurnLimit          the model used all its turns
 │   ├── Expired                a question expired, and that fails the run
 │   ├── Cancelled              the run was stopped
-│   └── StoreError             the journal could not be written
+│   └── StoreError             the journal could not be written or read
 │       └── Busy               the store would have to wait
-├── Conflict                   the question was already answered
+├── Conflict                   another answer or write came first
 ├── Rejected                   a person rejected a question of a tool or ``nb.form``
 └── HumanInputRequired         no person can answer
 
-``nbagent.Interrupt`` is not among them: it is a signal, not an error.
+``nbagent.Interrupt`` is not in the tree: it is a signal, not an error.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class InvalidAnswer(UsageError, ValueError):
 
 
 class NotPending(UsageError, LookupError):
-    """An answer names something that is not waiting for one."""
+    """An answer names something that does not wait for an answer."""
 
 
 class UnansweredInterrupts(UsageError):
@@ -161,15 +161,15 @@ class Busy(StoreError):
 
 
 class Conflict(NbagentError):
-    """The question was already answered. The message names who and when."""
+    """Another answer or write came first, so nothing was changed. The message has its source and time, if known."""
 
 
 class Rejected(NbagentError):
-    """A person rejected the question. Raised where the tool asked or ``nb.form`` was awaited."""
+    """A person rejected the question. The error is raised where the tool asked, or where ``nb.form`` is awaited."""
 
 
 class HumanInputRequired(NbagentError):
-    """A run needs a person's answer and no person is here. It stays paused and can be answered later."""
+    """A run needs an answer, and no person can answer in this process. The run stays paused; answer it later."""
 
     def __init__(self, message: str, *, interrupts: Sequence[Any] = (), run_id: str = "") -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
-"""The stored events of a run, which its journal consists of.
+"""The stored events of a run, which form its journal.
 
-Each event is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the run
-itself. Inside a call whose tool is an agent, or whose body starts runs, it has the ids of the calls that lead
-there.
+Each event is appended once and numbered from 0 by its place in the journal. An event's ``scope`` is empty for
+the run itself. A call whose tool is an agent, or whose body starts runs, has inner events. Their ``scope`` is
+the ids of the calls around them, outermost first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .messages import check_depth, dumps, written_out
 T = TypeVar("T")
 
 FORMAT_VERSION = 2
-"""The format of the journal. A newer format is refused, an older one is migrated."""
+"""The format of the journal. A newer format raises an error; an older format is migrated."""
 
 
 class _KeptAsGiven:
@@ -41,7 +41,7 @@ class _KeptAsGiven:
 
 
 Input: TypeAlias = Annotated[dict[str, Any], _KeptAsGiven()]
-"""A JSON object that is used without copying it, because several events have the same input."""
+"""A JSON object that is not copied, because several events have the same input."""
 
 _CONFIG = ConfigDict(extra="forbid", defer_build=True)
 
@@ -61,28 +61,28 @@ def _checked(kind: type[T]) -> type[T]:
 
 
 class _EventPart:
-    """A part of a journal, with method names like those of pydantic's models."""
+    """Base of events and their parts, with the method names of pydantic's models."""
 
     __slots__ = ()
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The event, or part of an event, as plain data."""
         plain: dict[str, Any] = _serializer(type(self)).to_python(self, **options)
         return plain
 
     def model_dump_json(self, **options: Any) -> str:
-        """All of it as JSON; ``dump`` returns an event as a store has it."""
+        """The event, or part of an event, as JSON; ``dump`` returns the form that stores have."""
         text: str = _serializer(type(self)).to_json(self, **options).decode()
         return text
 
     def model_copy(self, *, update: dict[str, Any]) -> Self:
-        """The same with these fields changed."""
+        """A copy with these fields changed."""
         made: Self = replace(self, **update)  # type: ignore[type-var]
         return made
 
 
 class _Encoded(_EventPart):
-    """A part that keeps its JSON from the check that it can be stored until it is stored."""
+    """Base of events, whose JSON is cached from ``storable_event`` until ``stored``."""
 
     __slots__ = ("_data",)
 
@@ -106,13 +106,13 @@ class RowOf(_EventPart):
     batch: str
     key: str
     number: int
-    """Its place among the rows, from 0."""
+    """The place of the row among all rows, from 0."""
     prompt: str
-    """The digest of what the row asked: another one has changed."""
+    """The digest of the row's prompt; if it differs, the row has changed."""
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: float | None = None
-    """US dollars; None also if a part of it is unknown."""
+    """US dollars; None if any part of the cost is unknown."""
 
 
 @_checked
@@ -128,15 +128,15 @@ class RunStarted(Event):
     after: str | None = None
     """The id of the run that this one continues."""
     owner: str = ""
-    """The process that runs it first, as ``this_process`` names it."""
+    """The process that starts the run, as ``this_process`` returns it."""
     flow: bool = False
     """True for a flow: the call at the end of ``messages`` is the whole run."""
     answer: AnswerForm = "text"
     """The form of the final answer: text, JSON, or JSON as the ``value`` of an object."""
     cell: str = ""
-    """The id of the notebook cell whose code started it; empty if unknown."""
+    """The id of the notebook cell whose code started the run; empty if unknown."""
     row: RowOf | None = None
-    """The row of a batch that it is of."""
+    """The row of a batch that this run is for."""
 
 
 @_checked
@@ -151,9 +151,9 @@ class RunQueued(Event):
     """The id of the previous run, which this one continues."""
     text: str
     content: tuple[dict[str, Any], ...] | None = None
-    """The prompt's parts, text and files, if it has files; ``text`` then has a word for each part."""
+    """The prompt's parts, text and files, if it has files; ``text`` then has a label for each file."""
     elsewhere: bool = False
-    """True if the previous run is in another store, so that no journal here has it."""
+    """True if the previous run is in another store."""
 
     @property
     def prompt(self) -> Content:
@@ -173,9 +173,9 @@ class CallRequested(_EventPart):
     final: bool = False
     """True if the tool's answer ends the run."""
     server_id: str | None = None
-    """The model's id of the call, if another call of the history has the same; the model receives it again."""
+    """The model's own id of the call, if the history has another call with it; the model receives this id again."""
     provider: Any = None
-    """Data that the response's provider needs again with this call."""
+    """Data that the response's provider must receive again with this call."""
 
 
 @_checked
@@ -185,12 +185,12 @@ class HostedRan(_EventPart):
     name: str
     input: Input
     status: Literal["running", "done", "failed"] = "done"
-    """``running`` where the response ended before the call did."""
+    """``running`` if the response ended before the call did."""
     output: str | None = None
     sources: tuple[dict[str, str], ...] = ()
-    """The pages it read, each with its ``url``, and its ``title`` if it has one."""
+    """The pages that the call read, each with its ``url``, and its ``title`` if it has one."""
     files: tuple[dict[str, Any], ...] = ()
-    """The files it made, as file parts."""
+    """The files that the call made, as file parts."""
 
 
 @_unchecked
@@ -206,19 +206,19 @@ class ModelResponded(Event):
     output_tokens: int = 0
     cost: float | None = None
     cached_tokens: int = 0
-    """Of the input tokens, those that the server had already."""
+    """Input tokens that the server had in its cache."""
     reasoning_tokens: int = 0
     """Output tokens of hidden reasoning."""
     provider: dict[str, Any] | None = None
-    """The provider of the response (``name``), if its data must be sent again (``data``)."""
+    """The provider's ``name``, if it must receive data again, with the ``data`` of the response itself, if any."""
     notes: tuple[str, ...] = ()
     """Notes on the response for the person."""
     hosted: tuple[HostedRan, ...] = ()
     """Calls of hosted tools by the provider."""
     citations: tuple[dict[str, str], ...] = ()
-    """References of its text, each with a ``title``, and a ``url`` if it has one."""
+    """References of the text, each with a ``title``, and a ``url`` if it has one."""
     cut: Literal["stopped", "failed"] | None = None
-    """The reason why it is incomplete: the run was stopped, or the request failed. None if it is complete."""
+    """Why the response is incomplete: the run was stopped, or the request failed. None if it is complete."""
 
 
 @_unchecked
@@ -229,7 +229,7 @@ class ModelPartial(Event):
     text: str = ""
     reasoning: str = ""
     anew: bool = False
-    """True for the first one of a response; earlier ones no longer count."""
+    """True for the first partial text of a response; earlier partial texts no longer count."""
 
 
 @_checked
@@ -251,11 +251,11 @@ class ToolStarted(Event):
     call_id: str
     attempt: int
     owner: str
-    """Host, process id and process start of who runs it."""
+    """The process that runs the body, as ``this_process`` returns it."""
     input: dict[str, Any]
     """The input of the body: as proposed, or as the person changed it."""
     verdict: str | None = None
-    """The rule that let it run, where one was asked."""
+    """The rule that allowed the body to run, if any."""
 
 
 @_checked
@@ -265,7 +265,7 @@ class BodyCalled(Event):
     type: Literal["body_called"] = "body_called"
     call_id: str
     name: str
-    """The agent's or the tool's."""
+    """The name of the agent or tool."""
     input: dict[str, Any]
 
 
@@ -278,7 +278,7 @@ class StepFinished(Event):
     name: str
     value: Any = None
     error: str | None = None
-    """The error of a failed step; it runs again."""
+    """The error of a failed step, which runs again."""
     seconds: float | None = None
     """Duration."""
 
@@ -298,7 +298,7 @@ class ToolFinished(Event):
     display: dict[str, Any] | None = None
     """Mime bundle of the result itself, if it is richer than its JSON."""
     verdict: str | None = None
-    """The rule that denied the call, where one did."""
+    """The rule that denied the call, if any."""
     files: tuple[dict[str, Any], ...] = ()
     """File parts of the result for the model and the person; shown and stored once."""
 
@@ -327,23 +327,23 @@ class Interrupted(Event):
     expire_output: Any = None
     """The answer of ``on_expire="answer"``."""
     reply_schema: Any = None
-    """JSON Schema of an answer, or None where anything goes."""
+    """JSON Schema of an answer, or None if any value is valid."""
     input_schema: Any = None
-    """JSON Schema of the input, where that may be changed."""
+    """JSON Schema of the input, if the input may be changed."""
     prefill: Any = None
     """The initial value in the answer's form."""
     ask: int | None = None
-    """For a question of ``ctx.ask``: which one of its body, counted from 0."""
+    """The number of a ``ctx.ask`` question among those of its body, from 0."""
     external: str | None = None
-    """The SHA-256 of the token that answers it from outside; it has no form."""
+    """The SHA-256 of the token with which an outside system answers; the question then has no form."""
     verdict: str | None = None
-    """The rule that asked, for an approval."""
+    """The rule that requires an approval, if any."""
     budget: str | None = None
     """The used-up limit: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
     around: bool = False
     """True if middleware around the tool paused, not its body."""
     asking: Input | None = None
-    """The inputs that ask, by name, of a body that paused without metadata."""
+    """The inputs that are the question, by name, if the body paused without metadata."""
     printed: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
 
@@ -353,12 +353,12 @@ class Interrupted(Event):
         return "middleware" if self.around else self.kind
 
     def is_late(self, now: float) -> bool:
-        """Whether its time is over, so that ``on_expire`` applies and it cannot be answered."""
+        """Whether the question has expired, so that ``on_expire`` applies and nobody can answer."""
         return self.expires_at is not None and now >= self.expires_at
 
 
 def question_digest(event: Interrupted) -> str:
-    """The digest that an answer to a ``ctx.ask`` question is bound to: of the question and its answer type."""
+    """The digest of a ``ctx.ask`` question and its answer type, to which an answer is bound."""
     return digest_of(event.tool_name, event.metadata, event.reply_schema)
 
 
@@ -370,7 +370,7 @@ class MessageQueued(Event):
     text: str
     by: str
     content: tuple[dict[str, Any], ...] | None = None
-    """Its parts, text and files, if it has files; ``text`` then has a word for each part."""
+    """The message's parts, text and files, if it has files; ``text`` then has a label for each file."""
     user: str = ""
     """As in ``Resolved``."""
 
@@ -392,11 +392,11 @@ class Resolved(Event):
     """The source of the answer: ``form``, ``code``, ``command line``, ``external``, ``expiry``, or the
     caller's text."""
     owner: str = ""
-    """The process that continues the run; empty if no process does until one takes it."""
+    """The process that continues the run; empty if none does until a process takes the run over."""
     remembers: Remembered | None = None
-    """The scope of an approval to be remembered, with the tool as it was then."""
+    """The approval to remember, for the tool as it was when the person answered; None if there is none."""
     user: str = ""
-    """The person whose process took it, as ``this_user`` names them; empty if no person answered."""
+    """The person whose process received the answer, as ``this_user`` returns; empty if no person answered."""
 
     def __repr__(self) -> str:
         given = self.resolution.model_dump(exclude_defaults=True, exclude={"type", "interrupt"})
@@ -432,7 +432,7 @@ class RunFailed(Event):
     """The exception's class name."""
     message: str
     owner: str = ""
-    """The process it failed in, whose own bodies have ended by then."""
+    """The process in which the run failed. All bodies of this process have ended before."""
 
 
 @_checked
@@ -442,7 +442,7 @@ class RunRetried(Event):
     type: Literal["run_retried"] = "run_retried"
     by: str
     owner: str = ""
-    """The process that continues it."""
+    """The process that continues the run."""
     user: str = ""
     """As in ``Resolved``."""
 
@@ -454,10 +454,10 @@ class RunTaken(Event):
     type: Literal["run_taken"] = "run_taken"
     by: str
     """The reason: ``take over`` if a person asked for it, ``silence`` if the earlier process had ended,
-    ``vacancy`` if no process was running it (it was answered by its record, or imported), ``release`` if its
-    process released it."""
+    ``vacancy`` if no process was running it (another process had answered it, or it was imported), ``release``
+    if its process released it."""
     owner: str = ""
-    """The process that drives it now; empty after a release."""
+    """The process that drives the run now; empty after a release."""
     gone: str = ""
     """The earlier process, whose calls are taken over; empty to take over from all processes."""
     user: str = ""
@@ -510,7 +510,7 @@ AnyEvent: TypeAlias = Annotated[StoredEvent, Field(discriminator="type")]
 
 @cache
 def _adapter() -> TypeAdapter[StoredEvent]:
-    """Built late: it costs milliseconds that an import should not pay."""
+    """The reader of all events, made on first use, because that takes milliseconds."""
     return TypeAdapter(AnyEvent)
 
 
@@ -520,16 +520,16 @@ def event_schema() -> dict[str, Any]:
 
 
 MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]] | None] = [
-    None,  # format 2 can begin a history with a reference to the run before; 1 always has all of it
+    None,  # in format 2, a history may begin with a reference to an earlier run; in format 1, never
 ]
-"""The n-th (from 1) converts the JSON of an event of format n to format n + 1; None if it is the same."""
+"""The n-th function (from 1) converts an event's JSON from format n to n + 1; None if nothing changes."""
 
 
 def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
     """An event from its JSON, written in the format ``version``.
 
     Raises:
-        StoreError: a newer nbagent wrote it, or it is not an event.
+        StoreError: a newer nbagent wrote the data, or the data is not an event.
     """
     _check_version(version)
     try:
@@ -551,18 +551,19 @@ def dump(event: StoredEvent) -> str:
     """An event as JSON, without defaults, but always with types and the version.
 
     Raises:
-        ValueError: a string in it is not Unicode.
+        ValueError: a string in the event is not valid Unicode.
     """
     return encoded(event).decode()
 
 
 def encoded(event: StoredEvent) -> bytes:
-    """``dump`` as UTF-8; an event of ``storable_event`` is not encoded again."""
+    """``dump`` as UTF-8. The result of ``storable_event`` is not encoded again."""
     data: bytes | None = getattr(event, "_data", None)
     if data is not None:
         return data
     serializer = _serializers.get(type(event)) or _serializer(type(event))
-    if isinstance(event, RunQueued | RunStarted | Resolved):  # the version; a resolution's type
+    if isinstance(event, RunQueued | RunStarted | Resolved):
+        # with defaults: the version, and the type of a resolution
         json_bytes: bytes = serializer.to_json(event, exclude_none=True)
         return json_bytes
     text: bytes = serializer.to_json(event, exclude_defaults=True)
@@ -593,12 +594,12 @@ def checked(kind: type[T], value: Any) -> T:
 
 
 def storable_event(event: StoredEvent) -> StoredEvent:
-    """The event in a form that every journal can store and any later process can read, encoded until ``stored``.
+    """Return the event in a form that every store can write and read, with its JSON cached until ``stored``.
 
-    It is the same object, unless a text in it is not valid Unicode. Then it is a copy with that text escaped.
+    The result is the same object, or a copy with escapes if a string is not valid Unicode.
 
     Raises:
-        ValueError: that is not possible; the message explains why.
+        ValueError: the event cannot be stored; the message explains why.
     """
     try:
         data = encoded(event)
@@ -617,14 +618,14 @@ def storable_event(event: StoredEvent) -> StoredEvent:
 
 
 def stored(event: StoredEvent) -> None:
-    """Forget the encoding, because the event is stored or will not be stored."""
+    """Forget the cached JSON, because the event is stored or will not be stored."""
     object.__setattr__(event, "_data", None)
 
 
 MAX_SIZE = 200_000_000
 """Maximum bytes of one event; SQLite stores a billion bytes in one row."""
 _READABLE = 200
-"""Levels of lists and objects, the event itself included."""
+"""Maximum levels of lists and objects in an event, including the event itself."""
 
 
 def _check_version(version: int) -> None:

@@ -1,7 +1,7 @@
-"""Files in a conversation: parts of messages with their bytes in base64, and their description in words.
+"""Files in a conversation: message parts with a file's bytes in base64, and descriptions of them in words.
 
-A file part is ``{"type": "file", "media_type": str, "data": str}``, with ``"name"`` if it has one; see
-``messages``. A file is never a path or an address: a history contains all its bytes.
+A file part is ``{"type": "file", "media_type": str, "data": str}``, with ``"name"`` if the file has a name; see
+``messages``. A file part is never a path or an address: a history contains all bytes of its files.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_FILE_BYTES = 50_000_000
 """Maximum bytes of all files of one history: OpenAI's APIs accept this many in one request."""
 MAX_NAME = 100
-"""Characters of a file's name."""
+"""Maximum characters of a file's name."""
 KEPT = "$nbagent.kept"
-"""The key, in a file that is a step's value, with its format. A step cannot set it itself."""
+"""The key of a file part that stores a step's table or array; its value is the Python type. A step cannot set it."""
 _TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,99}")
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 
 
 def file_part(data: bytes, media_type: str, name: str | None = None) -> Part:
-    """A part with this file; its name is the part after the last slash.
+    """A file part with these bytes. The file's name is the last part of ``name``, after any slash.
 
     Raises:
         UsageError: ``media_type`` is not a media type.
@@ -60,10 +60,10 @@ def is_media_type(text: Any) -> bool:
 
 
 def check_file(part: Mapping[str, Any], where: str) -> None:
-    """Raise if it is not a valid file part.
+    """Raise if a part is not a valid file part.
 
     Raises:
-        MessagesError: it is not valid; the message names the place ``where``.
+        MessagesError: the part is not valid; the message starts with ``where``.
     """
 
     def refuse(problem: str) -> NoReturn:
@@ -108,12 +108,12 @@ def size_of_all(messages: Iterable[Mapping[str, Any]]) -> int:
 
 
 def is_image(part: Mapping[str, Any]) -> bool:
-    """Whether it is an image that models accept and pages display."""
+    """Whether a file is an image that models accept and pages display."""
     return part["media_type"] in IMAGES
 
 
 def is_text(media_type: str) -> bool:
-    """Whether the file is text, which any model accepts."""
+    """Whether a file of this type is text, which any model accepts."""
     return media_type.startswith("text/") or media_type in _TEXTS
 
 
@@ -128,7 +128,7 @@ _TEXTS = {
 
 
 def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
-    """A file in words: ``image scan.png, 120 kB``. ``sized=False`` leaves out the size, which is arbitrary for a figure."""
+    """A file in words: ``image scan.png, 120 kB``. ``sized=False`` omits the size, which varies for a figure."""
     if is_mention(part):
         return f"{part['name']}, {_first_line(part)}"
     kind = part["media_type"].partition("/")[0]
@@ -139,7 +139,7 @@ def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
 
 
 def is_mention(part: Mapping[str, Any]) -> bool:
-    """Whether it describes a variable that a message named; its first line names the kind."""
+    """Whether a file describes a variable that the prompt mentions. The file's first line names the variable's kind."""
     return part["media_type"] == "text/plain" and str(part.get("name") or "").startswith("@")
 
 
@@ -149,23 +149,23 @@ def _first_line(part: Mapping[str, Any]) -> str:
 
 
 _HEAD_LENGTH, _LINE_LENGTH = 400, 80
-"""Characters of a file's data that are read for its first line, and of that line."""
+"""Base64 characters that are read for a file's first line, and maximum characters of the line."""
 
 
 def bracketed_label(part: Mapping[str, Any], *, sized: bool = True) -> str:
-    """The text in place of a file: ``[image scan.png, 120 kB]``."""
+    """The text that replaces a file: ``[image scan.png, 120 kB]``."""
     return f"[{label(part, sized=sized)}]"
 
 
 def in_bytes(size: int) -> str:
-    """A size as a person reads it."""
+    """A size with its unit: bytes, kB or MB."""
     if size < 1_000:
         return f"{size} bytes"
     return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
 
 
 def in_words(content: Content) -> str:
-    """A message as text, with a word in the place of each file."""
+    """A message as text, with a label in place of each file."""
     if isinstance(content, str):
         return content
     return "\n".join(
@@ -174,7 +174,7 @@ def in_words(content: Content) -> str:
 
 
 def outline(content: Content) -> str:
-    """A message as text, to be stored as an input: equal for equal words and files, without the files' bytes."""
+    """A message as text, to be stored as an input; a label and a digest replace each file."""
     if isinstance(content, str):
         return content
     return "\n".join(
@@ -188,10 +188,10 @@ def _identified(part: Part) -> str:
 
 
 def check_room(messages: Iterable[Mapping[str, Any]], content: Content) -> None:
-    """Raise if the files are too large for a history.
+    """Raise if the files of a prompt do not fit into its history.
 
     Raises:
-        UsageError: all of them together are larger than ``MAX_FILE_BYTES``.
+        UsageError: all files of both together are larger than ``MAX_FILE_BYTES``.
     """
     new = _size_of_files(content)
     if not new:
@@ -213,7 +213,7 @@ def tokens_of(text: bytes) -> int:
     non_ascii = len(text) - len(text.translate(None, bytes(range(128, 256))))
     symbols = len(text) - letters - digits - spaces - non_ascii
     tokens = round(letters / 3.5 + digits / 2.2 + symbols + non_ascii / 3)
-    return round(tokens, 2 - len(str(tokens)))  # two digits, because it is an estimate
+    return round(tokens, 2 - len(str(tokens)))  # two significant digits, because it is an estimate
 
 
 _LETTERS = string.ascii_letters.encode()

@@ -1,9 +1,9 @@
-"""JSON that others wrote: its parts are counted before objects are made of them.
+"""Limits for JSON that others wrote: its parts are counted before Python objects are made.
 
-A text of some megabytes can have millions of tiny parts. Reading it, or making models of it, blocks the
+A text of a few megabytes can have millions of tiny parts. To parse such a text, or make models of it, blocks the
 interpreter for seconds and uses a gigabyte. So all text from a model, a server, a file or a page goes through
 ``counted`` first. This module imports only the standard library, because the process beside an MCP server
-loads it by its path.
+loads this file by its path.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ R = TypeVar("R")
 T = TypeVar("T", str, bytes, str | bytes)
 
 MAX_PARTS = 100_000
-"""Maximum objects, lists, keys, strings, numbers and booleans of one JSON text; reading them takes about 20
-ms."""
+"""Maximum objects, lists, keys, strings, numbers and booleans of one JSON text; parsing takes about 20 ms."""
 MAX_MODEL_PARTS = 50_000
-"""The same for text that a model wrote, such as a call's arguments or an answer. It is read and written several times."""
+"""Maximum for text from a model, such as a call's arguments. Such text is parsed and written several times."""
 MAX_EVENT_PARTS = 2_000_000
-"""The same for one event of a journal, which may have a whole conversation in it."""
+"""Maximum for one event of a journal, which may contain a whole conversation."""
 MAX_FILE_PARTS = 5_000_000
-"""The same for a file that a person names: a recording, an exported run."""
+"""Maximum for a file that a person names: a recording, an exported run."""
 
 
 class TooManyParts(ValueError):
-    """A JSON text with more parts than are read."""
+    """A JSON text or value has more parts or characters than its limit."""
 
 
 def counted(text: T, most: int = MAX_PARTS) -> T:
-    """The same JSON text, if it has no more parts and not too many characters.
+    """Return a JSON text as it is, if it has at most ``most`` parts.
 
     Raises:
-        TooManyParts: it has more.
+        TooManyParts: the text has more parts.
     """
     if len(text) > most and parts_of(text, most) > most:
         raise TooManyParts(f"it has more than {most:,} values")
@@ -42,10 +41,10 @@ def counted(text: T, most: int = MAX_PARTS) -> T:
 
 
 def parts_of(text: str | bytes, most: int) -> int:
-    """Number of parts of a JSON text, or an overestimate; exact enough to compare with ``most``.
+    """The number of parts of a JSON text, only exact enough to compare with ``most``.
 
-    Each part but the first follows a comma, a colon or an opening bracket. Only if there are too many of
-    those, the ones inside strings are subtracted, piece by piece and no further than needed.
+    Each part except the first follows a comma, a colon or an opening bracket. If these are more than ``most``,
+    they are counted again without those in strings, piece by piece, until the count exceeds ``most``.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     count = 1 + _marks(data)
@@ -71,7 +70,7 @@ _PIECE = 262_144
 
 
 def read_by(reader: Callable[[T], R], text: T) -> R:
-    """The result of a reader; for a large text without Python's garbage collector, which is slow for many parts."""
+    """The result of a reader. Python's garbage collector is off for a large text, because many parts make it slow."""
     if len(text) <= LARGE or not gc.isenabled():
         return reader(text)
     gc.disable()
@@ -82,14 +81,14 @@ def read_by(reader: Callable[[T], R], text: T) -> R:
 
 
 LARGE = 50_000
-"""Characters from which a text may have enough parts for that."""
+"""Maximum characters of a text that is read with the garbage collector on."""
 
 
 def counted_value(value: Any, most: int = MAX_PARTS, *, characters: int | None = None) -> None:
-    """Raise if a parsed value of others has more parts, or more characters in all strings.
+    """Raise if a parsed value has more than ``most`` parts, or more than ``characters`` in all its strings.
 
     Raises:
-        TooManyParts: it has more.
+        TooManyParts: the value exceeds one of the limits.
     """
     count, size, todo = 1, 0, [value]
     children: Collection[Any]

@@ -36,7 +36,7 @@ from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
 
 EXPIRY = "expiry"
-"""The source of an answer by expiry."""
+"""The source (``by``) of an answer that expiry gives."""
 MAX_EXPIRY = 100 * 365.25 * 86400
 """Maximum seconds that a question may wait, so that its deadline is a valid time."""
 
@@ -46,7 +46,7 @@ F = TypeVar("F", bound=Callable[..., None])
 def without_init(init: F) -> F:
     """Let pydantic validate without this ``__init__``, which only assigns arguments.
 
-    Its signature, as in Jupyter's inspector, is that of its first overload.
+    The signature that Jupyter shows is the first overload.
     """
     init.__dict__["__pydantic_base_init__"] = True
     overloads = get_overloads(init)
@@ -61,7 +61,7 @@ class InPlace(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
     first_fields: ClassVar[tuple[str, ...]] = ()
-    """The positional fields, in order; a subclass has the same."""
+    """The positional fields, in order."""
 
     @without_init
     def __init__(self, *given: Any, **fields: Any) -> None:
@@ -91,8 +91,8 @@ T = TypeVar("T")
 A = TypeVar("A", bound="Respond | Restart")
 
 InterruptKind = Literal["tool", "question", "approval", "ask", "later", "lost", "budget"]
-"""``tool``: a body paused, or middleware around it, and can run again. ``question``: a tool without a body;
-only an answer settles it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with
+"""``tool``: a body, or middleware around it, paused and can run again. ``question``: a tool without a body;
+only an answer ends its call. ``approval``: the gate asks before a body runs. ``ask``: a body asked with
 ``ctx.ask`` and continues with the answer at that line. ``later``: a call has an interim result, and an
 outside system sends the final one. ``lost``: the process that ran a body has ended, and the outcome is
 unknown. ``budget``: the run reached a limit (no call)."""
@@ -101,16 +101,16 @@ Asker: TypeAlias = InterruptKind | Literal["middleware"]
 """The source of a question: its kind, or middleware."""
 
 RESTARTED: tuple[Asker, ...] = ("tool", "middleware", "approval")
-"""Sources that receive the restart after their pause."""
+"""Sources whose code runs again after an answer, and receives the data of the restart."""
 
 Expects = Literal[
     "approval", "edit", "confirmation", "choice", "value", "external", "outcome", "budget"
 ]
-"""The kind of answer to a question. ``approval``: whether a tool runs. ``edit``: the same, with input that
+"""The kind of answer to a question. ``approval``: whether a tool runs. ``edit``: ``approval``, with input that
 may be changed. ``confirmation``: whether a body continues at its question. ``choice``: one or several options
-of the metadata. ``value``: a result instead of the tool's, or at the line of ``ctx.ask``. ``external``: an
-outside system's value. ``outcome``: whether a call runs again, or its result. ``budget``: how much more a run
-may use. ``metadata.expected`` decides it."""
+of the metadata. ``value``: the result of the tool, or of ``ctx.ask``. ``external``: an outside system's value.
+``outcome``: whether a call runs again, or its result. ``budget``: how much more a run may use. The function
+``metadata.expected`` decides."""
 
 OnExpire = Literal["reject", "answer", "fail"]
 """The effect of expiry on an interrupt: reject it, answer it with a default, or fail the run."""
@@ -118,12 +118,12 @@ OnExpire = Literal["reject", "answer", "fail"]
 
 Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
 """The scope of a remembered approval: this tool with this input or with any, in this run or in every run of
-this agent object. A run is that of the outermost agent, with all inner runs."""
+this agent object. "This run" is the outermost run with all its inner runs."""
 
 
 ASKS_OUTSIDE = "the server is asking, and waits"
-"""The step of a body that waits for an answer for an outside program. The program ends with the body's
-process."""
+"""The name of the step in which a body waits for an answer to an outside program's question. The program ends
+with the body's process."""
 
 ASKED_AGAIN = (
     "This question is asked again after you approved it. To ask only once, guard it in the tool with `if not "
@@ -151,10 +151,10 @@ SECRET_GONE = "Secrets are not stored, and this process does not have this one, 
 """The note of an interrupt that asks again for a secret."""
 
 DOES_NOT_FIT = "The last answer was not valid, so you are asked again: {why}"
-"""The note of an interrupt whose answer, given without the tool, turned out to be invalid."""
+"""The note of an interrupt whose answer is not valid, but was accepted in a process without the tool."""
 
 CODE_CHANGED = "The tool's code changed since you chose to always allow it, so you are asked again."
-"""The note of an interrupt whose approval was remembered for another function of that name."""
+"""The note of an interrupt whose approval was remembered for another function of the same name."""
 
 
 LIMIT = "the run's limit"
@@ -162,10 +162,9 @@ LIMIT = "the run's limit"
 
 
 class Interrupt(BaseException):
-    """Raised by a tool to pause its call, with the arguments of ``ToolContext.interrupt``.
+    """A signal that a tool raises to pause its call; the arguments are those of ``ToolContext.interrupt``.
 
-    It is a signal and not an ``Exception``, so ``except Exception`` in tools and middleware does not catch
-    it.
+    It is not an ``Exception``, so ``except Exception`` in tools and middleware does not catch it.
     """
 
     @checks_keywords("nb.Interrupt")
@@ -193,18 +192,18 @@ class Expiry(NamedTuple):
     seconds: float
     then: OnExpire = "reject"
     output: Any = None
-    """The answer of ``"answer"``."""
+    """The answer if ``then`` is ``"answer"``."""
 
     @classmethod
     def of(cls, expires_in: float | timedelta | None, on_expire: Any) -> Expiry | None:
-        """Make an expiry from a tool's arguments; None without a time.
+        """Make an expiry from a tool's arguments; return None if ``expires_in`` is None.
 
         Args:
             expires_in: seconds, or a timedelta.
             on_expire: ``"reject"``, ``"fail"``, or a ``Respond`` whose output is the default answer.
 
         Raises:
-            ValueError: the time is not positive, or ``on_expire`` is something else.
+            ValueError: the time is not positive or too long, or ``on_expire`` is something else.
         """
         if expires_in is None:
             return None
@@ -227,7 +226,7 @@ class Expiry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The data of a restart for the tool; always truthy, also without data."""
+    """The data of a restart for the tool; true in a condition, also without data."""
 
     data: Json = None
 
@@ -240,7 +239,7 @@ class _Resolution(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     interrupt: str | None = None
-    """The id of the interrupt, if it is known; in an event, the id is next to it."""
+    """The id of the interrupt, if it is known; an event has the id in a field of its own."""
 
     @field_validator("interrupt", mode="before")
     @classmethod
@@ -347,7 +346,7 @@ class PendingInterrupt:
         return self.kind in ("tool", "approval", "lost")
 
     def metadata_as(self, type_: type[T]) -> T | None:
-        """The metadata as ``type_``, or None if there is none or it has another shape."""
+        """The metadata as ``type_``; None without metadata, or if it has another shape."""
         return value_as(self.metadata, type_)
 
     def respond(self, value: Any) -> Respond:
@@ -378,7 +377,7 @@ class PendingInterrupt:
 
 
 def value_as(value: Json, type_: type[T]) -> T | None:
-    """A stored JSON value as ``type_`` if it has its shape and no unknown keys, else None."""
+    """A stored JSON value as ``type_`` if it has the type's shape and no unknown keys, else None."""
     if value is None:
         return None
     try:
@@ -395,7 +394,7 @@ def to_json(value: Any) -> Json:
     """A Python value (pydantic model, dataclass, plain data) as unchangeable JSON.
 
     Raises:
-        TypeError, ValueError: it is not JSON.
+        TypeError, ValueError: the value is not JSON.
     """
     if value is None:
         return None

@@ -75,7 +75,7 @@ _EQUIVALENTS: dict[str, tuple[str, ...]] = {
     "question": ("metadata",),
     **dict.fromkeys(("choices", "options"), ("Pass nb.Choose(message, choices) as the metadata",)),
 }
-"""Words of other libraries, and their equivalents here: keywords (the first that the call has), or a
+"""Keywords of other libraries, with their equivalents in nbagent: keywords (the first that the call has), or a
 sentence."""
 
 
@@ -91,10 +91,10 @@ SPELLED = {
     "Choices": "Sequence[str | int | float | Option] | Column | Callable[[], Any]",
     "Remember": "Literal['input_in_run', 'tool_in_run', 'input', 'tool']",
 }
-"""Internal type names, as the signature of a call shows them."""
+"""Internal type names, with the types that a signature shows instead."""
 _NAME = re.compile(r"[A-Z]\w+")
 _RETURNED = {"Instructions": "str", "Condition": "bool", "Approval": "bool"}
-"""The return type that is shown for a function of such a type, if it is not async."""
+"""The return type that a signature shows for functions of these types that are not async."""
 
 
 class _Spelled(str):
@@ -113,7 +113,7 @@ def spell_out(function: Callable[..., Any]) -> None:
 
 
 def _spelled(annotation: str, returned: str = "Any") -> str:
-    """A type as it is shown: without names that cannot be imported."""
+    """A type as a signature shows it: without names that cannot be imported."""
 
     def spell(name: re.Match[str]) -> str:
         known = returned if name[0] == "Returned" else SPELLED.get(name[0])
@@ -123,10 +123,10 @@ def _spelled(annotation: str, returned: str = "Any") -> str:
 
 
 def checks_keywords(label: str) -> Callable[[F], F]:
-    """A decorator: an unknown keyword raises an error that names the right one.
+    """A decorator: an unknown keyword raises an error that names the right keyword.
 
-    Its signature (``inspect.signature``, Shift+Tab in Jupyter) has the types spelled out. Its own line in a
-    traceback is hidden in IPython and pytest.
+    The function's signature (``inspect.signature``, Shift+Tab in Jupyter) has the types spelled out. IPython and
+    pytest hide the decorator's line in tracebacks.
 
     Args:
         label: the call as people write it, such as ``agent.run``.
@@ -139,7 +139,7 @@ def checks_keywords(label: str) -> Callable[[F], F]:
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
-                # raised by the call itself, not inside the function
+                # without tb_next, the call itself raised the error, not the function's body
                 trace = error.__traceback__
                 problem = _problem(label, args, kwargs) if trace and trace.tb_next is None else None
                 if problem is None:
@@ -154,7 +154,7 @@ def checks_keywords(label: str) -> Callable[[F], F]:
 
 
 def check_keywords_of(kind: type[Any], label: str) -> None:
-    """The same for the generated ``__init__`` of a class."""
+    """Apply ``checks_keywords`` to the generated ``__init__`` of a class."""
     kind.__init__ = checks_keywords(label)(kind.__init__)
 
 
@@ -163,7 +163,7 @@ del _functions[""]
 
 
 def caller() -> FrameType:
-    """The frame that called the calling function."""
+    """The frame that called the function that calls ``caller()``, without the wrapper of ``checks_keywords``."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - types of the defining scope
     while frame is not None and frame.f_code is _WRAPPER_CODE:
         frame = frame.f_back
@@ -208,7 +208,7 @@ def _names(function: Callable[..., Any]) -> list[str]:
 
 
 def _hint(label: str, word: str) -> str:
-    """The hint: a keyword of this call, an equivalent, or the keyword of another call."""
+    """The hint: a keyword of this call, an instruction, or the keyword of another call."""
     own, equivalents = _names(_functions[label]), _EQUIVALENTS.get(word.lower(), ())
     for equivalent in equivalents:
         if equivalent in own:

@@ -20,26 +20,26 @@ class Remembered(BaseModel):
     parameters: str
     """SHA-256 of the tool's name and the schema of its input; see ``digest_of``."""
     code: str
-    """SHA-256 of what it does; see ``Tool.code``."""
+    """SHA-256 of what the tool does; see ``Tool.code``."""
     input: dict[str, Any] | None = None
-    """The one input that it covers; None for any."""
+    """The one input that the approval covers; None for any."""
 
     def __str__(self) -> str:
         suffix = "" if self.input is None else f" with {dumps(self.input)}"
         return escaped(f"allow {self.tool}{suffix}")
 
     def covers(self, tool: str, input_: Json) -> bool:
-        """Whether it applies to calls of that name with that input."""
+        """Whether the approval applies to calls of this tool with this input."""
         if self.tool != tool:
             return False
         return self.input is None or canonical(self.input) == canonical(input_)
 
     def has_schema(self, schema: Json) -> bool:
-        """Whether the tool had the same input schema then."""
+        """Whether the tool had this input schema when it was approved."""
         return self.parameters == digest_of(self.tool, None, schema)
 
     def is_repeat_of(self, earlier: Remembered) -> bool:
-        """Whether it applies to the same calls as an earlier one; in JSON, 1 is not true."""
+        """Whether the approval applies to the same calls as an earlier one, compared as JSON: 1 is not true."""
         now, before = (canonical([each.tool, each.input]) for each in (self, earlier))
         return now == before
 
@@ -47,7 +47,7 @@ class Remembered(BaseModel):
 def with_memory(known: Iterable[Remembered], new: Remembered) -> tuple[Remembered, ...]:
     """The remembered approvals of a run with a new one: one for each tool and input.
 
-    Two tools with one name, of agents inside each other, are distinguished by their code.
+    Tools with the same name, of an agent and of an agent inside it, are distinguished by their code.
     """
     kept = (one for one in known if not (new.is_repeat_of(one) and new.code == one.code))
     return (*kept, new)

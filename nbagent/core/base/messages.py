@@ -1,27 +1,25 @@
 """The conversation as plain, immutable, JSON-able data.
 
-A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [part, …]}``, where an
-assistant's may have ``"provider": {"name": str, "data": JSON}``: what the provider of that name wants
-back with the history, and nobody else reads. All but a tool's may have a ``"name": str``: which of
-several people wrote it. A part is one of
+A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [part, …]}``. An assistant message
+may have ``"provider": {"name": str, "data": JSON}``: data that only this provider reads, and must receive
+again with the history. Any message except a tool message may have a ``"name": str``, which says who of several
+people wrote the message. A part is one of
 
 - ``{"type": "text", "text": str}``
-- ``{"type": "reasoning", "text": str}``, kept for the person; it goes back to no provider but the
-  one that wants its own
-- ``{"type": "file", "media_type": str, "data": str}`` in a user's message, in base64, with ``"name"``
-  where it has one
-- ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` where the
-  model's arguments were no JSON object, and ``"server_id": str`` where the model's own id was no
-  other than an earlier call's; its result has it too; and with ``"provider": JSON``, which belongs
-  to the provider of its message
+- ``{"type": "reasoning", "text": str}``, for the person; only a provider that needs its own reasoning
+  receives it again
+- ``{"type": "file", "media_type": str, "data": str}`` in a user message, in base64, with ``"name"`` if the
+  file has a name
+- ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` if the model's
+  arguments were not a JSON object, with ``"server_id": str`` if an earlier call has the model's own id (the
+  call's result has the key too), and with ``"provider": JSON`` for the provider of the message
 - ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure,
-  with ``"input": {…}`` where the tool was run with another input than was asked for, and with
-  ``"files": [file part, …]`` that the model is to see beside the output
+  with ``"input": {…}`` if the tool ran with another input than the model requested, and with
+  ``"files": [file part, …]`` that the model receives in addition to the output
 
-An assistant message is followed by one tool message that answers all its calls, in call order.
-Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still
-waits), of how it was settled (on a result), that nbagent wrote it itself (on a user's text), or that an
-answer was cut off there; models never receive it.
+After an assistant message with calls, one tool message has the results of all calls, in call order.
+A part's key ``"nbagent"`` has nbagent's own record, which models never receive. On a waiting call, the record is
+the pause; on a result, the resolution. On a text, it says that nbagent wrote it, or that the answer was cut off.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class FrozenDict(dict[str, Any]):
     clear = pop = popitem = setdefault = update = _frozen
 
     def __hash__(self) -> int:  # type: ignore[override]
-        """Unhashable as any dict; but an own ``__hash__`` lets ``EMPTY`` be a dataclass's default."""
+        """Raise as for any dict; but a class with ``__hash__`` lets ``EMPTY`` be a dataclass's default."""
         raise TypeError("unhashable type: 'FrozenDict'")
 
     def __copy__(self) -> FrozenDict:
@@ -88,24 +86,24 @@ class FrozenList(list[Any]):
 
 
 class FrozenFile(FrozenDict):
-    """A file part, of which a ``repr`` shows the first few characters."""
+    """A file part, whose ``repr`` shows only the first few characters of the data."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         data = self.get("data")
-        if not isinstance(data, str):  # something else of that name
+        if not isinstance(data, str):  # not a file part, but another dict with this "type"
             return dict.__repr__(self)
         return repr({**self, "data": f"{data[:12]}… ({len(data):,} characters)"})
 
 
 class Message(FrozenDict):
-    """One message; ``wire`` keeps the bytes an adapter encoded it to, so that it is encoded once."""
+    """One message; ``wire`` has the bytes to which an adapter encoded it, so that it is encoded once."""
 
     __slots__ = ("ids", "wire")
 
     ids: tuple[list[str], list[str]] | None
-    """The ids of its calls and results, computed once, because a history is checked at each turn."""
+    """The ids of the message's calls and results, computed once, because a history is checked at each turn."""
     wire: tuple[str, bytes] | None
     """``(adapter format, bytes)`` or None; never part of the message's value."""
 
@@ -118,7 +116,7 @@ class Message(FrozenDict):
 
 
 def freeze(value: Json) -> Json:
-    """The same JSON value, unchangeable all the way down."""
+    """The JSON value with all dicts and lists in it unchangeable."""
     if isinstance(value, FrozenDict | FrozenList):
         return value
     if isinstance(value, dict):
@@ -161,7 +159,7 @@ def correction(text: str) -> Message:
 
 
 def is_prompt(value: Mapping[str, Any]) -> bool:
-    """Whether it is a message of the person, and no correction."""
+    """Whether a message is from the person, and not a correction."""
     return value["role"] == "user" and not any("nbagent" in part for part in value["content"])
 
 
@@ -173,7 +171,7 @@ def cut_off(text: str, reasoning: str, reason: str) -> Message:
 
 
 def is_cut_off(value: Mapping[str, Any]) -> bool:
-    """Whether it is such an answer."""
+    """Whether a message is an answer that was cut off."""
     records = (part.get("nbagent") for part in value["content"])
     return any(isinstance(record, dict) and "cut" in record for record in records)
 
@@ -200,11 +198,11 @@ def results_of(value: Mapping[str, Any]) -> list[Part]:
 
 
 def load(values: Iterable[Mapping[str, Any] | str]) -> tuple[Message, ...]:
-    """Messages from plain data, such as parsed JSON; a text is a user message.
+    """Messages from plain data, such as parsed JSON; a string is a user message.
 
     Raises:
-        MessagesError: something is not a message, or a tool call is unanswered or answered twice
-            anywhere but in the last message, where an open call is a pause.
+        MessagesError: something is not a message, or a tool call does not have exactly one result. In the last
+            message, calls without results are valid: they are paused.
     """
     if isinstance(values, str | Mapping):
         raise MessagesError(f"messages must be a list of messages, got {values!r:.80}")
@@ -244,7 +242,7 @@ _NAME = "it must be a string that says who of several people wrote the message, 
 
 
 def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The data that a message's provider wants back; None if there is none."""
+    """The data that a message's provider must receive again, if any."""
     provider = value.get("provider")
     if provider is None:
         return None
@@ -301,10 +299,10 @@ def _check_part(index: int, part: Json) -> None:
 
 
 def check(messages: Sequence[Message]) -> None:
-    """Raise if a call of a history is dangling, doubled, misplaced, or answered out of order.
+    """Raise if a call of a history is unanswered (except in the last message), repeated or misplaced.
 
     Raises:
-        MessagesError: naming the first message that is wrong.
+        MessagesError: a call is wrong, or the results are not in call order; the message names the first place.
     """
     asked: list[str] = []
     for index, item in enumerate(messages):
@@ -338,10 +336,10 @@ INSTEAD = "pass a path, an id or plain data instead, such as df.to_dict('records
 
 
 def jsonable(value: Any) -> Json:
-    """A Python value as the JSON that it is: what pydantic makes of it, and numpy's numbers as numbers.
+    """A Python value as JSON data, as pydantic serializes it; a numpy scalar becomes a number.
 
     Raises:
-        TypeError, ValueError: it is not JSON.
+        TypeError, ValueError: the value is not JSON.
     """
     plain: Json = to_jsonable_python(value, fallback=_number)
     return plain
@@ -356,7 +354,7 @@ def _number(value: Any) -> Json:
 
 
 def dumps(value: Json) -> str:
-    """Strict, compact JSON; the one encoding that digests and journals use.
+    """Strict, compact JSON: the encoding that digests and journals use.
 
     Raises:
         TypeError, ValueError: the value is not JSON (NaN and infinity included).
@@ -365,7 +363,7 @@ def dumps(value: Json) -> str:
 
 
 def _readable(content: Json) -> Json:
-    """Content that a journal can store, also inside the records of nested runs."""
+    """The content in a form that a journal can store, also deep inside the events of nested runs."""
     try:
         check_depth(dumps(content).encode(), _READABLE - 10)
     except UnicodeEncodeError:
@@ -374,14 +372,14 @@ def _readable(content: Json) -> Json:
 
 
 MAX_DEPTH = 100
-"""Maximum levels of lists and objects in one value. The reader of a journal accepts 200, with the event around it."""
+"""Maximum levels of lists and objects in one value. An event with the value in it may have 200."""
 
 
 def storable(value: Json) -> Json:
-    """JSON for a journal that can be read again; invalid Unicode is escaped.
+    """A JSON value that a journal can store and read again; invalid Unicode is escaped.
 
     Raises:
-        TypeError, ValueError: it is not JSON, or nested too deep; the message says which.
+        TypeError, ValueError: the value is not JSON, or nested too deep; the message says which.
     """
     try:
         data = dumps(value).encode()
@@ -397,7 +395,7 @@ def check_depth(data: bytes, depth: int) -> None:
     """Raise if JSON is nested deeper than ``depth``.
 
     Raises:
-        ValueError: it is; or it has a number that is out of range.
+        ValueError: the JSON is nested deeper, or has a number that is out of range.
     """
     if data.count(b"[") + data.count(b"{") > depth or len(data) > _SHORT:
         outer = _READABLE - depth
@@ -422,14 +420,14 @@ def written_out(value: Json) -> Json:
 
 
 _READABLE = 201
-"""Levels that pydantic's parser reads."""
+"""Maximum levels that pydantic's parser reads."""
 _SHORT = 4_000
-"""Bytes that hold no number which Python does not read."""
+"""Bytes of a text that cannot contain a number with too many digits for Python."""
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def canonical(value: Json) -> str:
-    """The same with sorted keys: a store may return a JSON object in another order.
+    """``dumps`` with sorted keys, because a store may return the keys of an object in another order.
 
     Raises:
         TypeError, ValueError: the value is not JSON.

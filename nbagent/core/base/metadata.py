@@ -51,14 +51,14 @@ class Column(Protocol):
     """A column of values, such as a pandas ``Series``."""
 
     def tolist(self) -> list[Any]:
-        """Its values."""
+        """The values of the column."""
 
 
 Choices: TypeAlias = Sequence[str | int | float | Option] | Column | Callable[[], Any]
 
 
 def _listed(choices: Any) -> Any:
-    """The current choices: a function's result, or a column's values, each once."""
+    """The choices as a list: a function's result, or a column's values, each once."""
     if callable(choices):
         choices = choices()
     if hasattr(choices, "columns") and not hasattr(choices, "tolist"):
@@ -84,9 +84,9 @@ class Choose(Metadata):
     Example:
             keep = await ctx.ask(nb.Choose("Keep which?", choices=["name", "age"], multiple=True))
 
-    ``choices`` can be a function without parameters, or a column (a pandas ``Series``, a numpy array). Its
-    values are taken when the question is asked, each once, without missing ones. That list is stored, so a
-    run that is opened later asks the same.
+    ``choices`` can be a function without parameters, or a column (a pandas ``Series``, a numpy array). A column's
+    values are choices once each, without missing values. The choices are read when ``Choose`` is called, and
+    stored, so a run that is opened later shows the same choices.
     """
 
     first_fields = ("message", "choices")
@@ -205,9 +205,9 @@ def expected(
     external: bool = False,
     asking: Mapping[str, Any] | None = None,
 ) -> Expects:
-    """The kind of answer to a question. It is decided here when the question is asked, and stored in its event.
+    """The kind of answer to a question, which is stored in the question's event.
 
-    If a body paused, its metadata decides: it asks to continue (``Confirm``, editable input, or metadata that
+    If a body paused, the metadata decides: the body asks to continue (``Confirm``, editable input, or metadata that
     only informs), or for an answer.
 
     Args:
@@ -249,7 +249,7 @@ def _of_pause(
     if choices or (asking and "choices" in asking):
         return "choice"
     if choices is not None or asking is not None or isinstance(metadata, Ask):
-        return "value"  # any: nothing is offered
+        return "value"  # any value, because no choices are offered
     if editable:
         return "edit"
     return "value" if _is_question(metadata) else "approval"
@@ -266,7 +266,7 @@ def asking_inputs(
     """The inputs that are the question of a body that paused without metadata.
 
     A ``question`` input is the question, and so is a ``message`` if the tool has no inputs other than those
-    of a question. ``choices`` are its options if the tool may return them, with ``multiple`` and
+    of a question. ``choices`` are the options if the tool may return them, with ``multiple`` and
     ``allow_other`` (or ``allowOther``). Values are the model's, or defaults. Undeclared inputs do not count.
 
     Args:
@@ -315,7 +315,7 @@ def takes_several(choices: Sequence[Any], multiple: Any, reply_schema: Json) -> 
 
 
 def fits(reply_schema: Json, value: Json) -> bool:
-    """Whether a value is an answer, according to the schema."""
+    """Whether a value is a valid answer according to the schema, if there is one."""
     return reply_schema is None or not hooks.schema_errors(reply_schema, value)
 
 

@@ -27,10 +27,10 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hosted:
-    """A tool that the model's provider runs by itself: nothing of it runs here. Made by ``nb.hosted``."""
+    """A tool that the model's provider runs, not this process. Made by ``nb.hosted``."""
 
     kind: str
-    """The provider's name for it, such as ``web_search``."""
+    """The provider's name for the tool, such as ``web_search``."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The provider's options; a token may be among them."""
     name: str = ""
@@ -39,9 +39,9 @@ class Hosted:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one response or of several, and what they cost in US dollars.
+    """Tokens of one response or of several, and their cost in US dollars.
 
-    Unknown is never 0: ``cost`` is the whole cost or None. A value that is not a finite number of at least 0
+    ``cost`` is the whole cost, or None if any part is unknown. A value that is not a finite number of at least 0
     counts as unknown and is logged.
     """
 
@@ -49,7 +49,7 @@ class Usage:
     output_tokens: int = 0
     cost: float | None = None
     cached: int = 0
-    """Of the input tokens, those that the server had already."""
+    """Input tokens that the server had in its cache."""
     reasoning: int = 0
     """Output tokens of hidden reasoning."""
     known_cost: float = 0.0
@@ -57,12 +57,12 @@ class Usage:
     partial: bool = False
     """True if the model did not report the tokens of a response."""
     written: int = 0
-    """Of the input tokens of a response, those put into the server's cache: some charge more for them."""
+    """Input tokens that were written to the server's cache; some providers charge more for them."""
 
     def __post_init__(self) -> None:
         counts = (self.input_tokens, self.output_tokens, self.cached, self.reasoning, self.written)
         if self.cost is None and self.known_cost == 0.0 and _are_counts(counts):
-            return  # as nearly all are
+            return  # nearly always
         for name, unknown in _COUNTED.items():
             value = getattr(self, name)
             types = (int, float) if "cost" in name else (int,)
@@ -101,7 +101,7 @@ class Usage:
 
     @property
     def is_priced(self) -> bool:
-        """Whether the whole cost is known; no usage costs nothing."""
+        """Whether the whole cost is known; the cost of ``NOTHING`` is 0."""
         return self.cost is not None or self == NOTHING
 
 
@@ -128,12 +128,12 @@ class Request(NamedTuple):
     """One request to a model."""
 
     messages: Sequence[Message]
-    """A complete history: no call in it is open."""
+    """A complete history: all calls have results."""
     instructions: str | None = None
     """The system prompt, which is not among the messages."""
     tools: Sequence[ToolSpec] = ()
     output_schema: dict[str, Any] | None = None
-    """A JSON Schema that the final text must fit, always an object's; None for free text."""
+    """The JSON Schema of the final text, always of an object; None for free text."""
     stream: bool = True
     """True if deltas are used; otherwise an adapter may request the whole response at once."""
     hosted: Sequence[Hosted] = ()
@@ -141,7 +141,7 @@ class Request(NamedTuple):
 
 
 class TextDelta(NamedTuple):
-    """More text; adapters may join what arrived together."""
+    """A piece of text; adapters may join pieces that arrived together."""
 
     text: str
 
@@ -152,7 +152,7 @@ class TextDelta(NamedTuple):
 
 
 class ReasoningDelta(NamedTuple):
-    """More of the model's reasoning."""
+    """A piece of the model's reasoning."""
 
     text: str
 
@@ -163,14 +163,14 @@ class ReasoningDelta(NamedTuple):
 
 
 class ToolCallDelta(NamedTuple):
-    """More of one tool call: ``id``, ``name`` and ``provider`` come once, ``arguments`` is JSON text in pieces."""
+    """A piece of one tool call: ``id``, ``name`` and ``provider`` come once, ``arguments`` is JSON text in pieces."""
 
     index: int  # type: ignore[assignment]  # in the place of tuple's own
     arguments: str = ""
     id: str | None = None
     name: str | None = None
     provider: Any = None
-    """Data that the provider needs again with this call, as JSON that only it reads."""
+    """Data that the provider must receive again with this call: JSON that only the provider reads."""
 
     @property
     def type(self) -> Literal["tool_call_delta"]:
@@ -179,7 +179,7 @@ class ToolCallDelta(NamedTuple):
 
 
 class HostedCall(NamedTuple):
-    """The current state of a hosted tool call; the last one with an ``id`` counts."""
+    """The current state of a hosted tool call; the last state with an ``id`` counts."""
 
     id: str
     """Unique in its response."""
@@ -190,9 +190,9 @@ class HostedCall(NamedTuple):
     output: str | None = None
     """The result as text, or the error."""
     sources: Sequence[Mapping[str, str]] = ()
-    """The pages it read: ``{"url": str}``, with ``"title"`` if it has one."""
+    """The pages that the call read: ``{"url": str}``, with ``"title"`` if the page has one."""
     files: Sequence[Mapping[str, Any]] = ()
-    """The files it made, as file parts."""
+    """The files that the call made, as file parts."""
 
     @property
     def type(self) -> Literal["hosted_call"]:
@@ -224,7 +224,7 @@ class Discarded(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """A note on this response for the person; it is stored and shown with it."""
+    """A note on this response for the person, stored and shown with the response."""
 
     text: str
 
@@ -235,7 +235,7 @@ class Notice(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """The request waits before it is sent, or sent again; any other delta ends that."""
+    """The request waits before it is sent, or sent again; any other delta ends the wait."""
 
     seconds: float
     reason: str
@@ -253,8 +253,8 @@ class Finished(NamedTuple):
     usage: Usage = Usage()
     model: str | None = None
     provider: dict[str, Any] | None = None
-    """The provider of the response, as ``{"name": str}``, if it or a call has data to send again with the
-    history; with ``"data"``, JSON that only that provider reads, if the response itself has some."""
+    """The provider as ``{"name": str}``, if the response or a call has data to send again with the history. The
+    data of the response itself is in ``"data"``: JSON that only the provider reads."""
 
     @property
     def type(self) -> Literal["finished"]:
@@ -279,7 +279,7 @@ class Model(Protocol):
     """A language model.
 
     A model that reports the cost of each response (``Usage.cost``) can set an attribute ``reports_cost`` to
-    True. Without it, a run with ``Budget(cost=…)`` cannot use the model.
+    True. Without the attribute, a run with ``Budget(cost=…)`` cannot use the model.
     """
 
     @property

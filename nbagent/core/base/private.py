@@ -1,4 +1,4 @@
-"""Private files: written completely or not at all, readable only for the owner, and not through a link."""
+"""Private files, which are readable only for their owner, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_private(path: Path, text: str, *, keep_rights: bool = False) -> None:
         keep_rights: True to keep the permissions of an existing file of the same owner.
 
     Raises:
-        OSError: it cannot be written, or the path is that of a link, a folder or a device.
+        OSError: the file cannot be written, or the path is that of a link, a folder or a device.
     """
     mode = 0o600
     with suppress(FileNotFoundError):
@@ -34,12 +34,12 @@ def write_private(path: Path, text: str, *, keep_rights: bool = False) -> None:
             mode = status.st_mode & 0o777
     try:
         _replace(path, text.encode(), mode)
-    except OSError as error:  # with the requested path, not that of the draft
+    except OSError as error:  # with the requested path, not the path of the draft
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Write a private file with a random name, and rename it, which follows no link."""
+    """Write a private file with a random name, then rename the file, which follows no link."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:60]}.", dir=path.parent)
     draft = Path(name)
     try:

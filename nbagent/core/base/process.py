@@ -1,4 +1,4 @@
-"""Identifies a process by a string that other processes can check."""
+"""Identifiers of processes: strings that other processes can check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _imported = int(time.time())
 
 
 def this_process() -> str:
-    """This process: ``machine:pid:start:host``; the host's name is only for people."""
+    """The identifier of this process: ``machine:pid:start:host``; the host's name is only for people."""
     global _me  # noqa: PLW0603 - one identifier for each process
     if not _me:
         _me = _owner(os.getpid())
@@ -36,13 +36,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def describe_process(identifier: str) -> str:
-    """A process as people read it."""
+    """The text for people that names a process."""
     _, pid, _, host = _parts(identifier)
     return f"process {pid} on {host}"
 
 
 def has_ended(identifier: str) -> bool | None:
-    """Whether that process has ended; None if that is unknown, as on another machine."""
+    """Whether a process has ended; None if unknown, as for a process on another machine."""
     machine, pid, start, _ = _parts(identifier)
     if not machine or machine != _machine() or not pid.isdecimal():
         return None
@@ -69,16 +69,16 @@ def _parts(identifier: str) -> tuple[str, str, str, str]:
 
 @cache
 def _machine() -> str:
-    """The scope in which a process id is unique: this boot and, on Linux, this container; else the hardware.
+    """A digest of the scope in which a process id is unique: on Linux, boot and container; else the hardware.
 
-    Host names can change, and two machines can have the same one. Empty if the scope is unknown.
+    Host names can change, and two machines can have the same name. Empty if the scope is unknown.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         scope = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except (OSError, UnicodeDecodeError):
         number = uuid.getnode()
-        if number >> 40 & 1:  # a random one, as there is no network card
+        if number >> 40 & 1:  # random, because there is no network card
             return ""
         scope = f"{number}"
     return hashlib.sha256(scope.encode()).hexdigest()[:16]
@@ -120,7 +120,7 @@ def _alive_on_windows(pid: int) -> bool:
     kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - there on Windows alone
     synchronize, no_such_process, has_ended_ = 0x00100000, 87, 0
     handle = kernel.OpenProcess(synchronize, 0, pid)
-    if not handle:  # else it exists, and belongs to another user
+    if not handle:  # with another error, it exists, and belongs to another user
         return bool(kernel.GetLastError() != no_such_process)
     try:
         return bool(kernel.WaitForSingleObject(handle, 0) != has_ended_)

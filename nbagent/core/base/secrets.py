@@ -1,9 +1,9 @@
 """Secrets: the secret parts of a value, and the mask that replaces them wherever the value is stored or shown.
 
 A value is secret if pydantic marks it (``SecretStr``, ``SecretBytes``, ``Secret[T]``), or a schema does with
-``writeOnly`` or ``format: password``. Events, messages and views contain its mask. Only the mask object has
-the value, in the memory of the process that received it, until the body gets it. Whatever is stored, sent or
-copied is the mask's text.
+``writeOnly`` or ``format: password``. Events, messages and views contain the secret's mask. Only the mask object
+has the secret, in the memory of the process that received it, until its call ends. Only the mask's text is
+stored, sent or copied.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]
 
 MASK = "**********"
-"""Pydantic's text for a secret; our masks add ``#`` and eight random digits."""
+"""Pydantic's text for a secret; nbagent's masks add ``#`` and eight random digits."""
 _MASKS = re.compile(r"\*{10}(#[0-9a-f]{8})?")
 _GONE: Any = object()
 _SECRETS = (SecretStr, SecretBytes, Secret)
@@ -38,13 +38,13 @@ _VALUES = ("default", "const", "enum", "example", "examples")
 
 
 class Sealed(str):
-    """The mask of one secret: as text, a random mask; the value is for ``revealed`` alone."""
+    """The mask of one secret: a random text, and as an object also the secret, until ``forget``."""
 
     __slots__ = ("__weakref__", "_value")
     _value: Json
 
     def __new__(cls, value: Json) -> Sealed:
-        """A new mask, for this value."""
+        """Make a mask for this value."""
         made = super().__new__(cls, f"{MASK}#{secrets.token_hex(4)}")
         made._value = value
         held.add(made)
@@ -52,7 +52,7 @@ class Sealed(str):
 
     @property
     def is_held(self) -> bool:
-        """Whether it still has its value."""
+        """Whether the mask still has its secret."""
         return self._value is not _GONE
 
     def reveal(self) -> Json:
@@ -79,10 +79,10 @@ held: WeakSet[Sealed] = WeakSet()
 
 
 class SecretSchema(GenerateJsonSchema):
-    """pydantic's JSON Schema, in which ``Secret[T]`` is write-only as ``SecretStr`` is."""
+    """pydantic's JSON Schema, with ``Secret[T]`` as write-only, like ``SecretStr``."""
 
     def json_or_python_schema(self, schema: core_schema.JsonOrPythonSchema) -> JsonSchemaValue:
-        """A type that JSON and Python write differently, as all of pydantic's secrets are."""
+        """The schema of a type that JSON and Python serialize differently, such as pydantic's secrets."""
         words = super().json_or_python_schema(schema)
         function = schema.get("serialization", {}).get("function")
         is_secret = getattr(function, "__name__", "").startswith("_serialize_secret")
@@ -114,8 +114,8 @@ def holds_secret(schema: Json) -> bool:
 class SecretPlaces:
     """The secret places of one JSON Schema.
 
-    In an object with secrets, a property that the schema does not name may be a secret under another name;
-    ``seal`` then asks the type itself.
+    In an object with secrets, a property that the schema does not name may be a secret under another name.
+    ``seal`` then lets the type parse the value.
     """
 
     def __init__(self, schema: Json) -> None:
@@ -124,17 +124,17 @@ class SecretPlaces:
 
     @classmethod
     def of(cls, schema: Json) -> SecretPlaces | None:
-        """The places of a schema; None where it has none."""
+        """The secret places of a schema; None if the schema has none."""
         return cls(schema) if holds_secret(schema) else None
 
     def seal(self, value: Json, *, like: Json = None, read: Callable[[], Json] = dict) -> Json:
-        """The value with a mask for each secret, which keeps it in memory.
+        """The value with a mask in place of each secret; the mask has the secret in memory.
 
         Args:
             value: any JSON.
-            like: a sealed value; a secret that is the same there has the same mask.
-            read: a function that returns the value as its type has it, as JSON; it may raise if the value does not
-                fit.
+            like: a sealed value; a secret that this value has too gets the same mask.
+            read: a function that returns the value as its type parses it, as JSON; it may raise if the value is
+                not valid.
         """
         masks = {canonical(each.reveal()): each for each in _sealed_in(like)}
 
@@ -156,7 +156,7 @@ class SecretPlaces:
         return freeze(found)
 
     def masked(self, value: Json) -> Json:
-        """The value with pydantic's own mask for each secret: for what is only shown."""
+        """The value with pydantic's own mask for each secret, for display only."""
         return freeze(self._changed(value, lambda _secret, _path: MASK, _as_it_is))
 
     def lost(self, value: Json) -> list[Path]:
@@ -171,7 +171,7 @@ class SecretPlaces:
         return found
 
     def _secrets_of(self, read: Callable[[], Json]) -> set[str] | None:
-        """The secrets that a type finds in a value; None if the value does not fit, so that any part may be secret."""
+        """The secrets in the result of ``read``; None if the value is not valid, so that any part may be secret."""
         found: list[str] = []
         try:
             value = read()
@@ -206,7 +206,8 @@ class SecretPlaces:
             return {key: child(key, each) for key, each in value.items()}
         if isinstance(value, list | tuple):
             return [child(index, each) for index, each in enumerate(value)]
-        return change(value, path) if isinstance(value, str) else value  # an object as its text
+        # a string in place of an object, such as its JSON, is secret as a whole
+        return change(value, path) if isinstance(value, str) else value
 
     def _parts(self, schemas: Iterable[Json], value: Json) -> Iterator[Mapping[str, Any]]:
         """The schemas that apply to a value, including those of references and unions."""
@@ -284,11 +285,11 @@ def _child_schemas(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[J
 
 
 _SEARCHED = 100
-"""Maximum number of patterns of one object that are searched for."""
+"""Maximum number of patterns of one object that are searched for in a name."""
 
 
 def _by_pattern(patterns: Mapping[str, Json], key: str) -> tuple[list[Json], list[Json]]:
-    """The schemas whose pattern matches a name, and those for which that is unknown: both may make it a secret."""
+    """The schemas whose pattern matches a name, and those whose pattern may match; both can make a value secret."""
     matched: list[Json] = []
     may_match: list[Json] = []
     for number, (pattern, each) in enumerate(patterns.items()):
@@ -323,22 +324,22 @@ def _seal_unnamed(
 
 
 def is_mask(value: Json) -> bool:
-    """Whether it is a mask: ours, or pydantic's."""
+    """Whether a value is a mask of nbagent or pydantic."""
     return isinstance(value, str) and _MASKS.fullmatch(value) is not None
 
 
 def has_secret(value: Json) -> bool:
-    """Whether a mask with its secret is anywhere in it."""
+    """Whether a value contains a mask that has its secret."""
     return any(map(is_held, _leaves(value)))
 
 
 def is_held(value: Json) -> bool:
-    """Whether it is a mask with its secret."""
+    """Whether a value is a mask that has its secret."""
     return isinstance(value, Sealed) and value.is_held
 
 
 def has_lost(value: Json) -> bool:
-    """Whether the value has a mask of ours whose secret this process does not have."""
+    """Whether the value contains a mask of nbagent whose secret this process does not have."""
     return any(
         isinstance(each, str) and each != MASK and is_mask(each) and not is_held(each)
         for each in _leaves(value)
@@ -372,7 +373,7 @@ def revealed(value: Json) -> Json:
 
 
 def prefilled(value: Json) -> Json:
-    """The same for a form: a mask without its secret is pydantic's, which a form leaves empty."""
+    """A sealed value with its secrets, for a form. A mask without its secret becomes pydantic's, an empty field."""
     if isinstance(value, Mapping):
         return {key: prefilled(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -388,7 +389,7 @@ def release(*values: Json) -> None:
 
 
 def cut(text: str, sealed: Json) -> str:
-    """A text without the secrets of a sealed value."""
+    """A text with pydantic's mask in place of the secrets of a sealed value."""
     secret_texts = {str(each.reveal()) for each in _sealed_in(sealed)}
     for secret in sorted(secret_texts, key=len, reverse=True):
         text = text.replace(secret, MASK)
@@ -402,12 +403,12 @@ def sealed_json(value: Any) -> Json:
     """A Python value as unchangeable JSON, with a mask for each secret.
 
     Raises:
-        TypeError, ValueError: it is not JSON.
+        TypeError, ValueError: the value is not JSON.
     """
     if value is None:
         return None
     plain = storable(jsonable(value))
-    # its warnings contain values
+    # without warnings, because they contain values
     python = _anything().dump_python(value, by_alias=True, warnings=False)
     sealed = _replace_masks(plain, python, Sealed)
     places = _places_of(value)
@@ -418,13 +419,13 @@ def plain_json(value: Any) -> Json:
     """A Python value as JSON with its secrets in plain text, for validation only.
 
     Raises:
-        TypeError, ValueError: it is not JSON.
+        TypeError, ValueError: the value is not JSON.
     """
     return revealed(sealed_json(value))
 
 
 def shown(sealed: Json) -> Json:
-    """A sealed value for display: with pydantic's own mask for each secret, which does not have the value."""
+    """A sealed value for display, with pydantic's own mask for each secret, which does not contain the secret."""
     if isinstance(sealed, Mapping):
         return freeze({key: shown(each) for key, each in sealed.items()})
     if isinstance(sealed, list | tuple):
@@ -433,7 +434,7 @@ def shown(sealed: Json) -> Json:
 
 
 def _replace_masks(masked: Json, python: Any, replace: Callable[[Json], Json]) -> Json:
-    """JSON with masked secrets, where the function replaces each mask."""
+    """``masked`` with ``replace(secret)`` in place of each mask; ``python`` is the value with its secrets."""
     if isinstance(python, _SECRETS):
         plain = plain_json(python.get_secret_value())
         return plain if plain in (None, "") else replace(plain)
@@ -453,7 +454,7 @@ def _anything() -> TypeAdapter[Any]:
 
 
 def _places_of(value: Any) -> SecretPlaces | None:
-    """The places of a pydantic model; None for anything else."""
+    """The secret places of a pydantic model; None for any other value."""
     if not isinstance(value, BaseModel):
         return None
     kind = type(value)
@@ -466,4 +467,4 @@ def _places_of(value: Any) -> SecretPlaces | None:
 
 
 _models: WeakKeyDictionary[type[BaseModel], SecretPlaces | None] = WeakKeyDictionary()
-"""The places of models that were looked up."""
+"""The results of ``_places_of``, by type."""

@@ -25,7 +25,7 @@ def frame_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
 
 
 def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side, in one line for each row; control characters are escaped."""
+    """Rows as lines of text with aligned columns; control characters are escaped."""
     lines = [tuple(head), *(tuple(escaped(" ".join(cell.split())) for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = ([c.ljust(w) for c, w in zip(line, widths, strict=True)] for line in lines)
@@ -33,7 +33,7 @@ def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same as an HTML table."""
+    """Rows as an HTML table; control characters are escaped."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
         drawn = (f"<{tag} style='text-align:left'>{escape(escaped(c))}</{tag}>" for c in cells)

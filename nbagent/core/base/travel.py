@@ -24,12 +24,12 @@ class Travels:
 
 
 def made_anew(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:
-    """The other process calls ``kind`` with these arguments."""
+    """The result of ``__reduce__`` with which the other process calls ``kind`` with these arguments."""
     return _make, (kind, args, options)
 
 
 def made_once(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:
-    """The same, but the other process creates only one object for these arguments, however often it unpickles it."""
+    """As ``made_anew``, but the other process creates only one object for these arguments."""
     return _make_once, (kind, args, options)
 
 
@@ -37,7 +37,7 @@ def cannot_travel(label: str, instead: str) -> NoReturn:
     """Raise because an object cannot be pickled.
 
     Raises:
-        UsageError: naming the object, and what to do instead.
+        UsageError: always; the message has the object's ``label`` and what to do ``instead``.
     """
     raise UsageError(f"{label} cannot be pickled for another process: {instead}")
 

@@ -1,4 +1,4 @@
-"""The default store, of agents and flows without ``store=``: memory, or the one of ``use_store``."""
+"""The default store for agents and flows without ``store=``: memory, or the store of ``use_store``."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class _Default:
         self.chosen: Store | None = None
         """The store of ``use_store``."""
         self.variable: tuple[str, Store] | None = None
-        """The last value of the variable, and its store."""
+        """The last value of ``NBAGENT_STORE``, and the store that it names."""
         self.announced_by: str | None = None
-        """The first run that is stored there, whose card shows the place."""
+        """The first run that is stored in the default store; its card shows the store's place."""
 
 
 _default = _Default()
@@ -43,7 +43,7 @@ _default = _Default()
 def use_store(store: Kept | None) -> Store:
     """Set the default store: runs of agents and flows without ``store=`` are stored there.
 
-    This also applies to agents made before. A run that has started stays in its store. The first card then
+    The new default also applies to agents made before. A run that has started stays in its store. The first card then
     shows where runs are stored. The environment variable ``NBAGENT_STORE`` sets the default store without
     code, with a path or a database's URL.
 
@@ -55,7 +55,7 @@ def use_store(store: Kept | None) -> Store:
         The default store.
 
     Raises:
-        UsageError, StoreError: it cannot be used; the message names it, and nothing was changed.
+        UsageError, StoreError: the store cannot be used; the message names it, and nothing was changed.
     """
     made = None if store is None else store_at(store)
     with _default.lock:
@@ -66,7 +66,7 @@ def use_store(store: Kept | None) -> Store:
 
 
 def _is_open_at(chosen: Store | None, made: Store | None) -> bool:
-    """Whether the earlier store is still open at the same place, as when a cell runs again."""
+    """Whether the chosen store is still open and has the same place, as when a cell runs again."""
     return chosen is not None and is_same_place(chosen, made) and not is_closed(chosen)
 
 
@@ -91,7 +91,7 @@ def current_store() -> Store:
 
 
 def report_place(run_id: str, store: object) -> None:
-    """Report where a new run is stored: on the first run in a default store other than memory."""
+    """Log where a new run is stored, if it is the first run in a default store other than memory."""
     with _default.lock:
         is_kept = not isinstance(store, MemoryStore) and is_same_place(store, current_store())
         if _default.announced_by is None and is_kept:
@@ -109,7 +109,7 @@ def reported_place(run_id: str, store: object) -> str | None:
 
 
 def is_default(store: object) -> bool:
-    """Whether a run is found in this store without naming it."""
+    """Whether ``use_store`` or ``NBAGENT_STORE`` chose this store, so that code finds its runs without ``store=``."""
     with _default.lock:
         chosen = _default.chosen
         if chosen is None and _default.variable is not None:
@@ -124,7 +124,7 @@ def is_missing(store: object) -> bool:
 
 
 def near_runs(run_id: str, store: Store) -> str:
-    """A hint for an id that a store does not have: the runs with similar ids. Not for an event loop."""
+    """A hint for an id that a store does not have: the runs with similar ids. Blocks while reading the store."""
     there = store.run_ids()
     alike = [one for one in there if one.startswith(run_id)] or [
         one for one in there if run_id in one
@@ -141,20 +141,20 @@ def place_of(store: object) -> str:
         return "the memory of this process"
     place = _place(store)
     if isinstance(place, Path):
-        with suppress(OSError, ValueError):  # no folder to be in, or it is elsewhere
+        with suppress(OSError, ValueError):  # no current folder, or the file is outside
             place = place.relative_to(Path.cwd())
     return _safe(str(place)) if place is not None else _safe(repr(store))
 
 
 def place_for_others(store: object) -> str | None:
-    """The place of a store for another process, as people read it; None if it cannot find the runs."""
+    """The place of a store, as people read it; None if another process cannot find the runs."""
     return None if _place(store) is None else place_of(store)
 
 
 def is_same_place(one: object, other: object) -> bool:
     """Whether two stores have the same runs: they are the same object, file or database.
 
-    A file that was deleted and created again is another one, and a closed store has no runs.
+    A file that was deleted and created again is another file, and a closed store has no runs.
     """
     if one is other:
         return True
@@ -167,21 +167,21 @@ def is_same_place(one: object, other: object) -> bool:
 
 
 def is_closed(store: object) -> bool:
-    """Whether a store was closed, and has no runs."""
+    """Whether a store was closed, so that it has no runs."""
     return bool(getattr(store, "is_closed", False))
 
 
 def _place(store: object) -> Any:
-    """A store's file or database, as an object to compare; None if it has none."""
+    """The path or URL of a store, to compare; None if the store has neither."""
     place = getattr(store, "path", None)
     return getattr(store, "url", None) if place is None else place
 
 
 def store_at(given: Any) -> Store:
-    """The store that a person named.
+    """The store for an argument ``store=``.
 
     Raises:
-        UsageError, StoreError: it cannot be used; the message explains why.
+        UsageError, StoreError: the store cannot be used; the message explains why.
     """
     if not isinstance(given, str | os.PathLike):
         return _checked(given)
@@ -212,5 +212,5 @@ def _checked(given: Any) -> Store:
 
 
 def _safe(text: str) -> str:
-    """The text without user name and password."""
+    """The text with ``…`` in place of a user name and password."""
     return _USER.sub("//…@", text)

@@ -1,8 +1,8 @@
-"""Histories stored once: a history that continues a run begins with a reference to that run.
+"""References between histories: a history that continues a run begins with a reference to that run.
 
-The first entry of such a history is ``{"role": "run", "id": RUN, "events": N, "messages": M}``: the first M
-messages of that run after its first N events. The rest follows in full. A journal only grows, so the meaning
-never changes. References are made and resolved only between journal and store.
+So each message is stored once. The reference is ``{"role": "run", "id": RUN, "events": N, "messages": M}``. Its
+meaning is the first M messages of the run, after its first N events. All later messages follow in full. A journal
+only grows, so a reference never changes its meaning. Only journals make and resolve references.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Read: TypeAlias = Callable[[str], Sequence[StoredEvent]]
 
 
 class Reference(NamedTuple):
-    """The beginning of a history: a number of messages of a run after a number of its events."""
+    """The beginning of a history: the first ``messages`` messages of a run after its first ``events`` events."""
 
     run_id: str
     events: int
@@ -44,7 +44,7 @@ class Reference(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The messages of a run after a number of its events."""
+    """The messages of a run after its first ``events`` events."""
 
     events: int
     messages: tuple[Message, ...]
@@ -54,7 +54,7 @@ def reference_of(event: StoredEvent) -> Reference | None:
     """The reference at the beginning of a stored history; None if it is complete.
 
     Raises:
-        StoreError: it is no reference.
+        StoreError: the first entry is not a valid reference.
     """
     if not isinstance(event, RunStarted) or not event.messages:
         return None
@@ -81,10 +81,10 @@ class LostReference(StoreError):
 
 
 def referred_by(run_id: str, events: Sequence[StoredEvent]) -> set[str]:
-    """The runs that these events of a run need in the store. An invalid reference is reported when it is read.
+    """The ids of other runs that these events of a run need in the store.
 
-    They are the runs whose messages a history begins with, and the run that it waits for until it has started
-    or ended.
+    A run needs the run with which its history begins, and, while it is queued, the previous run. An invalid
+    reference is ignored, because reading the run reports it.
     """
     found = set()
     waits_for: str | None = None
@@ -102,7 +102,7 @@ def referred_by(run_id: str, events: Sequence[StoredEvent]) -> set[str]:
 
 
 def referred_by_rows(run_id: str, rows: Iterable[Row]) -> set[str]:
-    """The same for stored rows; a damaged row refers to nothing."""
+    """The result of ``referred_by`` for stored rows; damaged rows are ignored."""
     events = []
     for row in rows:
         with suppress(StoreError):
@@ -111,7 +111,7 @@ def referred_by_rows(run_id: str, rows: Iterable[Row]) -> set[str]:
 
 
 def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:
-    """The event with a reference for what its history shares with the run before, as far as it does."""
+    """The event with a reference in place of the first messages that its history shares with the previous run."""
     same = 0
     for message, earlier in zip(event.messages, before.messages, strict=False):
         if message is not earlier and message != earlier:
@@ -124,19 +124,19 @@ def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:
 
 
 def lengthened(event: RunStarted, messages: Sequence[Message]) -> RunStarted:
-    """The event with these messages for its reference."""
+    """The event with these messages in place of its reference."""
     return replace(event, messages=[*messages, *event.messages[1:]])
 
 
 def referred(
     run_id: str, reference: Reference, read: Read, known: Histories
 ) -> tuple[Message, ...]:
-    """The messages of a reference of this run.
+    """The messages to which a reference of a run refers.
 
-    Each earlier run of the thread is read once, up to a known one.
+    Each earlier run of the thread is read once, back to a run whose messages are in ``known``.
 
     Raises:
-        StoreError: one is missing or damaged, or is not what is referred to.
+        StoreError: an earlier run is missing or damaged, or does not match the reference.
     """
     steps: list[tuple[Reference, Sequence[StoredEvent]]] = []
     seen = {run_id}
@@ -182,9 +182,9 @@ def _messages_after(
     events: Sequence[StoredEvent],
     before: tuple[Message, ...],
 ) -> tuple[Message, ...]:
-    """The messages of a run after these events; its own history begins with ``before``.
+    """The messages of a run after these events; the run's history begins with ``before``.
 
-    The fold needs only the last of those, in which calls may be answered.
+    The fold needs only the last message of ``before``, because its calls may get results.
     """
     last = before[-1:] if before and before[-1]["role"] == "assistant" else ()
 
@@ -209,7 +209,7 @@ def _lost(run_id: str, reference: Reference, why: str) -> StoreError:
 
 
 class Histories:
-    """The latest messages of recently read runs of one store; a thread continues one of them."""
+    """A cache of the messages of a store's most recently used runs, because new runs continue those."""
 
     MOST = 32
 
@@ -218,7 +218,7 @@ class Histories:
         self._lock = threading.Lock()
 
     def keep(self, run_id: str, known: Known) -> None:
-        """Remember the messages of a run, instead of earlier ones."""
+        """Remember the messages of a run, in place of its earlier messages."""
         with self._lock:
             self._known[run_id] = known
             self._known.move_to_end(run_id)
@@ -236,13 +236,13 @@ class Histories:
         return found.messages if found is not None and found.events == reference.events else None
 
     def forget(self, run_id: str) -> None:
-        """It is deleted."""
+        """Forget a run that was deleted."""
         with self._lock:
             self._known.pop(run_id, None)
 
 
 def histories_of(store: Any) -> Histories:
-    """The remembered histories of a store in this process; empty if the store cannot be a key."""
+    """The remembered histories of a store in this process; always empty if the store is not hashable."""
     try:
         with _lock:
             return _histories.setdefault(store, Histories())

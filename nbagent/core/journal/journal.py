@@ -69,34 +69,37 @@ T = TypeVar("T")
 RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 Listener: TypeAlias = Callable[[RunEvent], None]
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
-"""Returns the events to add to a state; called again if the journal has grown; raises to refuse."""
+"""A function that returns the events to add to a state, or raises; called again if the journal has grown."""
 _Steps: TypeAlias = Generator[tuple[Sequence[StoredEvent], int], None, T]
+"""A write: yields the events to append with the expected length, and continues when they are stored."""
 _Work: TypeAlias = Callable[..., _Steps[T]]
+"""Starts a write. With ``may_wait=False`` the write raises ``_WouldWait`` before it would read a slow store."""
 _Begun: TypeAlias = tuple[_Steps[T], tuple[Sequence[StoredEvent], int]]
+"""A started write, and what it has yielded."""
 CutOff: TypeAlias = Callable[[], Sequence[StoredEvent]]
-"""Returns the events to write before a run's end; called when that is written."""
+"""A function that returns the events to write before a run's end; called when the end is written."""
 LINGER = 0.1
 """Seconds that a thread waits for another write, since starting a thread costs more than many writes."""
 MOST = 64
-"""Runs that one group writes to."""
+"""Maximum number of runs in one group."""
 logger = logging.getLogger("nbagent")
 
 
 class Store(Protocol):
-    """Stores journals. All writes use ``append``; its ``expected`` ensures that a question is answered only once.
+    """Storage of journals. All writes use ``append``, whose ``expected`` lets a question be answered only once.
 
-    A store may have two more attributes. ``at_once()`` returns a context in which ``append`` raises ``Busy`` instead of
-    waiting: such a store is written to on the event loop, any other in a thread. ``group`` is a ``Group``, which writes
-    several runs in one transaction.
+    A store may have two more attributes. ``at_once()`` returns a context in which ``append`` raises ``Busy`` on this
+    thread instead of waiting; such a store is written to on the event loop, any other store in a thread. ``group`` is
+    a ``Group``, which appends to several runs in one transaction.
     """
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones.
 
         Raises:
-            Conflict: the journal has moved on; nothing was added.
-            LostReference: a run that they refer to (``referred_by``) was deleted.
-            StoreError: they could not be written; nothing was added.
+            Conflict: the journal has more or fewer events; nothing was added.
+            LostReference: a run to which the events refer (``referred_by``) was deleted; nothing was added.
+            StoreError: the events could not be written; nothing was added.
         """
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
@@ -104,18 +107,18 @@ class Store(Protocol):
 
         Raises:
             UsageError: there is no such run.
-            StoreError: they could not be read.
+            StoreError: the events could not be read.
         """
 
     def run_ids(self) -> list[str]:
-        """The ids of its runs, oldest first."""
+        """The ids of all runs, oldest first."""
 
 
 class Watcher(Protocol):
-    """Receives a call when a run's journal grows."""
+    """An object that a store notifies when a run's journal grows."""
 
     def on_append(self) -> None:
-        """Called after an append, on the thread that appended."""
+        """Handle an append; called afterwards, on the thread that appended."""
 
 
 @runtime_checkable
@@ -125,7 +128,7 @@ class Notifying(Protocol):
     def watch(self, run_id: str, watcher: Watcher) -> bool:
         """Notify ``watcher``, which is only held by a weak reference, of appends to this run.
 
-        There may be extra calls, on any thread. Returns False if it cannot notify.
+        There may be extra calls, on any thread. Returns False if the store cannot notify.
         """
 
 
@@ -215,23 +218,23 @@ class Journal:
         )
         must_wait = store is not None and self._at_once is None
         self._known: list[StoredEvent] | None = [] if must_wait and keeps_events else None
-        """The stored events, if the store is slow, so that no loop waits to read them again."""
+        """The stored events, if the store is slow, so that no event loop waits to read them again."""
         self._turn = threading.RLock()
         """Held while writing, or reading what others wrote; may be held for long."""
         self._lock = threading.RLock()
-        """Held briefly while folding and calling listeners, within the turn."""
+        """Held briefly while folding and calling listeners; taken after ``_turn``."""
         self._line: tuple[_Waiting, ...] = ()
-        """Writes that wait for their turn, off the loop; the first is in progress."""
+        """Writes that wait for the writing thread; the first is in progress."""
         self._unsent: tuple[StoredEvent, ...] = ()
         self._is_sending = False
         self._owed: tuple[StoredEvent, ...] = ()
         """The run's end that could not be stored; it is written before any later event."""
         self._before = self.state
-        """The state without that end."""
+        """The state without the end in ``_owed``."""
         self.driver = ""
         """The process that last started the run, answered it or executed a call."""
         self.taken: RunTaken | None = None
-        """The takeover by that process, if it took the run over."""
+        """The event with which ``driver`` took the run over, if it did."""
         self._is_vacant = False
         """Whether the last answer named no owner, so ``driver`` no longer drives the run."""
         self.is_driven_here = store is None
@@ -242,11 +245,11 @@ class Journal:
         """The thread that writes now; the store's notifications on it are ignored."""
         self._follow: Callable[[], None] | None = None
         self._steps: _Steps[Any] | None = None
-        """The rest of a write that is in a group."""
+        """The started write of this run in a group."""
         self.group_append: Append | None = None
-        """What that write is to append next."""
+        """The next append of that write."""
         self._is_appended = False
-        """Whether that is stored, but not folded yet."""
+        """Whether ``group_append`` is stored, but not folded yet."""
 
     @property
     def remembered(self) -> Sequence[Remembered]:
@@ -283,9 +286,9 @@ class Journal:
         return await _result(later)
 
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
-        """``commit`` for code that may run on an event loop; an immediate refusal raises now.
+        """``commit`` for code that may run on an event loop; if ``decide`` raises now, this method raises.
 
-        On a thread without an event loop the write is complete on return.
+        On a thread without an event loop, the write is complete on return.
         """
         work = partial(self._commit, decide)
         if not _on_loop():
@@ -332,14 +335,14 @@ class Journal:
         return self._wait_turn(partial(self._commit, decide))
 
     def end(self, event: StoredEvent, before: CutOff = tuple) -> None:
-        """Add what ``before()`` returns, then the event that ends the run; in memory only while the store fails.
+        """Add what ``before()`` returns, then the event that ends the run; only in memory if the store fails.
 
-        If the run has ended already, this only tries again to store its end.
+        If the run has already ended, this method only tries again to store the end.
         """
         self._wait_turn(partial(self._end, event, before))
 
     def catch_up(self, read_events: Sequence[StoredEvent] | None = None) -> None:
-        """Fold in what other processes have written; a new ``Journal`` takes ``read_events`` instead, if they were already read."""
+        """Fold in what other processes have written, or in a new ``Journal`` the ``read_events`` from the store."""
         if self.store is not None:
             with self._turn:
                 self.finish_group_write()
@@ -349,7 +352,7 @@ class Journal:
                     self._take(self._with_full_history(self.store, read_events))
 
     def _wait_turn(self, work: _Work[T], begun: _Begun[T] | None = None) -> T:
-        """Do this on the caller's thread, after the write that another thread is doing."""
+        """Write on the caller's thread, after the write that another thread is doing."""
         with self._turn:
             self.finish_group_write()
             if begun is not None:
@@ -410,7 +413,7 @@ class Journal:
     # --- writing in a group: on one thread, with other runs
 
     def begin_group_write(self) -> None:
-        """Do the first write of the line up to its append, which ``group_append`` is then."""
+        """Start the first write of the line. ``group_append`` is then its append, or None if the write is not in the group."""
         if not self._turn.acquire(blocking=False):  # another thread writes or reads
             _in_writer(self._work_off)
             return
@@ -418,7 +421,7 @@ class Journal:
         self._continue_group_write()
 
     def note_group_append(self, *, was_stored: bool) -> None:
-        """Note that the append was stored; if not, leave the write to a thread of its own, which starts with the append."""
+        """Note whether ``group_append`` was stored. If not, a thread of its own tries the append again, and continues."""
         self._is_appended = was_stored
         if was_stored or self._steps is None or self.group_append is None:
             return
@@ -429,9 +432,9 @@ class Journal:
         _in_writer(self._work_off)
 
     def finish_group_write(self) -> None:
-        """Fold what was appended and call the listeners, unless that is done.
+        """Fold the stored events and call the listeners, unless that was done.
 
-        A listener of another run of the group can be the one that calls this, by a write to this run.
+        The group calls this method, or before it a listener of a neighbour that writes to this run.
         """
         if self._is_appended:
             self._is_appended = False
@@ -474,9 +477,6 @@ class Journal:
         except Busy as error:
             raise _WouldWait from error
 
-    # these yield what is to be appended, with the expected length, and have the error thrown in; without
-    # ``may_wait`` they raise ``_WouldWait`` before they would have to read
-
     def _commit(self, decide: Decide, *, may_wait: bool) -> _Steps[Sequence[StoredEvent]]:
         while True:
             position = self._stored_length
@@ -513,7 +513,7 @@ class Journal:
                     self._owed = tuple(owed)
 
     def _may_end(self, state: RunState, event: StoredEvent) -> bool:
-        """Whether this process may end the run: any may cancel it; only those that execute it may fail it."""
+        """Whether this process may end the run. Only a process that executes the run may end it with ``RunFailed``."""
         if state.outcome is not None or not isinstance(event, RunFailed) or self.is_driven_here:
             return state.outcome is None
         return any(call.owner == this_process() for call in running_calls(state))
@@ -632,10 +632,10 @@ class Journal:
     def _encoded(
         self, events: Sequence[StoredEvent], *, may_wait: bool
     ) -> tuple[list[StoredEvent], list[StoredEvent]]:
-        """The events as they are stored, and the same with their whole history.
+        """The events as they are stored, and the same events with full histories.
 
         Raises:
-            _WouldWait: the run before would have to be read first.
+            _WouldWait: the previous run would have to be read first.
         """
         short = list(events)
         if self.store is not None:
@@ -665,12 +665,12 @@ class Journal:
                 before.catch_up()
                 known = Known(before.state.position, before.state.messages)
             is_there = known.events > 0 and bool(store.read(event.after, known.events - 1))
-        except (StoreError, UsageError):  # it is kept elsewhere, or nowhere any more
+        except (StoreError, UsageError):  # the previous run is in another store, or deleted
             return event
         return shortened(event, known, event.after) if is_there else event
 
     def watch(self, follow: Callable[[], None]) -> bool:
-        """Call ``follow``, on any thread, when others write; returns False if the store does not notify."""
+        """Call ``follow``, on any thread, after writes by others; return False if the store does not notify."""
         self._follow = follow
         store: object = self.store
         if not isinstance(store, Notifying):
@@ -683,7 +683,7 @@ class Journal:
             self._follow()
 
     def _write(self, events: Sequence[StoredEvent], *, may_wait: bool) -> _Steps[None]:
-        """Store and fold; within the turn."""
+        """Store and fold the events; the caller holds ``_turn``."""
         if self.store is not None and (events or self._owed):
             short, events = self._encoded(events, may_wait=may_wait)
             sent = [*self._owed, *short]
@@ -794,7 +794,7 @@ def _on_loop() -> bool:
 
 
 def finished(value: T) -> Future[T]:
-    """A future that is done."""
+    """A future that already has this result."""
     future: Future[T] = Future()
     future.set_result(value)
     return future
@@ -813,7 +813,8 @@ class Group:
     A write that arrives while a group is written is in the next group; no write waits for a group to fill.
 
     Args:
-        append_each: appends to each of several runs, and returns which it appended to; the others are written one by one.
+        append_each: appends to each of several runs. Returns for each run whether it was stored; if not, nothing
+            was, and ``append`` is called with the same events.
     """
 
     def __init__(self, append_each: Callable[[Sequence[Append]], Sequence[bool]]) -> None:
@@ -823,7 +824,7 @@ class Group:
         self._has_thread = False
 
     def add(self, journal: Journal) -> None:
-        """Write what waits in this journal's line, on the group's thread."""
+        """Have the group's thread write what waits in this journal's line."""
         with self._lock:
             self._journals.append(journal)
             is_first, self._has_thread = not self._has_thread, True
@@ -862,7 +863,7 @@ class Group:
 
 
 class _Wakes(threading.local):
-    """The loops and futures that this thread is to wake together, since each wake costs a system call."""
+    """The loops and futures that this thread wakes together, since each wake costs a system call."""
 
     joined: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
 
@@ -871,7 +872,7 @@ _wakes = _Wakes()
 
 
 async def _result(written: Future[T]) -> T:
-    """Wait for a write; if the wait is cancelled, the write is not."""
+    """Wait for a write. Cancelling the wait does not cancel the write."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -901,7 +902,7 @@ def _perform(
     append: Callable[[Sequence[StoredEvent], int], None],
     write: tuple[Sequence[StoredEvent], int] | None = None,
 ) -> T:
-    """Do the steps of a write on this thread; ``write`` is the append that they wait for, if they have begun."""
+    """Write on this thread. ``write`` is what a started write has yielded; None if the write has not started."""
     go_on: Callable[[], tuple[Sequence[StoredEvent], int]] = partial(next, steps)
     while True:
         try:
@@ -923,35 +924,35 @@ def _in_writer(work: Callable[[], None]) -> None:
         idle = _idle_writers.pop()
     except IndexError:
         own: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        own.put(work)  # no argument, which its thread would keep
+        own.put(work)  # an argument would stay in memory with its thread
         try:
             threading.Thread(target=_write, args=(own,), name="nbagent-write").start()
-        except RuntimeError:  # the system gives no thread, as in a web page
+        except RuntimeError:  # threads are not available, as in a web page
             asyncio.get_running_loop().call_soon(work)
     else:
         idle.put(work)
 
 
 def _write(own: SimpleQueue[Callable[[], None]]) -> None:
-    """Work off one journal's writes, then those of other journals that come soon after."""
+    """Do the writes of one journal, then of other journals if they come within ``LINGER``."""
     work = own.get()
     while True:
         work()
-        del work  # it has the journal
+        del work  # else the journal stays in memory
         _idle_writers.append(own)
         try:
             work = own.get(timeout=LINGER)
         except Empty:
             try:
                 _idle_writers.remove(own)
-            except ValueError:  # work is on its way
+            except ValueError:  # _in_writer took the queue and puts work into it
                 work = own.get()
             else:
                 return
 
 
 _idle_writers: list[SimpleQueue[Callable[[], None]]] = []
-"""The queues of the threads that have just written."""
+"""The queues of the threads that have just written and wait for more work."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle_writers.clear)
 
@@ -964,14 +965,14 @@ class _Waiting(NamedTuple):
     work: _Work[Any]
     future: Future[Any]
     begun: _Begun[Any] | None = None
-    """The steps, and the append that they wait for, if a group has begun the work and could not append."""
+    """The started write, if a group could not append it."""
 
 
 class InnerJournal:
     """The journal of a run inside a call: a view of the outer journal, which does the writing.
 
-    The writer sets the scope of the events. Deltas of the inner model are not passed on: the call's
-    row shows the output of its tools and the stored responses.
+    The code that makes the events sets their scope. Deltas of the inner model are not passed on: the call's
+    row shows the output of the inner tools and the stored responses.
     """
 
     def __init__(self, outer: Journal | InnerJournal, call_id: str) -> None:
@@ -981,7 +982,7 @@ class InnerJournal:
 
     @property
     def state(self) -> RunState:
-        """The inner run's state; ended as soon as an outer one is."""
+        """The inner run's state, which has ended if an outer run has."""
         return self._inner(self._outer.state)
 
     @property
@@ -991,7 +992,7 @@ class InnerJournal:
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """The messages of the inner run; for calls of a body, those of the body's run."""
+        """The messages of the inner run; for calls that a body makes, the messages of the run around the body."""
         state = self.state
         return self._outer.history if state.of_body else state.messages
 
@@ -1002,7 +1003,7 @@ class InnerJournal:
 
     @property
     def is_driven_here(self) -> bool:
-        """As in ``Journal``; what a body starts is driven where the body runs."""
+        """As in ``Journal``; but the process that runs a body drives the runs and calls that the body starts."""
         call = self._outer.state.calls.get(self._call_id)
         if call is not None and call.child is not None and call.child.of_body:
             return call.owner == this_process()
@@ -1040,7 +1041,7 @@ class InnerJournal:
 
     def _inner(self, outer: RunState) -> RunState:
         call = outer.calls.get(self._call_id)
-        if call is None or call.status == "done":  # somebody else has settled it
+        if call is None or call.status == "done":  # the call has ended, which ends the inner run
             return RunState(outcome=outer.outcome or RunCancelled(at=0.0, by="the end of its call"))
         inner = call.child if call.child is not None else RunState()
         if outer.outcome is not None and inner.outcome is None:
@@ -1057,7 +1058,7 @@ def _forget_secrets(
     """Release the secrets of calls that will not run again."""
     if isinstance(event, RunCancelled):
         if event.scope:
-            return  # the result of the call around it comes next
+            return  # the result of the outer call comes next
         over = list(before.calls.values())
     else:
         then, now = call_of(before, event), call_of(after, event)

@@ -20,16 +20,16 @@ _NOTHING = nullcontext()
 
 
 class MemoryStore(Travels):
-    """A store in this process's memory; its runs end with the process."""
+    """A store in this process's memory; its runs are lost when the process ends."""
 
     def __init__(self) -> None:
         self._journals: dict[str, _Journal] = {}
         self._lock = threading.Lock()
         self._changes = 0
         self._written: dict[str, int] | None = None
-        """The number of each run's last change, latest last; None until changes are asked for, also after a deletion."""
+        """The number of each run's last change, latest last; None until ``changes`` is called, and after a deletion."""
         self._whole = 0
-        """The number of the last deletion."""
+        """The number of the change that was the last deletion."""
 
     def __reduce__(self) -> Made:
         cannot_travel(
@@ -57,7 +57,7 @@ class MemoryStore(Travels):
             kept.notify()
 
     def at_once(self) -> AbstractContextManager[None]:
-        """Nothing has to wait here."""
+        """A context that does nothing, because memory never makes a writer wait."""
         return _NOTHING
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
@@ -78,12 +78,12 @@ class MemoryStore(Travels):
         return True
 
     def run_ids(self) -> list[str]:
-        """The ids of its runs, oldest first."""
+        """The ids of all runs, oldest first."""
         with self._lock:
             return list(self._journals)
 
     def heads(self, prefix: str = "") -> list[Head]:
-        """The end of each journal whose run id has this prefix, oldest run first."""
+        """The length and last event of each run whose id has this prefix, oldest run first."""
         with self._lock:
             ends = [
                 (run_id, len(kept.events), kept.events[-1])
@@ -93,7 +93,7 @@ class MemoryStore(Travels):
         return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
 
     def changes(self, prefix: str, since: object) -> Changes:
-        """The heads of the runs that were written since; all of them after a deletion."""
+        """The heads of the runs that were written since the token ``since``; all heads after a deletion."""
         with self._lock:
             token, found = self._changes, list[tuple[str, int, StoredEvent]]()
             is_whole = not isinstance(since, int) or self._written is None or since < self._whole
@@ -123,15 +123,15 @@ class MemoryStore(Travels):
         return self._changes
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal as rows for disk; they are sealed when this is called."""
+        """A whole journal as rows for disk, with seals that are computed now."""
         return sealed(run_id, map(dump, self.read(run_id)))
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
         """Import a journal from another store.
 
         Raises:
-            Conflict: there is a run of this id; nothing was added.
-            LostReference: a run that it refers to is not there; nothing was added.
+            Conflict: a run with this id exists; nothing was added.
+            LostReference: a run to which the journal refers does not exist; nothing was added.
         """
         events = events_of(rows)
         with self._lock:
@@ -148,8 +148,8 @@ class MemoryStore(Travels):
         """Delete journals, all or none.
 
         Raises:
-            UsageError: one of them is not there.
-            Conflict: there is a run that is not among the known ones.
+            UsageError: one of the runs does not exist.
+            Conflict: there is a run that is not in ``known``.
         """
         with self._lock:
             gone = [self._journal(run_id) for run_id in run_ids]
@@ -197,4 +197,4 @@ class _Journal:
 
 
 default_store = MemoryStore()
-"""The store of runs whose agent or flow has no other."""
+"""The store of runs for which no other store was chosen."""

@@ -1,8 +1,8 @@
-"""Journals in their stored form: a row for each event, sealed to all rows before it.
+"""Journals in their stored form: a row for each event, with a seal over the row and all earlier rows.
 
-A seal is the SHA-256 of the row and of the seal before it. If a row of a run is changed, removed or inserted,
-all later seals are wrong. Seals prove that the rows belong together, not who wrote them. A missing end is
-only noticed with an earlier note of the last seal.
+A seal is the SHA-256 of the row and of the previous row's seal. If a row of a run is changed, removed or
+inserted, all later seals are wrong. Seals prove that the rows belong together, not who wrote them. To notice
+that the last rows are missing, you need an earlier note of the last seal.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Row(NamedTuple):
     data: str
     """The event's JSON."""
     seal: str | None
-    """See ``sealed``; None where an nbagent wrote it that did not seal."""
+    """See ``seal_of``; None if an nbagent without seals wrote the row."""
 
 
 class Last(NamedTuple):
-    """Facts about a journal's last event, without reading all of it."""
+    """Facts about a journal's last event, for code that does not need the whole event."""
 
     type: str
     at: float
@@ -37,7 +37,7 @@ class Last(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The end of one journal."""
+    """The length of one journal, and facts about its last event."""
 
     run_id: str
     length: int
@@ -47,7 +47,7 @@ class Head(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of one journal with its last event, for who reads nothing else of it."""
+    """The length of one journal, and its last event, for code that reads no other event."""
 
     run_id: str
     length: int
@@ -57,10 +57,10 @@ class End(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The heads of the runs that were written since an earlier look."""
+    """The heads of the runs that were written since an earlier ``Changes``."""
 
     heads: list[Head]
-    """At least the heads that changed; unchanged ones do no harm."""
+    """All heads that changed; unchanged heads may be among them."""
     token: object
     """The value to pass as ``since`` the next time; None if all heads must then be read again."""
     is_whole: bool
@@ -68,7 +68,7 @@ class Changes(NamedTuple):
 
 
 AT_ONCE = 1000
-"""Events that are read in one go, of several runs; a longer run is read by itself."""
+"""Maximum events of several runs that are read at once; a longer run is read by itself."""
 SEALED_FROM = 2
 """The first format whose rows all have seals."""
 
@@ -78,17 +78,17 @@ class Archive(Protocol):
     """A store that can list, export, import and delete its runs."""
 
     def heads(self, prefix: str = "") -> list[Head]:
-        """The length and last event of each run whose id starts with the prefix, oldest first. Damaged ones too.
+        """The length and last event of each run whose id starts with the prefix, oldest first. Includes damaged runs.
 
         Raises:
-            StoreError: they could not be read.
+            StoreError: the runs could not be read.
         """
 
     def stamp(self) -> object:
         """A value that is equal until a journal is written; fast, for frequent checks.
 
         Raises:
-            StoreError: it could not be read.
+            StoreError: the store could not be read.
         """
 
     def rows(self, run_id: str) -> list[Row]:
@@ -96,7 +96,7 @@ class Archive(Protocol):
 
         Raises:
             UsageError: the run does not exist.
-            StoreError: they could not be read.
+            StoreError: the rows could not be read.
         """
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
@@ -104,29 +104,29 @@ class Archive(Protocol):
 
         Raises:
             Conflict: a run with this id exists; nothing was added.
-            LostReference: a run that it refers to is not there, as for ``append``; nothing was added.
-            StoreError: they could not be written; nothing was added.
+            LostReference: a run to which the journal refers does not exist, as for ``append``; nothing was added.
+            StoreError: the rows could not be written; nothing was added.
         """
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
-        """Delete journals, all or none, without checking followers; ``nb.delete_run`` checks them first.
+        """Delete journals, all or none, also if other runs continue them; ``nb.delete_run`` checks that first.
 
         Args:
-            run_ids: which.
-            known: the runs that were checked for whether they continue one of these.
+            run_ids: the runs to delete.
+            known: the runs that the caller has checked: whether they continue a run to delete. None: do not compare.
 
         Raises:
-            UsageError: one of them is not there; nothing was deleted.
-            Conflict: there is a run that is not among the known ones; nothing was deleted.
-            StoreError: they could not be deleted.
+            UsageError: one of the runs does not exist; nothing was deleted.
+            Conflict: there is a run that is not in ``known``; nothing was deleted.
+            StoreError: the runs could not be deleted.
         """
 
 
 def check_known(there: Iterable[str], known: Collection[str] | None) -> None:
-    """Raise if a run was added since the deletion was decided; it may continue a run to be deleted.
+    """Raise if a run was added since the caller read ``known``: the new run may continue a run to delete.
 
     Raises:
-        Conflict: naming it.
+        Conflict: there is a new run; the message names it.
     """
     new = None if known is None else next((each for each in there if each not in known), None)
     if new is not None:
@@ -138,10 +138,10 @@ class Searching(Protocol):
     """A store that can search its runs without reading all of them."""
 
     def search(self, text: str) -> list[str]:
-        """The runs in which an event's JSON has this text, oldest first.
+        """The ids of the runs in which an event's JSON contains this text, oldest first.
 
         Raises:
-            StoreError: they could not be read.
+            StoreError: the runs could not be read.
         """
 
 
@@ -150,12 +150,12 @@ class Changing(Protocol):
     """A store that returns the heads of the runs that changed, without reading all of them."""
 
     def changes(self, prefix: str, since: object) -> Changes:
-        """The heads of the runs whose id starts with the prefix that were written since a token for this prefix.
+        """The heads of the runs with this id prefix that were written since ``since``, a token for the same prefix.
 
-        All heads are returned if ``since`` is None, a run was deleted, or the store no longer knows what changed.
+        All heads are returned if ``since`` is None, a run was deleted, or the store has no record of the changes.
 
         Raises:
-            StoreError: they could not be read.
+            StoreError: the heads could not be read.
         """
 
 
@@ -164,27 +164,27 @@ class Ending(Protocol):
     """A store that returns the last events of many runs at once."""
 
     def ends(self, prefix: str) -> list[End]:
-        """Ends of the runs whose id starts with the prefix, oldest first. Damaged ones too.
+        """Ends of the runs whose id starts with the prefix, oldest first. Includes damaged runs.
 
         Raises:
-            StoreError: they could not be read.
+            StoreError: the runs could not be read.
         """
 
 
 @runtime_checkable
 class Batching(Protocol):
-    """A store that reads several runs in one go: each time it is asked, it waits for another machine."""
+    """A store that reads several runs at once, because each request to its server takes time."""
 
     def read_each(self, run_ids: Sequence[str]) -> dict[str, list[StoredEvent] | StoreError]:
-        """All events of each run that is there, or why it cannot be read.
+        """All events of each run that exists, or the error if the run cannot be read.
 
         Raises:
-            StoreError: none of them could be read.
+            StoreError: none of the runs could be read.
         """
 
 
 def in_batches(heads: Iterable[Head]) -> Iterator[list[str]]:
-    """The runs in their order, in groups of few events in all, as they are read in one go."""
+    """The run ids in their order, in groups to read at once; see ``AT_ONCE``."""
     group: list[str] = []
     size = 0
     for head in heads:
@@ -207,7 +207,7 @@ def last_of(data: str | bytes) -> Last | None:
 
 
 def seal_of(before: str, version: int, data: str | bytes) -> str:
-    """The seal of a row; ``before`` is that of the row before it, or of the first row the run's id."""
+    """The seal of a row; ``before`` is the previous row's seal, or for the first row the run's id."""
     text = data.encode() if isinstance(data, str) else data
     return sha256(b"%s\n%d\n%s" % (before.encode(), version, text)).hexdigest()
 
@@ -224,7 +224,7 @@ def _sealed(seal: str, texts: Iterable[str]) -> Iterator[Row]:
 
 
 def first_broken(run_id: str, rows: Sequence[Row]) -> int | None:
-    """The number of the first row that is not as it was sealed; None where all are.
+    """The number of the first row that does not match its seal; None if all match.
 
     Rows of an older nbagent have no seal. They are valid only at the beginning, and the first sealed row
     covers them.
@@ -244,7 +244,7 @@ def first_broken(run_id: str, rows: Sequence[Row]) -> int | None:
 
 
 def last_seal(run_id: str, rows: Sequence[Row]) -> str:
-    """The seal that the next row needs; computed if the last row has none."""
+    """The seal of the last row, which the next row's seal needs; computed if the row has none."""
     seal = run_id
     for row in rows:
         seal = row.seal if row.seal is not None else seal_of(seal, row.version, row.data)
@@ -255,7 +255,7 @@ def events_of(rows: Iterable[Row]) -> list[StoredEvent]:
     """The events in rows.
 
     Raises:
-        StoreError: an event is damaged, or from a newer nbagent; the message names it.
+        StoreError: an event is damaged, or from a newer nbagent; the message has its number.
     """
     found = []
     for number, row in enumerate(rows):

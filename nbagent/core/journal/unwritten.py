@@ -1,4 +1,4 @@
-"""Outcomes of bodies that could not be stored yet, by run, so that any handle here can retry."""
+"""Outcomes of bodies that could not be stored yet, for a later try by any object of the run in this process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CallOutcome: TypeAlias = ToolFinished | StepFinished
 class _Kept(NamedTuple):
     event: CallOutcome
     attempt: int
-    """The number of the body that ended."""
+    """The attempt of the call whose outcome this is."""
 
 
 def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) -> None:
-    """Remember the outcomes of this process's bodies among the events."""
+    """Remember those of the events that are outcomes of this process's bodies."""
     for event in events:
         if not isinstance(event, CallOutcome):
             continue
@@ -31,7 +31,7 @@ def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) 
 
 
 def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
-    """The remembered outcomes of a run, oldest first, if no other body was started since."""
+    """The remembered outcomes of a run, oldest first, of calls that are not done and were not started again."""
     with _lock:
         found = tuple(_kept.get(run_id, {}).values())
     return [event for event, attempt in found if _still_holds(state, event, attempt)]
@@ -61,10 +61,10 @@ def _still_holds(state: RunState, event: CallOutcome, attempt: int) -> bool:
 
 
 def _key(event: CallOutcome) -> tuple[object, ...]:
-    """A key that stays the same if a retry cannot store the outcome either."""
+    """A key that is the same if a retry fails too, so that each outcome is remembered once."""
     return event.type, event.scope, event.call_id, getattr(event, "name", None)
 
 
 _kept: dict[str, dict[tuple[object, ...], _Kept]] = {}
-"""By run, so that any handle of this process can retry."""
+"""The outcomes by run id, and by ``_key``."""
 _lock = threading.Lock()

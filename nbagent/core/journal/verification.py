@@ -29,14 +29,14 @@ class Verification:
     """Number of events."""
     sealed_from: int | None
     """The first event with a seal. Earlier events were written by an nbagent without seals and cannot be
-    checked. None if no event has one."""
+    checked. None if no event has a seal."""
     seal: str | None
-    """The seal of the last event. Noted elsewhere, it later proves that no earlier event was changed or
+    """The seal of the last event. A note of this seal later proves that no event up to it was changed or
     removed."""
     problems: tuple[str, ...] = ()
-    """The problems: the first changed event of each run."""
+    """The problems, in words: the first changed event of each run, or a run that cannot be read."""
     unsealed: tuple[str, ...] = ()
-    """The runs without seals, this one or those that it continues; changes in them cannot be noticed."""
+    """The runs without seals, among this run and those that it continues; their changes cannot be noticed."""
 
     def __bool__(self) -> bool:
         return not self.problems and not self.unsealed
@@ -55,10 +55,10 @@ class Verification:
 
 
 def archive_of(store: Kept | None) -> FullArchive:
-    """The store, if it can export and import runs; the default one for None.
+    """The store, if it can export and import runs; the default store for None.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: the store cannot export and import runs.
     """
     found = current_store() if store is None else store_at(store)
     if not isinstance(found, Archive):
@@ -82,11 +82,11 @@ def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = Non
         seal: the last seal, from an earlier check.
 
     Returns:
-        What was found: false, and in words, where an event was tampered with, or where a run has no seals.
+        The result: false if an event was changed or a run has no seals, with the problems in words.
 
     Raises:
         UsageError: the store has no such run.
-        StoreError: it cannot be read.
+        StoreError: the store cannot be read.
     """
     archive = archive_of(store)
     rows = archive.rows(run_id)

@@ -102,7 +102,7 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """A running run without open questions that no process continues: for example, its process has ended."""
+    """A run without open questions that no process continues, for example because its process has ended."""
 
     run: Entry
     here: bool
